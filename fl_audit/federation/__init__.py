@@ -1,1 +1,1 @@
-"""The federation and its data, the observations of each party, and the results of a finished run."""
+"""Federations and their data, the part of each round that each party sees, and the results of finished runs."""

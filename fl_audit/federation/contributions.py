@@ -1,7 +1,7 @@
-"""Contributions: the terms that units or clients add to the sum of a round, according to the mechanism.
+"""Compute contributions: the terms that units (records, users or clients) add to the sum of a round.
 
-Data owners and the insider call the same functions with tensors of the same shapes, so that the insider's computation
-equals what the owners sent to the last bit.
+The owner of the data and the insider, a client that attacks, call the same functions with tensors of the same shapes.
+So both compute the same contribution to the last bit.
 """
 
 from collections.abc import Sequence
@@ -32,36 +32,46 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class RoundContext:
-    """The public values of a round, beside the models, on which contributions depend."""
+    """Public values of a round, beside the model parameters, that determine the contributions of units and clients."""
 
     number: int  # the round, from 1
-    norms: Tensor | None = None  # the clipping norms of the round where they are adaptive, float64 (trials,)
-    # Trial count of the original batch, where only its first trials are worked out again; None where these are all of
-    # them. See `StackedModel.clipped_sum`.
+    norms: Tensor | None = None  # the round's adaptive clipping norms, float64 (trials,); None if fixed
+    # Number of trials in the original batch of trials if only its first trials are recomputed; None if all are. See
+    # `StackedModel.clipped_sum`.
     batch_trials: int | None = None
 
     def rows(self, rows: Tensor) -> "RoundContext":
-        """Return the context of the trials at the given indices."""
+        """Return the same round for only the trials at the indices `rows`, int64 (selected trials,)."""
         return RoundContext(self.number, None if self.norms is None else self.norms[rows], None)
 
 
 @dataclass(frozen=True)
 class TrialContributions:
-    """Contribution of one unit, or of all units of a client together, in each trial."""
+    """Contribution of one unit, or of all units of one client, to the sum of a round, in each trial.
 
-    total: Tensor  # float32 (trials, parameters)
-    # Whether a client's update was within the adaptive clipping norm, 1 or 0, float64 (trials,); of users 1/2 and for
-    # each that is within 1/2 more, for each that is not 1/2 less. None elsewhere.
+    A trial is one of the repeated trainings of an audit.
+    """
+
+    total: Tensor  # the contribution, float32 (trials, parameters)
+    # Quantile bits, float64 (trials,), if clipping is adaptive; otherwise None. For a client: 1 if its update was
+    # within the clipping norm, else 0. For users: 1/2, plus 1/2 for each user within the norm, minus 1/2 for each other
+    # user.
     within: Tensor | None = None
 
     @property
     def centred_bits(self) -> Tensor:
-        """The quantile bits minus 1/2, float64 (trials,); zero if clipping is not adaptive."""
+        """The quantile bits `within` minus 1/2, float64 (trials,); all zero if clipping is not adaptive.
+
+        A quantile bit tells whether an update was within the adaptive clipping norm.
+        """
         none = torch.zeros(len(self.total), dtype=torch.float64, device=self.total.device)
         return none if self.within is None else self.within - 0.5
 
     def times(self, counts: Tensor) -> "TrialContributions":
-        """Return the contribution, zero in the trials without the unit's participation; `counts` is bool (trials,)."""
+        """Return a copy that contributes nothing in the trials in which the unit does not participate.
+
+        `counts` tells in which trials the unit participates, bool (trials,).
+        """
         # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
         within = None if self.within is None else torch.where(counts, self.within, 0.5)
         return TrialContributions(self.total * counts.unsqueeze(1), within)
@@ -75,23 +85,23 @@ def contributed(
     moment: RoundContext,
     taking_part: Tensor | None = None,
 ) -> TrialContributions:
-    """Return the clipped contribution of some of a client's examples, if the client makes no secret draws.
+    """Compute the clipped contribution of some examples of a client in each trial.
 
     Parameters
     ----------
     federation
-        The federation, whose clients do not train privately.
+        The federation, whose clients do not train by DP-SGD.
     client
         Number of the client that holds the examples. It seeds the order of records in local training.
     examples
         The examples, the same in every trial or different in each; if clients are the units, all examples of the
         client.
     models
-        Parameters of the models, float32 (trials, parameters).
+        Model parameters, one row per trial; float32 (trials, parameters).
     moment
-        Number of the round, and its adaptive clipping norms.
+        Number of the round, from 1, and its clipping norms if clipping is adaptive.
     taking_part
-        Whether each example participates, bool (trials, n); None if all do.
+        Whether each of the n examples participates in each trial, bool (trials, n); None if all do.
 
     Raises
     ------
@@ -137,21 +147,21 @@ def contributed(
 def contributed_together(
     federation: LoadedFederation, clients: Sequence[int], models: Tensor, moment: RoundContext
 ) -> list[TrialContributions]:
-    """Return the contributions of several clients in one trial, equal to those of `contributed`, but computed together.
+    """Compute each client's contribution to one trial, for several clients at once.
 
-    The clients' models are stacked as the models of several trials are, which is faster than one client after the
-    other.
+    The results equal those of `contributed`. They are computed faster, because the clients' models are stacked like the
+    models of several trials.
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its records and its model.
     clients
         Numbers of at least one client, for which `trains_together` holds.
     models
         Parameters of the trial's model, float32 (1, parameters).
     moment
-        Number of the round, and its adaptive clipping norms.
+        Number of the round, from 1, and its clipping norms if clipping is adaptive.
     """
     mechanism, held = federation.public.mechanism, [federation.honest_shard(client) for client in clients]
     assert isinstance(mechanism.contribution, LocalTraining)
@@ -164,14 +174,16 @@ def contributed_together(
 
 
 def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> bool:
-    """Return whether `contributed_together` accepts these clients: all train locally, on equal numbers of records.
+    """Return True if `contributed_together` accepts the clients.
+
+    They must train locally on equally many records, with a model and a schedule for which models can be stacked.
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its records and its model.
     clients
-        Numbers of the clients.
+        Numbers of the clients, from 0.
     """
     contribution, sizes = (
         federation.public.mechanism.contribution,
@@ -183,12 +195,16 @@ def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> boo
 
 
 def _order_draw(federation: LoadedFederation, client: int, moment: RoundContext) -> np.random.Generator:
-    """Return the public random generator for the order of a client's records in a round, the same in all trials."""
+    """Return the public random generator that orders a client's records in a round; it is the same in all trials."""
     return generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
 
 
 def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> TrialContributions:
-    """Return a client's updates after clipping in place, with the quantile bits if clipping is adaptive."""
+    """Clip a client's updates in place, and return them as its contribution.
+
+    `updates` is float32 (trials, parameters). If clipping is adaptive, the result includes the quantile bits, which
+    tell whether each update was within the clipping norm. Updates stay unclipped if the clipping norm is infinite.
+    """
     if isinf(mechanism.clipping_norm):
         return TrialContributions(updates)
     clipped, lengths = local_training.clip_updates(
@@ -200,14 +216,15 @@ def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> Tri
 
 
 def nothing(models: Tensor, is_adaptive: bool) -> TrialContributions:
-    """Return the contribution of a missing unit, which is zero.
+    """Return the contribution of a missing unit: zero in every trial.
 
     Parameters
     ----------
     models
-        Parameters of the models, float32 (trials, parameters).
+        Model parameters, one row per trial; float32 (trials, parameters).
     is_adaptive
-        Whether clipping is adaptive; the quantile bit of a missing unit is then 1/2.
+        Whether clipping is adaptive; the result then has quantile bits of 1/2, which count neither as within the
+        clipping norm nor as above it.
     """
     within = torch.full((len(models),), 0.5, dtype=torch.float64, device=models.device) if is_adaptive else None
     return TrialContributions(torch.zeros_like(models), within)
@@ -219,19 +236,20 @@ def differing_contributions(
     moment: RoundContext,
     told: tuple[Examples, Examples | None] | None = None,
 ) -> tuple[TrialContributions, TrialContributions]:
-    """Return the contributions of the differing unit, which is in D, and of its replacement in D', zero without one.
+    """Return the contributions of the unit by which D and D' differ, and of the unit that replaces it in D'.
 
-    The victim and the insider both call this function with tensors of the same shapes, so that their results agree to
-    the last bit.
+    The second contribution is zero if nothing replaces the unit. The victim, the client that holds the unit, and the
+    insider, a client that attacks, call this function with tensors of the same shapes. So their results agree to the
+    last bit.
 
     Parameters
     ----------
     federation
         The federation with D and D'.
     models
-        Parameters of the models, float32 (trials, parameters).
+        Model parameters, one row per trial; float32 (trials, parameters).
     moment
-        Number of the round, and its adaptive clipping norms.
+        Number of the round, from 1, and its clipping norms if clipping is adaptive.
     told
         The differing unit and its replacement after local randomization by their owner; None without randomization.
     """
@@ -244,21 +262,21 @@ def differing_contributions(
 
 @dataclass(frozen=True)
 class ClientRandomness:
-    """Random generators of a client for its secret samples and noise, keyed by seed, trial and round."""
+    """Random generators from which a client draws its secret samples and noise, one per trial and round."""
 
     seed: int  # the client's own secret seed
     trials: tuple[int, ...]  # numbers of the trials that are trained
 
     def of_round(self, server_round: int, for_canaries: bool = False) -> list[np.random.Generator]:
-        """Return the generators of a round, one per trial.
+        """Return the client's random generators for one round: one per trial, in the order of `trials`.
 
         Parameters
         ----------
         server_round
             Number of the round, from 1.
         for_canaries
-            Whether the generators are for the choice of steps that contain canary records, instead of samples and
-            noise.
+            If True, the generators choose the training steps that contain canary records; if False, they draw the
+            samples and the noise.
         """
         number = int(for_canaries)
         return [
@@ -268,22 +286,22 @@ class ClientRandomness:
 
 
 def private_steps(mechanism: Mechanism) -> PrivateSteps:
-    """Return the DP-SGD settings of a client's training in a round."""
+    """Return the settings of a client's DP-SGD training in a round: schedule, clipping norm, noise multiplier."""
     assert isinstance(mechanism.contribution, PrivateTraining), "asked only where clients train privately"
     return PrivateSteps(mechanism.contribution.schedule, mechanism.clipping_norm, mechanism.noise_multiplier)
 
 
 def step_sample(mechanism: Mechanism, records: int, draws: ClientRandomness, server_round: int) -> Flags:
-    """Return which of a client's records its first DP-SGD step of a round samples, bool (trials, records).
+    """Return whether a client's first DP-SGD step of a round samples each of its records, bool (trials, records).
 
     Parameters
     ----------
     mechanism
-        The mechanism, whose clients train by DP-SGD.
+        The mechanism of a federation whose clients train by DP-SGD.
     records
-        Number of the client's records.
+        Number of the client's records, from 1.
     draws
-        The client's random generators.
+        The client's random generators, one per trial and round.
     server_round
         Number of the round, from 1.
     """
@@ -301,26 +319,30 @@ def trained_privately(
     accountant: str | None = None,
     canaries: CanaryRecords | None = None,
 ) -> PrivateUpdates:
-    """Return a client's updates of a round of local DP-SGD; they can be reproduced only with the client's secret seed.
+    """Train a client's models by local DP-SGD for one round and return the updates of all trials.
+
+    The draws depend on the client's secret seed, so only a party that knows the seed can reproduce the updates.
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its records and its model.
     client
-        Number of the client.
+        Number of the client, from 0.
     models
-        Parameters of the models, float32 (trials, parameters).
+        Model parameters, one row per trial; float32 (trials, parameters).
     server_round
         Number of the round, from 1.
     draws
         The client's secret seed and the numbers of the trials.
     is_in
-        Membership of the differing record in each trial, bool (trials,); None if the client does not hold it.
+        Whether the record by which D and D' differ is in the training set of each trial, bool (trials,); None if the
+        client does not hold it.
     accountant
         State of the client's privacy accountant before the round; None if there is none.
     canaries
-        Canary records that the client adds to its shard; None if there are none.
+        Canary records (inserted records whose membership is random) that the client adds to its shard; None if there
+        are none.
     """
     examples, present = federation.shard(client), None
     if is_in is not None:
@@ -332,21 +354,22 @@ def trained_privately(
 
 
 def expected_update(federation: LoadedFederation, client: int, models: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a client's expected update under local DP-SGD, and the part of the differing record in it.
+    """Return a client's expected update under local DP-SGD, and the differing record's part in it.
 
-    A step samples each record with the same probability and divides by the expected batch size. So its expected
-    movement is the learning rate times the mean clipped gradient of the shard. The first result, float32 (trials,
-    parameters), is the expected update on the records that the client holds in every trial. The second is the change of
-    this update by the differing record, to first order; it is zero for a client that does not hold this record.
+    The first result is the expected update on the records that the client holds in every trial. The second is the
+    change of this update by the differing record, to first order; it is zero for a client that does not hold the
+    record. Both are float32 (trials, parameters). A step samples each record with the same probability and divides by
+    the expected batch size, so its expected movement is the learning rate times the mean clipped gradient of the
+    client's records.
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its records and its model.
     client
-        Number of the client.
+        Number of the client, from 0.
     models
-        Parameters of the models, float32 (trials, parameters).
+        Model parameters, one row per trial; float32 (trials, parameters).
     """
     steps, records = private_steps(federation.public.mechanism), len(federation.shards[client])
     rate, honest = steps.schedule.learning_rate / records, federation.honest_shard(client)

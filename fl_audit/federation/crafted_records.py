@@ -1,7 +1,7 @@
-"""Crafting the differing record x of a federation from public values, and measures of its effect.
+"""Craft the record x by which D and D' differ, and measure the effect of x on the training.
 
-Crafting needs no secret: the insider knows the other records of D, every party knows the initial weights, and its
-random draws follow from the public data seed.
+Crafting uses public values alone: the insider (a client that attacks) knows the other records of D, every party knows
+the initial weights, and the random draws follow from the public data seed.
 """
 
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ from fl_audit.learning.record_crafting import (
 from fl_audit.randomness import Purpose, generator
 
 STARTS = 8  # starting points of the search for a crafted record: half at random features, half at records of D
-MODELS = 8  # of how many trials the initial weights are looked at, where trials have weights of their own
+MODELS = 8  # number of trials whose initial weights are used, if trials have different weights
 
 
 @dataclass(frozen=True, eq=False)
 class CraftedMeasures:
-    """The crafted record, and measures of its effect, averaged over the initial weights of a few trials."""
+    """A crafted record x and measures of its effect, averaged over the initial weights of a few trials."""
 
     record: Floats32  # features of x, shape (*shape)
     label: int  # class of x
@@ -39,16 +39,16 @@ class CraftedMeasures:
     shortest: float  # norm of the clipped gradient over the clipping norm C in the trial where it is the smallest
     cosine: float  # mean |cos| of the gradient of x and the sum of all others' clipped gradients, 0 to 1
     sensitivity: float  # mean of ||f(D) - f(D')|| over the global sensitivity, 0 to 1
-    models: int  # of how many trials
-    opposite: Floats32 | None = None  # features of what replaces x, where that is crafted as well; None elsewhere
+    models: int  # number of trials over which the measures are averaged
+    opposite: Floats32 | None = None  # features of the replacement of x if it is crafted too; otherwise None
 
 
 def box_of(features: Floats32) -> FeatureBounds:
-    """Return the bounds of a crafted record's features, computed from all records.
+    """Return the bounds within which a crafted record's features must lie, given all records' features (n, *shape).
 
-    If all features of the records lie in [0, 1], as for images and scaled tables, the bounds are 0 and 1; otherwise
-    they are the minimum and maximum of each feature. A feature that is 0 or 1 in all records stays binary, but nothing
-    keeps the features of a one-hot encoding consistent.
+    The bounds are 0 and 1 if all features lie in [0, 1], and otherwise the minimum and the maximum of each feature. A
+    feature that is 0 or 1 in all records is marked as binary. The features of a one-hot encoding may become
+    inconsistent.
     """
     low, high = features.min(axis=0), features.max(axis=0)
     if low.min() >= 0 and high.max() <= 1:
@@ -58,7 +58,7 @@ def box_of(features: Floats32) -> FeatureBounds:
 
 
 def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds, with_opposite: bool) -> NeighbourPair:
-    """Return the pair D, D' of a federation with a crafted record as x.
+    """Craft a record x for a federation and return the pair D, D' that differs in x.
 
     Raises `InputError` if no record can be crafted for the model.
 
@@ -67,9 +67,9 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
     federation
         The federation, in which a record of the data set still stands in the place of x.
     models
-        Initial weights, float32 (m, parameters).
+        Initial weights of m trials, float32 (m, parameters).
     box
-        Bounds of the features.
+        Bounds within which the features of x must lie.
     with_opposite
         Whether the replacement of x is crafted too, as the opposite of x.
     """
@@ -84,7 +84,10 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
 
 
 def _starts(federation: LoadedFederation, box: FeatureBounds, source: np.random.Generator) -> Candidates:
-    """Return starting points of the search: half random features, half records of D, with uniformly drawn labels."""
+    """Return starting points of the search for a crafted record: half are random features, half are records of D.
+
+    Their labels are drawn uniformly.
+    """
     ordinary = source.integers(len(federation.common.labels), size=STARTS // 2)
     drawn = source.random((STARTS - len(ordinary), *box.low.shape), dtype=np.float32)
     random = box.low + torch.from_numpy(drawn).to(box.low.device) * (box.high - box.low)
@@ -98,14 +101,14 @@ def _told(found: CraftedFeatures) -> CraftedRecord:
 
 
 def measured(federation: LoadedFederation, models: Tensor) -> CraftedMeasures | None:
-    """Return the measured effect of the crafted x; None if x is a record of the data set.
+    """Measure the effect of the crafted record x of a federation; return None if x was not crafted.
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its records and its model.
     models
-        Initial weights, float32 (m, parameters).
+        Initial weights of m trials, float32 (m, parameters).
     """
     pair, mechanism, instead = federation.public.pair, federation.public.mechanism, federation.replacement
     if pair.crafted is None:

@@ -1,7 +1,8 @@
-"""The public description of a federation, which every party knows, as one immutable value.
+"""Public description of a federation as one immutable value, which every party knows.
 
-It is sent in messages and stored in every run directory. A party that has it and the data files derives the same
-records, neighbours, shards and model. It holds no secret: secret bits and noise come from the challenger's seed.
+Messages carry it and every run directory stores it. A party that has it and the data files derives the same records,
+neighbouring data sets, shards (the clients' parts of the data) and model. It contains no secret: secret bits and noise
+come from the seed of the challenger, the party that draws the secrets of an audit.
 """
 
 from dataclasses import dataclass
@@ -28,55 +29,55 @@ from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 
 @dataclass(frozen=True)
 class Federation:
-    """Public description of a federation, which every party knows."""
+    """Public description of a federation, which every party knows: data, clients, model, mechanism, kind of audit."""
 
     data: DataSpec  # the source of records
-    data_seed: int  # public seed that selects records, neighbours and shards, apart from the seed of the run
+    data_seed: int  # public seed that selects records, neighbours and shards; independent of the seed of the run
     records: int  # n, size of the training set D
     test_records: int  # number of held-out records on which accuracy is measured
-    # Number of records outside D and D' that serve Epsilon* as the population sample; where fewer than 2 are left, the
-    # test records do.
+    # Number of records outside D and D' in the population sample for Epsilon*; if fewer than 2 are left, the test
+    # records are the sample.
     population_records: int
     clients: int  # number of data owners, at least 2 (a victim and an insider)
     partition: PartitionScheme  # scheme that divides D among the clients
-    partition_parameters: tuple[tuple[str, bool | int | float | str], ...]  # of that scheme, by name
-    pair: NeighbourPair  # difference of D and D': chosen once, so that no party has to search again
+    partition_parameters: tuple[tuple[str, bool | int | float | str], ...]  # parameters of the scheme, by name
+    pair: NeighbourPair  # difference of D and D', chosen once for all parties
     model: str  # name of the model
     mechanism: Mechanism  # parts of a release
     rounds: int  # k, number of rounds
     view: InsiderView  # view that clients have of a round
-    threads: int = 1  # threads each party computes with; sums differ in their last bits between thread counts
+    threads: int = 1  # threads of each party; sums differ in their last bits between thread counts
     device: Device = Device.CPU  # device of clients and evaluator; last bits of sums differ between devices
     tf32: bool = False  # whether a graphics card rounds factors to ten bits
     audit: str = "identifiability"  # kind of audit, by its name in `fl_audit.audits.registry`
     with_insider: bool = (
         True  # whether the insider is asked about the releases. Without it a distribution may make no guarantee.
     )
-    threat_model: ThreatModel = CLIENT_ALONE  # from where the insider looks
-    insiders: int = 1  # number of clients that attack, each by itself; 1 and more, and fewer than there are clients
-    # Number of units that are in with probability 1/2 in each trial, independently: 1 in the identifiability audit,
-    # whose target is that of the pair; from 2 in the membership audit, whose pair names the first of them.
+    threat_model: ThreatModel = CLIENT_ALONE  # position and knowledge of the adversary
+    insiders: int = 1  # number of clients that attack, each by itself; at least 1 and below the number of clients
+    # Number of targets: units that are in each trial's training set independently with probability 1/2. It is 1 in the
+    # identifiability audit, whose target is the differing unit of the pair, and at least 2 in the membership audit.
     targets: int = 1
-    # Number of records' worth of gradient that a malicious insider adds to its contribution for each target, to push
-    # the targets' losses up; 0 is an honest one.
+    # Factor of the targets' negative gradients that a malicious insider adds to its contribution, to raise the targets'
+    # losses (gradient ascent); 0 for an honest insider.
     ascent: float = 0.0
-    # Scheme that draws the targets of a trial: each by a coin of its own, or exactly one if they are candidates.
+    # Scheme that draws which targets are members in a trial: each by its own coin, or exactly one if they are
+    # candidates.
     membership_scheme: MembershipScheme = MembershipScheme.BY_COINS
-    # Probability of each of these candidates before anything is seen: positive or 0, with a sum of 1, as many as there
-    # are targets. Empty where all are equally likely.
+    # Prior probability of each candidate (one per target, at least 0, with sum 1); empty if all are equally likely.
     candidate_prior: tuple[float, ...] = ()
-    # The column whose values are the candidates: the differing record has one of them in each trial. None where the
+    # Column whose values are the candidates: the differing record has one of these values in each trial. None if the
     # candidates are units of D.
     candidate_column: str | None = None
     weights: BackboneWeights | None = None  # file of the model's frozen core, which every party reads; None without one
-    # Mechanism by which every owner randomises its own records, once, before anything is trained on them; None without
-    # one. Its draws are secret, so nobody else can recompute what an owner contributes, and there is no insider.
+    # Mechanism by which every owner randomises its own records once, before training on them; None without
+    # randomization. Its draws are secret, so nobody else can recompute a contribution, and there is no insider.
     local_randomizer: LocalRandomizer | None = None
-    # Number of canaries that take part in every round, each by the toss of a coin: clients of their own beside the
-    # others, or, where clients train privately, records of the client that holds the first target. 0 without canaries.
+    # Number of canaries, each of which participates in a round with probability 1/2; 0 without canaries. They are
+    # additional clients or, if clients train by DP-SGD, records of the client that holds the first target.
     canaries: int = 0
-    # Number of users that the records of D have, if users are units, and the treatment of those whose records lie at
-    # several clients; 0 if users are no units.
+    # Number of users in D if users are the units, otherwise 0; the next field decides what happens to users whose
+    # records lie at several clients.
     users: int = 0
     user_across_clients: UsersAcrossClients = UsersAcrossClients.REFUSE
 
@@ -97,7 +98,10 @@ class Federation:
 
     @property
     def units(self) -> int:
-        """Number of units in D: records (including all candidates for the differing record), users, or clients."""
+        """Number of units in D: records, users or clients, depending on the adjacency.
+
+        If the differing record is one of several candidates, all candidates count, although a trial contains only one.
+        """
         match self.mechanism.unit:
             case Unit.RECORD:
                 return self.records_held
@@ -110,35 +114,47 @@ class Federation:
 
     @property
     def records_held(self) -> int:
-        """Number of records that the owners hold, including candidates that are never in the same trial."""
+        """Number of records that the clients hold.
+
+        If the differing record is one of several candidates, all candidates count, although a trial contains only one.
+        """
         return self.records + (0 if self.candidate_column is None else self.targets - 1)
 
     @property
     def prior_of_candidates(self) -> Floats:
-        """Prior probability of each target if exactly one of them is in a trial; float64 (targets,)."""
+        """Prior probability that each target is the member, float64 (targets,), if a trial contains exactly one target.
+
+        A target is a unit whose membership is random.
+        """
         return np.array(self.candidate_prior or (1 / self.targets,) * self.targets, dtype=np.float64)
 
     @property
     def nodes(self) -> int:
-        """Number of Flower nodes: the clients and the canary clients."""
+        """Number of Flower nodes: the clients and the canary clients.
+
+        A canary client holds no data and sends only a test contribution, its canary.
+        """
         return self.clients + (0 if isinstance(self.mechanism.contribution, PrivateTraining) else self.canaries)
 
     def is_canary(self, client: int) -> bool:
-        """Return whether a client is a canary client, which holds no data and sends only its canary."""
+        """Return True if the number is that of a canary client, which holds no data and sends only a canary.
+
+        A canary is a test contribution whose participation is random.
+        """
         return client >= self.clients
 
     @property
     def is_secretly_sampled(self) -> bool:
-        """Whether units are sampled and the insider does not see in which rounds the differing unit participates."""
+        """Whether units are sampled and the adversary does not see in which rounds the differing unit participates."""
         return self.mechanism.is_sampled and not self.threat_model.sees_participation
 
     @property
     def clients_draw(self) -> bool:
-        """Whether clients draw secret random numbers from seeds of their own, for noise or for randomizing records."""
+        """Whether clients draw secret random numbers from their own seeds, for noise or to randomise their records."""
         return self.mechanism.clients_add_noise or self.local_randomizer is not None
 
     def _require_users(self) -> None:
-        """Raise `InputError` if users are the units and D has fewer than two, or records are randomised locally."""
+        """Raise `InputError` if D has fewer than two users, or records are randomised locally."""
         require(self.users >= 2, f"D has {self.users} users: at least 2 are needed where users are units")
         adjacency = f"adjacency '{self.mechanism.adjacency}'"
         require(self.local_randomizer is None, f"randomizer with {adjacency}, whose units are users: leave it out")
@@ -152,16 +168,25 @@ class Federation:
         require(is_replaced, f"the neighbour has an opposite with adjacency '{adjacency}': accepted is replace-record")
 
     def _require_randomisable(self, name: str) -> None:
-        """Raise `InputError` if owners randomise their records and clients train by DP-SGD as well."""
+        """Raise `InputError` if owners randomise their records and clients train by DP-SGD as well.
+
+        `name` is the name of the randomizer, for the message.
+        """
         is_private, found = isinstance(self.mechanism.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
         require(not is_private, f"{found} with local-randomizer = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'")
 
     def cohort(self, server_round: int) -> Integers | None:
-        """Return the clients that may participate in a round, ascending; None if all may."""
+        """Return the numbers of the clients that may participate in a round, ascending.
+
+        None if every client may participate, or if units are records or users.
+        """
         return self.turn(server_round) if self.mechanism.contribution.unit is Unit.CLIENT else None
 
     def turn(self, server_round: int) -> Integers | None:
-        """Return the units that may participate in a round, ascending, e.g. with cyclic cohorts; None if all may."""
+        """Return the numbers of the units that may participate in a round, ascending, integers (units,).
+
+        None if every unit may participate.
+        """
         return self.mechanism.participation.members(self.data_seed, server_round)
 
     def to_json(self) -> str:
@@ -171,10 +196,7 @@ class Federation:
     @staticmethod
     @lru_cache(maxsize=4)
     def from_json(text: str) -> "Federation":
-        """Return the federation that `to_json` wrote.
-
-        The result is cached, because every message of a run contains the same federation.
-        """
+        """Return the federation whose JSON `to_json` returned; the last four results are cached."""
         return _ADAPTER.validate_json(text)
 
 

@@ -1,4 +1,4 @@
-"""The records of a federation: D, the clients' shards, and the replacement of the differing unit in D'."""
+"""Derive from a federation's public description the records of D, the clients' shards, and the replacement in D'."""
 
 from typing import assert_never
 
@@ -14,7 +14,7 @@ from fl_audit.federation.federation import Federation
 
 
 def split_of(public: Federation) -> Split:
-    """Return the split of the data set into D, records outside D, and test records.
+    """Split the data set into the records of D, the records outside D, and the test records.
 
     If users are the units, all records of a user are in the same part. Raises `InputError` if the data cannot be used.
     """
@@ -25,7 +25,7 @@ def split_of(public: Federation) -> Split:
 
 
 def shards_of(public: Federation, inside: Records) -> tuple[Integers, ...]:
-    """Return the shard of each client, as positions in D.
+    """Divide the records of D among the clients; return for each client the positions in D of its records.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def shards_of(public: Federation, inside: Records) -> tuple[Integers, ...]:
 
 
 def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...]) -> int:
-    """Return the client that holds the differing unit.
+    """Return the number, from 0, of the client that holds the unit by which D and D' differ.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...])
     inside
         The records of D.
     shards
-        Shard of each client, as positions in D.
+        For each client, the positions in D of its records.
     """
     match public.mechanism.unit:
         case Unit.RECORD:
@@ -65,9 +65,9 @@ def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...])
 
 
 def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Records | None, Integers]:
-    """Return the replacement of the differing unit in D' (None if D' just lacks it) and the other records outside D.
+    """Return the records that replace the differing unit in D', and the positions of the other records outside D.
 
-    The latter are positions in `split.outside`.
+    The replacement is None if D' is D without the unit. Positions refer to `split.outside`.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Recor
     split
         The records inside and outside D.
     shard
-        Shard of the victim, as positions in D.
+        Positions in D of the records of the client that holds the differing unit.
     """
     number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
     if public.pair.opposite is not None:

@@ -1,4 +1,4 @@
-"""The findings about a run, looked up by their type."""
+"""Findings about a run: the results of its analyses, looked up by their type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -9,10 +9,10 @@ from fl_audit.array_types import finite
 
 
 class FindingBase(Protocol):
-    """A finding: a frozen dataclass of numbers that can be converted to JSON."""
+    """Protocol of a finding: a frozen dataclass with the numbers of one analysis, which can be converted to JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the top-level keys that this finding adds to `summary.json`, with their values."""
+        """Return the entries that this finding adds to the run's `summary.json`, keyed by top-level key."""
 
 
 Numbers = TypeVar("Numbers")
@@ -20,19 +20,23 @@ Numbers = TypeVar("Numbers")
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings about a run, by type."""
+    """Findings about a run, at most one of each type."""
 
     by_type: Mapping[type, object]
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return the finding of a type; None if the run has none."""
+        """Return the finding of the type `kind`; None if the run has none."""
         found = self.by_type.get(kind)
         assert found is None or isinstance(found, kind)
         return found
 
 
 def json_of(value: Any) -> Any:
-    """Return a value in JSON types: a dataclass becomes a dict, an infinite number or NaN becomes None."""
+    """Convert a value to JSON types and return it.
+
+    A dataclass or mapping becomes a dict, a tuple a list, and an enum member a string. Infinite numbers and NaN become
+    None.
+    """
     if isinstance(value, float):
         return finite(value)
     if is_dataclass(value):

@@ -1,4 +1,4 @@
-"""A finished run with its result tables, claim and settings, from which findings and verdict are computed."""
+"""Finished runs: result tables, claim and settings, from which findings and the verdict are computed."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -29,44 +29,45 @@ from fl_audit.released_model.epsilon_star import StarSettings
 
 Made = TypeVar("Made")
 
-_ROUNDING = 1e-5  # relative gap between a sensitivity and the largest one that float32 explains
+_ROUNDING = 1e-5  # relative difference between two sensitivities that float32 rounding explains
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The claim, the federation and the settings of a run; reports read the mechanism only through this class."""
+    """Claim, federation and settings of a run; reports read the mechanism only through this class."""
 
     federation: Federation  # public description of the federation
     guarantee: Guarantee | None  # the claimed guarantee; None if nothing was claimed
     prior: float  # the insider's belief in D before the first release, above 0 and below 1
     confidence: float  # confidence of the intervals, above 0 and below 1
-    neighbour: str  # pair of training sets that was audited, as the configuration names it
-    star: StarSettings | None  # settings of Epsilon*; None where it was turned off
+    neighbour: str  # name, in the configuration, of the way in which D and D' were chosen
+    star: StarSettings | None  # settings of Epsilon*; None if it was turned off
     configuration: Mapping[str, Any]  # the resolved configuration, nested by section, without the challenger's seed
-    record_claim: RecordGuaranteeEvents | None = None  # guarantee of randomised records; None if none is randomised
-    crafted: CraftedMeasures | None = None  # the crafted record; None where a record of the data, or a client, differs
-    commonest: float | None = None  # share of the most frequent class among the test records; None where it is unknown
-    # Findings that an audit of one kind has of the run beside its tables, by type.
+    record_claim: RecordGuaranteeEvents | None = None  # guarantee of local randomization; None without it
+    crafted: CraftedMeasures | None = None  # the crafted record; None if the differing unit was not crafted
+    commonest: float | None = None  # share of the most frequent class among test records; None if unknown
+    # Findings that the audit made beside the result tables, by type.
     of_audit: Findings = field(default_factory=lambda: Findings({}))
-    # After how many trials this run was judged, rising, this time the last; empty where that was not noted.
+    # Numbers of trials after which a verdict on this run was computed, ascending, the present one last; empty if not
+    # recorded.
     looks: tuple[int, ...] = ()
-    look_at: tuple[str, ...] = ()  # effects of the data on the meaning of the numbers, a line each
-    most_records: int = 1  # records that one person has at most, as far as columns tell
-    group_sizes: GroupSizes | None = None  # largest groups of records and users; None where not noted
+    look_at: tuple[str, ...] = ()  # remarks on how the data affect the meaning of the numbers, a line each
+    most_records: int = 1  # largest number of records of one person, as far as columns tell
+    group_sizes: GroupSizes | None = None  # largest groups of records and users; None if not recorded
 
     @property
     def has_guarantee(self) -> bool:
-        """Whether a guarantee is claimed; without noise there is none."""
+        """Whether the run claims a DP guarantee; a mechanism without noise claims none."""
         return self.guarantee is not None
 
     @property
     def stated_guarantee(self) -> Guarantee:
-        """The claimed guarantee, for callers that have checked that there is one."""
+        """The claimed guarantee; reading it raises `AssertionError` if nothing is claimed (see `has_guarantee`)."""
         assert self.guarantee is not None, "what was not claimed is not measured"
         return self.guarantee
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return the finding of a type that the audit adds to the tables of the run; None if there is none."""
+        """Return the finding of the type `kind` that the audit made beside the result tables; None if there is none."""
         return self.of_audit.find(kind)
 
     @property
@@ -81,20 +82,21 @@ class RunFacts:
 
     @property
     def global_sensitivity(self) -> float:
-        """Largest L2 distance of one round's clipped sums under neighbours D and D'; infinite without clipping."""
+        """Largest L2 distance between a round's clipped sums for neighbours D and D'; infinite without clipping."""
         return self.relation.sensitivity_of_sum(self.federation.mechanism.clipping_norm)
 
     @property
     def effective_noise_multiplier(self) -> float:
-        """Effective noise multiplier of a round's sum, without the noise that the insider knows; 0 without noise."""
+        """Noise multiplier of a round's sum, counting only noise that the adversary does not know; 0 without noise."""
         return effective_noise_multiplier(self.federation.mechanism.noise, self.federation.threat_model)
 
     @property
     def largest_difference(self) -> float:
-        """Largest difference of D and D' that the insider can see in a round.
+        """Largest L2 difference between D and D' that one round's release can show the adversary.
 
-        With correlated noise it is above the sensitivity: such noise is whitened, and the whitened release of a round
-        also contains contributions of earlier rounds.
+        It equals the global sensitivity if the rounds' noise is independent. With correlated noise it is larger,
+        because the adversary combines releases so that their noise is independent, and each combination contains
+        several contributions.
         """
         if not (mechanism := self.federation.mechanism).adds_noise:
             return self.global_sensitivity
@@ -104,17 +106,21 @@ class RunFacts:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether each round uses a random sample of the units."""
+        """Whether each round draws a random sample of the units."""
         return self.federation.mechanism.sampling_rate < 1
 
     @property
     def is_amplified(self) -> bool:
-        """Whether the guarantee uses amplification by sampling, in rounds or in the clients' DP-SGD steps."""
+        """Whether the guarantee relies on amplification by sampling, of units in rounds or of records in DP-SGD."""
         return self.guarantee is not None and self.guarantee.sampling_rate < 1
 
     @property
     def belief_bounds(self) -> dict[int, float]:
-        """The bounds on the belief in the truth by secret bit: in D for 1, in D' for 0; empty without a guarantee."""
+        """Bounds on the adversary's belief in the training set that was used, keyed by secret bit.
+
+        Key 1 holds the bound on the belief in D if D was used, key 0 the bound on the belief in D' if D' was used.
+        Empty without a guarantee.
+        """
         if self.guarantee is None:
             return {}
         bound = self.guarantee.belief_bound
@@ -124,104 +130,130 @@ class RunFacts:
     def mu(self) -> float:
         """Claimed mu of Gaussian DP; infinite without a claim.
 
-        With sampling it is the mu against an insider who sees which units participate.
+        If units are sampled, it is the mu against an adversary that sees which units participate.
         """
         return math.inf if self.guarantee is None else self.guarantee.mu
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run, with methods that return columns of its tables as arrays in one order of trials and rounds."""
+    """Result tables of a finished run with its facts, and methods that return table columns as arrays.
+
+    All arrays list the trials in the order of the table of trials, and the rounds ascending.
+    """
 
     facts: RunFacts  # facts on claim and federation
     tables: RunTables  # tables of results
     timing: Timing = field(default_factory=Timing)  # duration of the run
-    provenance: Provenance | None = None  # provenance of the run; None if it was not noted
-    # Results of the same training without privacy; None where no such run was named.
+    provenance: Provenance | None = None  # provenance of the run; None if not recorded
+    # Results of the same training without privacy; None if no such run was named.
     unprotected: NonPrivateAccuracy | None = None
     _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, make: "Callable[[FinishedRun], Made]") -> Made:
-        """Return the result of a function of this run; it is called once and its result is cached."""
+        """Return `make(self)`; the result is cached, so `make` is called once for this run."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(Made, self._made[make])
 
     @property
     def trials(self) -> int:
-        """Number of trials."""
+        """Number of trials of the run."""
         return len(self.tables.trials)
 
     @property
     def chosen_releases(self) -> tuple[int, int] | None:
-        """Smallest and largest number of the releases that early stopping chose; None without early stopping."""
+        """Smallest and largest number, over all trials, of the release that early stopping chose.
+
+        None without early stopping.
+        """
         if "chosen_release" not in (table := self.tables.trials):
             return None
         return int(table["chosen_release"].min()), int(table["chosen_release"].max())
 
     @cached_property
     def bits(self) -> Flags:
-        """The secret bit of each trial, bool (trials,): whether D was used, and not D'."""
+        """Secret bit of each trial, bool (trials,): True if the model was trained on D, False if on D'."""
         bits: Flags = self.tables.trials["bit"].to_numpy() == 1
         return bits
 
     @property
     def has_both_bits(self) -> bool:
-        """Whether D was used in some trials, and D' in others."""
+        """Whether some trials used D and some used D'."""
         return bool(self.bits.any() and not self.bits.all())
 
     @cached_property
     def log_odds(self) -> Floats:
-        """Log-likelihood ratio of D against D' after the last round, shape (trials,); NaN without an insider."""
+        """Log-likelihood ratio of D against D' after the last round, float64 (trials,), as an insider computed it.
+
+        An insider is a client that attacks. The values are NaN if there is none.
+        """
         return self.tables.trials["log_odds"].to_numpy(dtype=np.float64)
 
     @cached_property
     def towards_truth(self) -> Floats:
-        """Final log-likelihood ratio of the training set that was used against the other one, shape (trials,)."""
+        """Final log-likelihood ratio of the training set that was used against the other one, float64 (trials,).
+
+        It is positive if the evidence speaks for the set that was used.
+        """
         return np.where(self.bits, self.log_odds, -self.log_odds)
 
     @property
     def has_insider(self) -> bool:
-        """Whether the insider evaluated the releases."""
+        """Whether an insider, a client that attacks, computed log-likelihood ratios from the releases."""
         return bool(np.any(~np.isnan(self.log_odds)))
 
     @cached_property
     def insider_scores(self) -> Floats | None:
-        """Scores of the insider, shape (trials,), if it has scores instead of log-odds; otherwise None."""
+        """Score of the insider, a client that attacks, in each trial, float64 (trials,).
+
+        None if the insider computed log-likelihood ratios instead.
+        """
         table = self.tables.trials
         return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
 
     @cached_property
     def signal(self) -> Floats:
-        """mu_i = Delta_i / sigma_i, shape (trials, rounds); 0 where the differing record changes nothing."""
+        """Signal-to-noise ratio mu_i = Delta_i / sigma_i of each round i, float64 (trials, rounds).
+
+        Delta_i is the local sensitivity and sigma_i the standard deviation of the noise. The ratio is 0 where the
+        differing unit changes nothing.
+        """
         sensitivity, sigma = self.by_trial("local_sensitivity"), self.by_trial("sigma")
         return np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
 
     @cached_property
     def increments(self) -> Floats:
-        """Log-likelihood ratio of D against D' of each single round, shape (trials, rounds)."""
+        """Log-likelihood ratio of D against D' that each single round adds, shape (trials, rounds)."""
         if "increment" in self.tables.rounds:
             return self.by_trial("increment")
         return increments_of(self.by_trial("log_odds"))  # runs of an older version kept cumulated log-odds only
 
     @property
     def scores(self) -> Floats | None:
-        """The noise along the difference of D and D', which is standard normal under the truth, shape (trials, rounds).
+        """Noise of each round along the difference of D and D', shape (trials, rounds), scaled to be standard normal.
 
-        None if it follows from the increments, because these are Gaussian.
+        None if the table of rounds has no such scores, because they follow from the Gaussian increments.
         """
         if "score_present" not in self.tables.rounds:
             return None
         return np.where(self.bits[:, None], self.by_trial("score_present"), self.by_trial("score_absent"))
 
     def by_trial(self, column: str) -> Floats:
-        """Return a column of the table of rounds as an array (trials, rounds), in the order of the table of trials."""
+        """Return a column of the table of rounds as a float64 array (trials, rounds).
+
+        Trials are in the order of the table of trials, rounds ascending.
+        """
         table = self.tables.rounds.pivot(index="trial", columns="round", values=column)
         return table.loc[self.tables.trials["trial"]].to_numpy(dtype=np.float64)
 
     @cached_property
     def accounted_signal(self) -> Floats:
-        """mu_i of all that a round releases, including the quantile bits of adaptive clipping, (trials, rounds)."""
+        """Signal-to-noise ratio of all that a round releases, float64 (trials, rounds).
+
+        It covers the sum and, with adaptive clipping, the quantile bits, which tell how many units were within the
+        clipping norm. Without adaptive clipping it equals `signal`.
+        """
         mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
         if not mechanism.is_adaptive:
             return self.signal
@@ -230,11 +262,12 @@ class FinishedRun:
 
     @cached_property
     def has_exact_final_distribution(self) -> bool:
-        """Whether the final log-odds of all trials follow the distribution of the claim's worst case.
+        """Whether the final log-likelihood ratios of all trials follow the distribution of the claim's worst case.
 
-        They do if the difference of D and D' has the full size that the claim assumes, in every trial and round. With
-        noise scaled to the local sensitivity this holds if the smallest noise was never applied. With global
-        sensitivity it holds only for a target record whose gradient is clipped in every round.
+        They do if the contributions under D and D' differ by as much as the claim allows, in every trial and round.
+        With noise scaled to the local sensitivity, this requires that the lower limit of the noise was never applied.
+        With noise scaled to the global sensitivity, it requires that the differing record's gradient was clipped in
+        every round. False without a claim or an insider, and with adaptive clipping.
         """
         mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
         # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.
@@ -247,21 +280,21 @@ class FinishedRun:
 
     @property
     def has_normal_final_distribution(self) -> bool:
-        """Whether the final log-odds follow the claim's worst case and this is normal, N(+-mu^2/2, mu^2)."""
+        """Whether `has_exact_final_distribution` holds and the distribution is normal, N(+-mu^2/2, mu^2)."""
         return self.has_exact_final_distribution and not self.facts.is_sampled
 
     @cached_property
     def has_even_rounds(self) -> bool:
-        """Whether the final log-odds are normal as claimed and every round adds the same share of mu^2."""
+        """Whether `has_normal_final_distribution` holds and every round adds the same share of mu^2."""
         even = self.facts.mu / math.sqrt(self.facts.federation.rounds)
         return self.has_normal_final_distribution and bool(np.all(np.abs(self.signal - even) <= _ROUNDING * even))
 
     @cached_property
     def largest_distributions(self) -> dict[int, LogOddsDistribution]:
-        """The worst-case distribution of the final log-odds of D against D' under the claim, by secret bit.
+        """Worst-case distributions of the final log-likelihood ratio of D against D' under the claim, by secret bit.
 
-        It holds if the difference of D and D' is as large as the claim allows. Empty if there is no claim, or the
-        mechanism has no exact log-likelihood ratio.
+        Key 1 holds the distribution if D was used, key 0 if D' was used. It applies if D and D' differ by as much as
+        the claim allows. Empty if there is no claim, or the mechanism has no exact log-likelihood ratio.
         """
         if (guarantee := self.facts.guarantee) is None or not self.facts.federation.mechanism.has_exact_llr:
             return {}

@@ -1,4 +1,4 @@
-"""Largest groups of records, users and clients that belong together, and the number of users outside D."""
+"""Measure the largest groups in D, such as the most records of one user, and count the users outside D."""
 
 from dataclasses import dataclass
 
@@ -10,18 +10,21 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 
 @dataclass(frozen=True)
 class GroupSizes:
-    """Sizes of the largest groups in D; those of users are None if no column identifies users."""
+    """Sizes of the largest groups in D, e.g. most records of one client.
+
+    Sizes that concern users are None if no column identifies users.
+    """
 
     records_of_client: int
     records_of_user: int | None = None
     users_of_client: int | None = None
     clients_of_user: int | None = None
-    # Number of users in the population sample, with whom users in D are compared; None where users are no units.
+    # Number of users in the population sample, with whom users in D are compared; None if it has no users.
     users_outside: int | None = None
 
 
 def group_sizes(federation: LoadedFederation) -> GroupSizes:
-    """Return the sizes of the largest groups among the records of a federation."""
+    """Return the sizes of the largest groups among the records of a federation, e.g. most records of one user."""
     outside = federation.population_records.user
     user, records = split_of(federation.public).inside.user, max(len(shard) for shard in federation.shards)
     if user is None:

@@ -1,8 +1,8 @@
-"""The hypotheses D and D' of an adversary about a round, in a form that can be compared with its observation.
+"""Compute the sum of a round under the hypotheses D and D', in a form that an adversary can compare with the release.
 
-The adversary knows all units but the differing one, which of them participated, and every public value. From these it
-computes the sum of the round under D and under D'. It subtracts the noise that it knows from the release, and whitens
-noise that is correlated over rounds.
+The adversary knows every public value, all units but the differing one, and which of them participated. From these
+values it computes the sum of the round under D and under D'. It subtracts the noise that it knows from the release. It
+whitens noise that is correlated over rounds, which means that it combines releases so that their noise is independent.
 """
 
 from typing import NamedTuple, assert_never
@@ -31,7 +31,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 def question_of(
     federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
 ) -> LikelihoodRatioInput:
-    """Return the input of a round's likelihood ratio test: the observation, and the expected sums under D and under D'.
+    """Return the input of a round's likelihood ratio test: the adversary's observation, and the sums under D and D'.
 
     Raises `InputError` if the adversary's view lacks a required value.
 
@@ -40,7 +40,7 @@ def question_of(
     federation
         The federation with D and D'.
     seen
-        The adversary's view of the round.
+        The round as the adversary sees it: models or noised sums, and side information.
     batch_trials
         Number of trials of the original batch of trials, if likelihood ratios are recomputed for its first trials only;
         see `StackedModel.clipped_sum`.
@@ -60,18 +60,19 @@ def question_of(
 
 
 def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation) -> Hypotheses:
-    """Return the sums of a round under D and under D', without noise.
+    """Compute the sums of a round under the hypotheses D and D', without noise.
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its records and its model.
     models
         Parameters theta_{i-1} before the round, float32 (trials, parameters).
     moment
-        Number of the round, and its adaptive clipping norms.
+        Number of the round, from 1, and its clipping norms if clipping is adaptive.
     side
-        Participation and noised quantile bits, as far as the likelihood depends on them.
+        Participation of the units and, with adaptive clipping, the noised number of units within the clipping norm
+        (quantile bits).
     """
     mechanism = federation.public.mechanism
     turn, weight = federation.public.turn(moment.number), mechanism.sampling_rate
@@ -102,7 +103,10 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
 def _shared_clients(
     federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation
 ) -> TrialContributions:
-    """Return the sum of the updates of all clients but the victim, each only in the trials in which it participates."""
+    """Return the summed updates of all clients but the one that differs between D and D'.
+
+    A client counts only in the trials in which it participates.
+    """
     total, members = nothing(models, federation.public.mechanism.is_adaptive), federation.public.cohort(moment.number)
     bits = total.centred_bits
     for client in range(len(federation.shards)) if members is None else members.tolist():
@@ -128,7 +132,11 @@ def _log_odds_of_bits(
     sides: tuple[TrialContributions, TrialContributions],
     side: SideInformation,
 ) -> tuple[Tensor, Tensor] | None:
-    """Return the log-likelihood ratio, from the noised quantile bits, of each differing contribution against none."""
+    """Return the log-likelihood ratio of each differing contribution against none, from the noised quantile bits.
+
+    The quantile bits tell how many units were within the adaptive clipping norm. The first result is for the differing
+    unit of D, the second for its replacement in D'; both are float64 (trials,). None if clipping is not adaptive.
+    """
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:
         return None
@@ -138,7 +146,10 @@ def _log_odds_of_bits(
 
 
 def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: RoundContext) -> LikelihoodRatioInput:
-    """Return the likelihood question for a server that sees the contribution of the target's client separately."""
+    """Return the input of the likelihood ratio test for a server, which sees the contribution of each client.
+
+    The tested contribution is that of the client that holds the target, the unit in question.
+    """
     present, absent = differing_contributions(federation, seen.start, moment)
     match federation.unit:
         case Unit.RECORD | Unit.USER:
@@ -154,7 +165,7 @@ def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: 
 
 
 def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: ObservedRound) -> Tensor:
-    """Return the observed sum minus the noise shares that the adversary knows."""
+    """Return the observed sum minus the clients' noise shares that the adversary knows, shape (trials, parameters)."""
     mechanism, side = federation.public.mechanism, seen.side
     if not mechanism.clients_add_noise:
         return observed
@@ -169,25 +180,25 @@ def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: Obse
 
 
 class WhitenedRound(NamedTuple):
-    """A round and its factor in the weighted sum of releases that whitens the correlated noise."""
+    """One term of the weighted sum of releases that whitens correlated noise: a round with its weight."""
 
-    factor: float  # from `MechanismNoise.whitening`; 1 if the noise of every round is independent of all before
+    factor: float  # weight from `MechanismNoise.whitening`; 1 for the only round if noise is independent
     number: int  # the round, from 1
     start: Tensor  # the models on which the clients worked, (trials, parameters)
     release: Tensor  # the noised sums, less the noise that the adversary knows, (trials, parameters)
 
 
 def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhitenedRound]:
-    """Return the rounds whose weighted sum of releases has noise that is independent of all earlier rounds.
+    """Return the terms of the weighted sum of releases whose noise is independent of the releases of earlier rounds.
 
-    Rounds with the weight 0 are left out.
+    Each term is a round with its weight. Rounds with the weight 0 are left out.
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its records and its model.
     seen
-        The adversary's view of the round.
+        The round as the adversary sees it: models or noised sums, and side information.
     """
     mechanism = federation.public.mechanism
     factors = mechanism.noise.whitening(seen.number)
@@ -198,9 +209,10 @@ def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[Wh
 
 
 def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None) -> LikelihoodRatioInput:
-    """Return the likelihood question of the latest whitened round: row i of C applied to the releases and to both sums.
+    """Return the input of the likelihood ratio test for a round with correlated noise.
 
-    The noise of this row is independent of all earlier rounds.
+    It combines the releases, and the sums under D and D', of this and earlier rounds with the same weights: one row of
+    the mechanism's whitening matrix. The combined noise is independent of all earlier rounds.
     """
     wholes = tuple(torch.zeros_like(seen.start, dtype=torch.float64) for _ in range(4))
     observed, shared, present, absent = wholes

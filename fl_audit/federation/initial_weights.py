@@ -1,9 +1,9 @@
-"""Initial weights of training: drawn for each trial, or pretrained on public records and equal in all trials.
+"""Make the initial weights of training: drawn for each trial, or pretrained on public records and equal in all trials.
 
 Differential privacy holds for any initial weights, so an audit may choose them. A pretrained model has small gradients
-on ordinary records, so the effect of one unusual record on the model stands out: these are worst-case initial weights
-against an adversary that sees only the final model (Annamalai & De Cristofaro 2024). The pretraining records are in
-neither D nor D', and are not used to evaluate models.
+on ordinary records, so the effect of one unusual record on the model stands out. Pretrained weights are therefore the
+worst case against an adversary that sees only the final model (Annamalai & De Cristofaro 2024). The pretraining records
+are in neither D nor D', and are not used to evaluate models.
 """
 
 from collections.abc import Sequence
@@ -28,24 +28,24 @@ from fl_audit.randomness import Purpose, generator
 
 FEWEST_RECORDS, MOST_RECORDS = 50, 10_000
 """Records that weights are trained on: with fewer nothing is learned that other records share."""
-_STEPS, _BATCH, _RATE = 2000, 64, 0.003  # steps of Adam on batches of so many records
+_STEPS, _BATCH, _RATE = 2000, 64, 0.003  # steps of Adam, records per batch, and the first learning rate
 
 
 def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: int, trials: Sequence[int]) -> Tensor:
-    """Return the initial weights of some trials, float32 (trials, parameters).
+    """Return the initial weights of the given trials, float32 (trials, parameters).
 
     Raises `InputError` if fewer records remain outside D than pretraining needs.
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its records and its model.
     kind
         Whether the weights are drawn for each trial, or are the same in all trials: those of trial 0 after pretraining.
     seed
         Public seed of the draws.
     trials
-        Numbers of the trials.
+        Numbers of the trials, from 0.
     """
     spec = federation.spec
     match kind:
@@ -61,7 +61,10 @@ def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: in
 
 
 def pretraining_examples(federation: LoadedFederation) -> Examples:
-    """Return the pretraining records: up to 10,000 records that are used for nothing else."""
+    """Draw up to 10,000 records for pretraining, which are in neither D nor D' and not used for evaluation.
+
+    Raises `InputError` if fewer than 50 records are left.
+    """
     public, spare = federation.public, federation.spare
     found = f"initial is 'pretrained' and {len(spare)} records are left beside D, D' and the population sample"
     accepted = f"accepted in [data] are records and population-records that leave {FEWEST_RECORDS}"
@@ -75,7 +78,7 @@ def pretraining_examples(federation: LoadedFederation) -> Examples:
 
 @lru_cache(maxsize=2)
 def _pretrained(public: Federation, seed: int) -> Tensor:
-    """Return pretrained weights (1, parameters): trained by Adam on public records, without privacy."""
+    """Train initial weights by Adam on public records, without privacy, and return them, float32 (1, parameters)."""
     federation = load_federation(public)
     examples, draw = pretraining_examples(federation), generator(seed, Purpose.PRETRAINING, round=1)
     spec = federation.spec

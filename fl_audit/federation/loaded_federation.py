@@ -1,4 +1,8 @@
-"""A federation with its data and its model: shards, targets, held-out records and insiders."""
+"""Load a federation's data and build its model.
+
+A loaded federation has the shards (clients' parts of D), the targets (units whose membership is random), held-out
+records, and the insiders (clients that attack).
+"""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -35,46 +39,46 @@ T = TypeVar("T")
 
 
 class RawRecords(NamedTuple):
-    """Records in the form that their owners hold, before local randomization and before the frozen core."""
+    """Records as their owners hold them, before owners randomise them and before a frozen backbone transforms them."""
 
     inside: Records  # D
     replacement: Records | None  # replacement of the differing unit in D'; None without one
 
 
 class HeldOut(NamedTuple):
-    """Records that no client holds: test records, the population sample, and the rest."""
+    """Records that no client holds: test records, the population sample, and unused records."""
 
     test: Records  # held-out records
     population: Records  # records outside D and D'
-    spare: Integers  # positions outside D of the records that serve for nothing
+    spare: Integers  # positions, among the records outside D, of the unused ones
 
 
 @dataclass(frozen=True)
 class LoadedFederation:
-    """A federation with its data and its model."""
+    """A federation with its records as tensors, its clients' shards, and its model."""
 
     public: Federation  # public description of the federation
-    training: Examples  # D as tensors; none of it where a client has what it holds alone: see `travelling`
-    # Replacement of the differing unit in D': a record x', or the shard of a stand-in; None when D' is D
+    training: Examples  # D as tensors; empty in the process of a client, which has only its own shard
+    # Replacement of the differing unit in D': a record x', the records of a user, or another shard; None if D' is D
     # without the unit.
     replacement: Examples | None
-    shards: tuple[Integers, ...]  # indices of D per client; a client reads its own only
+    shards: tuple[Integers, ...]  # positions in D of each client's records
     victim: int  # client that holds the differing unit
-    held_out: HeldOut | None  # records for tests and for the population sample; None in the hands of a client
+    held_out: HeldOut | None  # test records and population sample; None in the process of a client
     classes: int  # number of classes
     model: StackedModel  # the model, run in all trials at once
     core: VggCore | None = None  # frozen core that all records pass through before the model; None without one
-    user: Integers | None = None  # number of the user of each record of D, (n,); None where users are no units
-    inputs: tuple[NamedInput, ...] = ()  # the named arrays that a record is made of; empty where it is read as it is
-    raw: RawRecords | None = None  # the records as owners hold them, where they randomise them; None elsewhere
-    # Number of the federation in this process, under which others keep what they derive from it.
+    user: Integers | None = None  # number of the user of each record of D, (n,); None if users are not the units
+    inputs: tuple[NamedInput, ...] = ()  # named arrays of which a record consists; empty for a single array
+    raw: RawRecords | None = None  # the records before local randomization; None without it
+    # Number of this object in the process, a key for caches of values that are derived from it.
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
     _held: dict[tuple[int, bool], Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
     _raw: dict[int, Floats32] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def spec(self) -> ModelSpec:
-        """Specification of the trained model and of its input."""
+        """Specification of the trained model: name, feature shape, classes and named inputs."""
         return ModelSpec(self.public.model, self.model.feature_shape, self.classes, self.inputs)
 
     @property
@@ -88,7 +92,7 @@ class LoadedFederation:
         return self.public.units
 
     def unit_of_records(self, client: int) -> Integers:
-        """Return the number of the unit of each record in a client's shard."""
+        """Return the number of the unit to which each record of a client's shard belongs, (records of the shard,)."""
         match self.unit:
             case Unit.RECORD:
                 return self.shards[client]
@@ -112,14 +116,14 @@ class LoadedFederation:
                 assert_never(self.unit)
 
     def by_record(self, client: int, of_units: Flags) -> Flags:
-        """Return flags of a client's units expanded to the records of its shard, shape (trials, records).
+        """Repeat each unit's flag for all its records in a client's shard; return bool (trials, records).
 
         Parameters
         ----------
         client
             Number of the client, in a federation whose units are not clients.
         of_units
-            One flag for each trial and unit, shape (trials, units of the client).
+            A flag for each trial and unit, bool (trials, units of the client), in the order of `units_of`.
         """
         if self.unit is Unit.RECORD:
             return of_units
@@ -127,28 +131,38 @@ class LoadedFederation:
 
     @property
     def target(self) -> int:
-        """Number of the differing unit."""
+        """Number of the differing unit, the one that is in D and not in D'."""
         return self.public.pair.index
 
     @property
     def insiders(self) -> tuple[int, ...]:
-        """The clients that attack: the first ones that are not the victim."""
+        """Numbers of the insiders (attacking clients), ascending: the first clients without the differing unit.
+
+        Their number is `public.insiders`.
+        """
         others = (client for client in range(len(self.shards)) if client != self.victim)
         return tuple(islice(others, self.public.insiders))
 
     @property
     def insider(self) -> int:
-        """The first insider; client 0 in a federation of one client, which gets no queries."""
+        """Number of the first insider, a client that attacks; 0 if the federation has a single client."""
         return self.insiders[0] if self.insiders else 0
 
     def colluders(self, insider: int) -> tuple[int, ...]:
-        """Return the clients that tell an insider their noise seeds: the next ones by number, without the victim."""
+        """Return the numbers of the clients that tell an insider (an attacking client) the seeds of their noise.
+
+        They are the next clients after the insider by number, starting again at 0 after the last, without the client
+        that holds the differing unit. Their number is `public.threat_model.colluders`.
+        """
         others = ((insider + step) % len(self.shards) for step in range(1, len(self.shards)))
         return tuple(islice((one for one in others if one != self.victim), self.public.threat_model.colluders))
 
     @cached_property
     def targets(self) -> Integers:
-        """Numbers of the targets, the units with random membership, ascending; one in the identifiability audit."""
+        """Numbers of the targets, ascending.
+
+        Targets are the units whose membership is random; the identifiability audit has one target.
+        """
         if self.public.candidate_column is not None:
             return np.append(self.target, np.arange(self.public.records, self.public.records_held))
         others = np.delete(np.arange(self.units), self.target)
@@ -157,7 +171,10 @@ class LoadedFederation:
 
     @cached_property
     def _records_of_targets(self) -> list[Integers]:
-        """Positions in D of the records of each target."""
+        """For each target, the positions in D of its records, in the order of `targets`.
+
+        A target is a unit whose membership is random.
+        """
         match self.unit:
             case Unit.RECORD:
                 return [np.array([target]) for target in self.targets]
@@ -170,46 +187,53 @@ class LoadedFederation:
 
     @cached_property
     def target_records(self) -> Integers:
-        """Positions in D of the records of all targets, target by target."""
+        """Positions in D of the records of all targets (units with random membership), in the order of `targets`."""
         return np.concatenate(self._records_of_targets)
 
     @cached_property
     def target_of_records(self) -> Integers:
-        """Index of the target, from 0, to which each of `target_records` belongs."""
+        """For each record of `target_records`, the index in `targets`, from 0, of the target to which it belongs."""
         return np.repeat(np.arange(len(self.targets)), [len(one) for one in self._records_of_targets])
 
     @property
     def test_records(self) -> Records:
-        """Held-out records."""
+        """Test records: records that no client holds, on which accuracy is measured."""
         return _required(self.held_out).test
 
     @property
     def population_records(self) -> Records:
-        """Records outside D and D' that are the population sample."""
+        """Population sample: records from outside D and D', with which attacks compare the members.
+
+        If too few records are left outside D and D', these are the test records.
+        """
         return _required(self.held_out).population
 
     @property
     def spare(self) -> Integers:
-        """Positions, among the records outside D, of those that are used for nothing."""
+        """Positions, among the records outside D, of those that have no use in the run."""
         return _required(self.held_out).spare
 
     @cached_property
     def test(self) -> Examples:
-        """Held-out test examples; computed at first use, which clients never make."""
+        """Test records as tensors; computed at first use. A client's process has none."""
         return self.examples(self.test_records)
 
     @cached_property
     def population(self) -> Examples:
-        """Population sample as examples; computed at first use, which clients never make."""
+        """Population sample as tensors; computed at first use. A client's process has none."""
         return self.examples(self.population_records)
 
     def examples(self, records: Records) -> Examples:
-        """Return records as tensors on the federation's device, after the frozen core, if any."""
+        """Return records as tensors on the federation's device, passed through the frozen backbone if there is one."""
         return Examples.of(records, self.public.device, self.core)
 
     @cached_property
     def differing(self) -> Examples:
-        """Records of D with random membership: x, a user's records, the victim's shard, or all targets' records."""
+        """Records of D that belong to targets, the units with random membership.
+
+        Depending on the unit, these are the record x, the records of a user, or the records of a client; with several
+        targets, the records of all of them.
+        """
         if len(self.training.labels) > 0:
             return self.training.take(self.target_records)
         # In the hands of the victim, who has its own shard alone.
@@ -217,7 +241,7 @@ class LoadedFederation:
 
     @cached_property
     def common(self) -> Examples:
-        """Records that are in every trial, because they belong to no target."""
+        """Records of D that are in every trial, because they belong to no target (unit with random membership)."""
         return self.training.take(self.common_records)
 
     @property
@@ -227,9 +251,9 @@ class LoadedFederation:
 
     @cached_property
     def directions(self) -> Tensor:
-        """Orthonormal public directions along which noise is measured, float32 (coordinates, directions), at most 16.
+        """Public orthonormal directions along which noise is measured, float32 (coordinates, directions); at most 16.
 
-        Their coordinates are a subset of the parameters, evenly spread; see
+        The coordinates are an evenly spread subset of the model parameters; see
         `fl_audit.verdict.noise_measurement.NoiseMeasurer`.
         """
         size = min(self.model.layout.size, _COORDINATES)
@@ -238,7 +262,10 @@ class LoadedFederation:
 
     @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
-        """The clients that hold targets, with the indices of their targets, whose membership each client receives."""
+        """For each client that holds targets, by its number, the indices in `targets` of the targets that it holds.
+
+        Targets are the units with random membership.
+        """
         if self.unit is Unit.CLIENT:
             return {int(client): (target,) for target, client in enumerate(self.targets)}
         units = (self.units_of(client) for client in range(len(self.shards)))
@@ -246,11 +273,17 @@ class LoadedFederation:
         return {client: tuple(targets) for client, targets in each if targets}
 
     def targets_of(self, client: int) -> tuple[int, ...]:
-        """Return the indices of the targets that a client holds."""
+        """Return the indices in `targets` of the targets (units with random membership) that a client holds.
+
+        Empty if the client holds none.
+        """
         return self.holders.get(client, ())
 
     def honest_shard(self, client: int) -> Examples:
-        """Return the records of a client that are in every trial: its shard without those of targets; cached."""
+        """Return the records of a client's shard that are in every trial.
+
+        They are all records except those of targets, the units with random membership. The result is cached.
+        """
         if (client, False) not in self._held:
             # Most clients hold nothing that differs, and nothing is held twice.
             whole, stays = self.shard(client), ~self.differs(client)
@@ -258,16 +291,16 @@ class LoadedFederation:
         return self._held[client, False]
 
     def shard(self, client: int) -> Examples:
-        """Return all records of a client, including those of targets; cached."""
+        """Return all records of a client's shard, including records with random membership; the result is cached."""
         if (client, True) not in self._held:
             self._held[client, True] = self.training.take(self.shards[client])
         return self._held[client, True]
 
     def raw_features(self, client: int) -> Floats32:
-        """Return the features of a client's shard before local randomization.
+        """Return the features of a client's shard before local randomization, (records, *shape).
 
-        Those of the victim are followed by the features of the replacement in D', if any. Only for a federation whose
-        owners randomise their records.
+        For the client that holds the differing unit, the features of the records that replace this unit in D' come
+        after the shard. Only for a federation whose owners randomise their records.
         """
         if client in self._raw:
             return self._raw[client]
@@ -277,14 +310,14 @@ class LoadedFederation:
         return shard if is_alone else np.concatenate([shard, _required(instead).features])
 
     def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
-        """Store the data of a client in a federation that was sent to this process without data.
+        """Store a client's data in this federation, which came to the client's process without data.
 
         See `fl_audit.federation.serialization`.
 
         Parameters
         ----------
         client
-            Number of the client.
+            Number of the client, from 0.
         shard
             The client's records.
         raw
@@ -295,12 +328,12 @@ class LoadedFederation:
             self._raw[client] = raw
 
     def present(self, client: int, membership: TargetMembership) -> Flags:
-        """Return which records of a client's shard are in, bool (trials, records), from the membership of its targets.
+        """Return whether each record of a client's shard is in the training set of each trial, bool (trials, records).
 
         Parameters
         ----------
         client
-            Number of the client.
+            Number of the client, from 0.
         membership
             Membership of the client's targets in each trial.
         """
@@ -310,27 +343,32 @@ class LoadedFederation:
         return held
 
     def differs(self, client: int) -> Flags:
-        """Return, for each record of a client's shard, whether it belongs to a target, so that some trials lack it."""
+        """Return whether each record of a client's shard belongs to a target, bool (records,).
+
+        A target is a unit whose membership is random, so some trials lack its records.
+        """
         if self.unit is Unit.CLIENT:
             return np.full(len(self.shards[client]), client in self.targets)
         return np.isin(self.unit_of_records(client), self.targets)
 
     @property
     def offers_noise_measurement(self) -> bool:
-        """Whether the noise orthogonal to the difference of D and D' can be measured.
+        """Whether the noise can be measured in the directions orthogonal to the difference of D and D'.
 
-        It can if the mean of the release is known except along this difference. If a unit with a replacement
-        participates in secret, the mean is unknown in the plane that the contributions of both span.
+        False if units are sampled in secret and the differing unit has a replacement: then the mean of the release is
+        unknown in the plane of the two contributions. Otherwise the mean is known except along the difference.
         """
         return not (self.public.is_secretly_sampled and self.replacement is not None)
 
     def losses(self, models: Tensor, examples: Examples | None) -> Floats:
-        """Return the cross-entropy losses of n examples under every model, (trials, n); (trials, 0) without examples.
+        """Return the cross-entropy loss of each example under each trial's model, float64 (trials, n).
+
+        The result has the shape (trials, 0) if there are no examples.
 
         Parameters
         ----------
         models
-            Parameters of the models, float32 (trials, parameters).
+            Model parameters, one row per trial; float32 (trials, parameters).
         examples
             Features and labels of n examples, or None for no examples.
         """
@@ -344,14 +382,14 @@ _BROUGHT: dict[Federation, LoadedFederation] = {}
 
 
 def register_federation(federation: LoadedFederation) -> None:
-    """Make `load_federation` return this federation in this process, instead of reading the data files."""
+    """Make `load_federation` return this federation in this process without reading the data files."""
     _BROUGHT[federation.public] = federation
     load_federation.cache_clear()
 
 
 @lru_cache(maxsize=4)
 def load_federation(public: Federation) -> LoadedFederation:
-    """Load the data of a federation and build its model, or return the federation that was registered in this process.
+    """Load the data of a federation and build its model, or return the federation registered by `register_federation`.
 
     Raises `InputError` if the data or the model cannot be used.
     """
@@ -395,7 +433,7 @@ def load_federation(public: Federation) -> LoadedFederation:
 
 
 def _examples(records: Records, user: Integers | None, public: Federation, core: VggCore | None) -> Examples:
-    """Return records as tensors, with the user of each record only if users are units."""
+    """Return records as tensors; the users of the records are included only if users are the units."""
     examples = Examples.of(records, public.device, core)
     return examples if user is not None else replace(examples, user=None)
 

@@ -1,20 +1,20 @@
-"""Configuration names of the initial weights and of the insider's view."""
+"""Names, as in the configuration, of the kinds of initial weights and of the views of a round."""
 
 from enum import StrEnum
 
 
 class InitialWeights(StrEnum):
-    """Origin of the initial weights: drawn for each trial, or pretrained."""
+    """Kinds of initial weights: drawn anew for each trial, or pretrained on public records."""
 
     DRAWN = "drawn"
     PRETRAINED = "pretrained"
 
 
 class InsiderView(StrEnum):
-    """The view of an insider in a round: the noised sum, or only the resulting model.
+    """Views that an insider (an attacking client) may have of a round.
 
-    Only insiders and the observer of releases receive the sum, as if the server published it; honest clients receive
-    models alone.
+    UPDATE shows the noised sum, as if the server published it, so that outside observers see it, too. MODEL shows only
+    the resulting model. Clients that do not attack receive only models under both views.
     """
 
     UPDATE = "update"

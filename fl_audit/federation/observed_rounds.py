@@ -1,11 +1,11 @@
-"""The observations of clients in a round, for each view.
+"""Observations of a round: the values that clients see under each view.
 
-Under the view `update`, clients see the noised sum, from which the models follow by the public optimizer. Under
-`model`, they see models alone, from which the insider recovers the sum. Server, recorder, insider and replay all use
-the functions of this module.
+Under the view `update`, clients see the noised sum and compute the models with the public optimizer. Under `model`,
+they see only models, from which the insider (a client that attacks) computes the sums. The server, the recorder, the
+insider and the replay of a run all use these functions.
 
-`ServerRound` holds all of a round. `ObservedRound` is the part that clients see: the release or the models, and
-`SideInformation`, e.g. participation, adaptive clipping norms and noised quantile bits.
+`ServerRound` holds all values of a round. `ObservedRound` holds the values that clients see: the release or the models,
+and `SideInformation`, e.g. participation, adaptive clipping norms and the noised number of units within the norm.
 """
 
 from collections import deque
@@ -31,41 +31,48 @@ _BLURRED_FROM = 1e-3
 
 @dataclass(frozen=True)
 class SideInformation:
-    """Values of a round that an adversary knows beside the release; None for those that the mechanism does not have."""
+    """Values of a round that an adversary knows beside the release, such as participation and clipping norms.
 
-    # The units that took part, bool (trials, units). If the participation of the target is secret, its column is empty.
+    A value is None if the mechanism does not have it, or the adversary does not see it.
+    """
+
+    # Whether each unit participated, bool (trials, units). If the participation of the target is secret, its column is
+    # False.
     taking_part: Tensor | None = None
     norms: Tensor | None = None  # the clipping norms of the round, float64 (trials,)
-    bits: Tensor | None = None  # the noised sum of the centred bits of an adaptive norm, float64 (trials,)
+    bits: Tensor | None = None  # noised sum of the centred quantile bits, float64 (trials,)
     # Contribution of the target's client, (trials, parameters); only the server sees it.
     contribution: Tensor | None = None
-    trial_numbers: Tensor | None = None  # numbers of the trials, int64 (trials,), of which clients' noise is drawn
+    trial_numbers: Tensor | None = None  # numbers of the trials, int64 (trials,), from which noise is drawn
     # Seeds of the noise that the adversary knows: its own and its colluders', int64 (known shares,).
     noise_seeds: Tensor | None = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of the side information that are present, by name."""
+        """Return the tensors that are not None, keyed by the names of the fields."""
         named = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: value for name, value in named.items() if value is not None}
 
     @staticmethod
     def of(tensors: Mapping[str, Tensor]) -> "SideInformation":
-        """Build the side information from tensors by name; inverse of `tensors()`."""
+        """Build the side information from tensors keyed by field name; fields without a tensor are None.
+
+        It is the inverse of `tensors`.
+        """
         return SideInformation(**{entry.name: tensors.get(entry.name) for entry in fields(SideInformation)})
 
     def first(self, trials: int) -> "SideInformation":
-        """Return the side information of the first `trials` trials."""
+        """Return the same side information for only the first `trials` trials."""
         named = {name: value[:trials] for name, value in self.tensors().items()}
         return replace(self, **(named | {"noise_seeds": self.noise_seeds}))
 
     @property
     def norms_array(self) -> Floats | None:
-        """The adaptive clipping norms as an array; None if the norm is fixed."""
+        """Adaptive clipping norms as a NumPy array, float64 (trials,); None if the clipping norm is fixed."""
         return None if self.norms is None else self.norms.cpu().numpy()
 
 
 class EarlierRound(NamedTuple):
-    """An earlier round: the models from which the clients started, and the release; both (trials, parameters)."""
+    """An earlier round: its models at the start, and its release (noised sum); both have shape (trials, parameters)."""
 
     start: Tensor
     release: Tensor
@@ -73,7 +80,7 @@ class EarlierRound(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerRound:
-    """All that the server knows of a round."""
+    """All values that the server knows of a round: models, release and side information."""
 
     number: int  # the round, from 1
     # Up to three successive models (trials, parameters), theta_i last and theta_{i-1} before it.
@@ -84,7 +91,7 @@ class ServerRound:
     earlier: tuple[EarlierRound, ...] = ()
 
     def first(self, trials: int) -> "ServerRound":
-        """Return the round in the first `trials` trials."""
+        """Return the same round for only the first `trials` trials."""
         models = tuple(model[:trials] for model in self.models)
         earlier = tuple(EarlierRound(start[:trials], release[:trials]) for start, release in self.earlier)
         return ServerRound(self.number, models, self.release[:trials], self.side.first(trials), earlier)
@@ -92,7 +99,7 @@ class ServerRound:
 
 @dataclass(frozen=True)
 class ObservedRound:
-    """An adversary's view of a round: models or releases, and side information."""
+    """The values of a round that an adversary sees: models or release, and side information."""
 
     number: int  # the round, from 1
     # Successive models (trials, parameters), oldest first. Under `update` theta_{i-1} alone; under `model` as many as
@@ -104,7 +111,7 @@ class ObservedRound:
     earlier: tuple[EarlierRound, ...] = ()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors of the round by their message keys, without the number of the round."""
+        """Return all tensors of the round, keyed as in messages; the number of the round is not included."""
         named = {models_key(back): model for back, model in enumerate(reversed(self.models))}
         named |= {} if self.release is None else {str(Key.RELEASE): self.release}
         for back, (start, release) in enumerate(reversed(self.earlier), start=1):
@@ -113,14 +120,14 @@ class ObservedRound:
 
     @staticmethod
     def of(number: int, tensors: Mapping[str, Tensor]) -> "ObservedRound":
-        """Build an observed round from the tensors of a message; inverse of `ObservedRound.tensors()`.
+        """Build an observed round from the tensors of a message; inverse of `ObservedRound.tensors`.
 
         Parameters
         ----------
         number
             Number of the round, from 1.
         tensors
-            Models, releases and side information by message key.
+            Models, releases and side information, keyed as in messages.
         """
         models = tuple(tensors[models_key(back)] for back in reversed(range(_counted(tensors, models_key(0)[:-1]))))
         steps = tuple(
@@ -131,17 +138,23 @@ class ObservedRound:
 
     @property
     def start(self) -> Tensor:
-        """The models theta_{i-1} from which the clients started."""
+        """Models theta_{i-1} from which the clients start round i, (trials, parameters)."""
         return self.models[-1] if self.release is not None else self.models[-2]
 
     def sums(self, mechanism: Mechanism) -> Tensor:
-        """Return the noised sums; under the view `model`, they are recovered in float64 from successive models."""
+        """Return the noised sums of the round, (trials, parameters).
+
+        Under the view `model`, they are computed in float64 from successive models.
+        """
         if self.release is not None:
             return self.release
         return recover_gradient(mechanism.optimizer, list(self.models)) * mechanism.denominator
 
     def rounding(self, mechanism: Mechanism) -> Tensor | None:
-        """Return the RMS rounding error of recovered sums, shape (trials,); None if the sums were observed directly."""
+        """Return the root mean square rounding error of sums computed from models, float64 (trials,).
+
+        None under the view `update`, in which the sums themselves are observed.
+        """
         if self.release is not None:
             return None
         largest = torch.maximum(self.models[-1].abs(), self.models[-2].abs())
@@ -153,7 +166,7 @@ def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
 
 
 def _require_view(view: InsiderView, mechanism: Mechanism) -> None:
-    """Raise `InputError` if the view `model` is used with an optimizer without inverse or with correlated noise."""
+    """Raise `InputError` if the view `model` is combined with correlated noise, or an optimizer without inverse."""
     if view is InsiderView.MODEL:
         _ = mechanism.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
         found = "view is 'model' with noise that is correlated over rounds, whose releases an insider must see"
@@ -161,7 +174,7 @@ def _require_view(view: InsiderView, mechanism: Mechanism) -> None:
 
 
 def shown(value: Tensor | None, what: str) -> Tensor:
-    """Return a part of the adversary's view; raises `InputError` if the view does not contain it.
+    """Return a part of the adversary's view; raise `InputError` if the view does not contain it.
 
     Parameters
     ----------
@@ -176,20 +189,21 @@ def shown(value: Tensor | None, what: str) -> Tensor:
 
 
 def is_blurred(share: Floats) -> Flags:
-    """Return whether the rounding of float32 models makes the releases that are recovered from them useless.
+    """Return True where the rounding of float32 models hides the releases that are computed from the models.
 
-    `share`, of any shape, is the rounding error of the recovered sum divided by the standard deviation of its noise.
+    `share`, of any shape, is the rounding error of the computed sum divided by the standard deviation of its noise. The
+    limit is 0.001.
     """
     return share > _BLURRED_FROM
 
 
 def refuse_blurred_updates(share: Floats) -> None:
-    """Raise `InputError` if in any trial the rounding of float32 models is too large against the noise of the updates.
+    """Raise `InputError` if in any trial the rounding of float32 models hides the noise of the clients' updates.
 
     Parameters
     ----------
     share
-        Rounding error divided by the standard deviation of the noise, of any shape.
+        Rounding error divided by the standard deviation of the noise, of any shape; accepted is up to 0.001.
     """
     largest = float(share.max(initial=0.0))
     found = f"the rounding of 32-bit weights is {largest:.2g} of the noise of the clients' updates, which hides them"
@@ -198,7 +212,11 @@ def refuse_blurred_updates(share: Floats) -> None:
 
 
 def refuse_blurred(share: Floats) -> None:
-    """Raise `InputError` if in any trial the rounding of float32 models is too large to recover the release."""
+    """Raise `InputError` if in any trial the rounding of float32 models hides the release.
+
+    `share`, of any shape, is the rounding error of the release divided by the standard deviation of its noise; accepted
+    is up to 0.001.
+    """
     found = f"their rounding is {float(share.max(initial=0.0)):.2g} of the standard deviation of the noise"
     remedy = f"accepted is up to {_BLURRED_FROM:g}; raise the learning rate, or use view = 'update'"
     hidden = "view is 'model', and the 32-bit numbers of the models hide the release"
@@ -206,16 +224,16 @@ def refuse_blurred(share: Floats) -> None:
 
 
 def show(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
-    """Return the part of a round that clients see under a view.
+    """Return the part of a round that clients see: the release, or models alone, each with side information.
 
     Parameters
     ----------
     view
-        View of the clients.
+        Whether clients see the noised sum (`update`) or models alone (`model`).
     mechanism
         Mechanism of the federation; its optimizer decides how many models clients see.
     made
-        The round as the server knows it.
+        All that the server knows of the round.
     """
     match view:
         case InsiderView.UPDATE:
@@ -227,14 +245,16 @@ def show(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> Observed
 
 
 def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
-    """Return the tensors of a round that the run directory stores, by name: release or model, and side information.
+    """Return the tensors of a round that the run directory stores, keyed by name.
+
+    They are the release (view `update`) or the model after the round (view `model`), and the side information.
 
     Parameters
     ----------
     view
-        View of the clients.
+        Whether clients see the noised sum (`update`) or models alone (`model`).
     made
-        The round as the server knows it.
+        All that the server knows of the round.
     """
     match view:
         case InsiderView.UPDATE:
@@ -248,21 +268,21 @@ def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
 def walk(
     view: InsiderView, mechanism: Mechanism, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]
 ) -> Iterator[ServerRound]:
-    """Yield the rounds of some trials, reconstructed from the tensors that the run directory stores.
+    """Reconstruct the rounds of some trials from the tensors in the run directory, and yield them one by one.
 
-    Under the view `update`, the models follow from the releases by the public optimizer; under `model`, the releases
-    follow from the models.
+    Under the view `update`, the public optimizer computes the models from the releases. Under `model`, the releases are
+    computed from the models.
 
     Parameters
     ----------
     view
-        View of the clients.
+        Whether clients see the noised sum (`update`) or models alone (`model`).
     mechanism
         Mechanism of the federation.
     initial
         Initial models theta_0, shape (trials, parameters).
     rounds
-        Tensors that are stored of each round, in order.
+        For each round, in order, its stored tensors, keyed by name as `kept_of` returns them.
     """
     models, state, earlier = [initial], OptimizerState(), deque[EarlierRound](maxlen=mechanism.rounds_needed - 1)
     for number, stored in enumerate(rounds, start=1):

@@ -1,11 +1,13 @@
 """Exact likelihoods of a round in which every client takes a single step of local DP-SGD.
 
-A client with the expected batch size b moves its model by eta / b times the sum of the clipped gradients of its sample
-and noise N(0, (z C)^2 I). From the released sum an adversary subtracts the updates whose noise it knows, and the means
-of the other clients, since it knows their samples except for the differing record. It scales the result so that the
-remaining noise has the standard deviation z C. On this scale the clipped gradient of the differing record has at most
-the norm C, and less if the noise of other clients hides it. Its client samples the record with a known probability, so
-that with sampling the distribution under D is a mixture.
+A client moves its model by eta / b times the sum of the clipped gradients of its sample and noise N(0, (z C)^2 I). Here
+eta is the learning rate, b the expected batch size, z the noise multiplier and C the clipping norm.
+
+From the released sum, the adversary subtracts the updates whose noise it knows. It also subtracts the expected updates
+of the other clients, whose samples it knows except for the differing record. It scales the rest so that the remaining
+noise has the standard deviation z C. On this scale, the clipped gradient of the differing record has a norm of at most
+C, and less if other clients' noise adds to its owner's. The owner samples the record with a known probability, so the
+distribution under D is then a mixture.
 """
 
 from math import sqrt
@@ -27,11 +29,11 @@ _ROUNDING = 2.0**-23 / sqrt(12)
 
 
 class _AdversaryScaling(NamedTuple):
-    """Public factors by which an adversary scales the updates and the clipped sums."""
+    """Public factors by which an adversary multiplies updates and sums of clipped gradients."""
 
-    clients: tuple[int, ...]  # those whose noise it does not know
-    of_updates: float  # what updates are multiplied with
-    of_sums: dict[int, float]  # what the clipped sum of each of these clients is multiplied with
+    clients: tuple[int, ...]  # clients whose noise the adversary does not know
+    of_updates: float  # factor of updates
+    of_sums: dict[int, float]  # factor of each client's sum of clipped gradients, by client
 
 
 def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> LikelihoodRatioInput:
@@ -42,7 +44,7 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
     federation
         The federation with D and D'.
     seen
-        The adversary's view of the round.
+        The round as the adversary sees it: models or noised sums, and side information.
     insider
         Number of the client that is the adversary; not used if the server is the adversary.
     """
@@ -58,16 +60,16 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
 
 
 def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
-    """Return the RMS rounding error of the adversary's scaled observation, float64 (trials,).
+    """Return the root mean square rounding error of the observation, as the adversary scales it, float64 (trials,).
 
-    A client's update is the difference of two float32 models; the second of them is rounded.
+    A client's update is the difference of two float32 models, of which the second is rounded.
 
     Parameters
     ----------
     federation
         The federation with D and D'.
     seen
-        The adversary's view of the round.
+        The round as the adversary sees it: models or noised sums, and side information.
     insider
         Number of the client that is the adversary; not used if the server is the adversary.
     """
@@ -80,7 +82,7 @@ def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
 
 
 def rounding_of_update(models: Tensor) -> Tensor:
-    """Return the RMS rounding error of one client's update, float64 (trials,).
+    """Return the root mean square rounding error of one client's update in float32, float64 (trials,).
 
     Parameters
     ----------
@@ -102,7 +104,7 @@ def _scale(federation: LoadedFederation, insider: int) -> _AdversaryScaling:
 
 
 def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
-    """Return the sum of the updates with noise that the adversary does not know, float64 (trials, parameters)."""
+    """Return the sum of the client updates whose noise the adversary does not know, float64 (trials, parameters)."""
     if federation.public.threat_model.adversary is Adversary.SERVER:
         return shown(seen.side.contribution, "the contribution of the target's client").double()
     rest, known = seen.sums(federation.public.mechanism).double().clone(), (insider, *federation.colluders(insider))
@@ -114,7 +116,10 @@ def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider:
 
 
 def _sum_of_common(federation: LoadedFederation, seen: ObservedRound, client: int) -> Tensor:
-    """Return the sum of the clipped gradients of those sampled records that the client holds in every trial."""
+    """Return the sum of the clipped gradients of a client's sampled records, without the differing record.
+
+    Its shape is (trials, parameters).
+    """
     stays = ~federation.differs(client)
     if not stays.any():
         return torch.zeros_like(seen.start)

@@ -1,4 +1,4 @@
-"""Records of a data set on which a user's model is tested before a run."""
+"""Choose records of a data set on which a user's model is tested before a run."""
 
 from functools import lru_cache
 
@@ -19,10 +19,10 @@ _ENDS = 8  # number of records taken at each end, by their extreme value, where 
 
 @lru_cache(maxsize=2)
 def probe_records(source: LoadedDataset) -> ProbeRecords:
-    """Return typical and extreme records of a data set: evenly spaced ones, and those with extreme values.
+    """Return records of a data set on which a model is tested: evenly spaced ones, and ones with extreme values.
 
-    So the test of a model with an embedding includes the largest token id of the data set. The texts with the most and
-    the least padding come first.
+    Texts with the most and the least padding come first. Extreme values include the largest token id, which a model
+    with an embedding must accept.
 
     Parameters
     ----------
@@ -50,7 +50,10 @@ def _chosen(records: Records) -> Integers:
 
 
 def _shortest_and_longest(records: Records) -> Integers:
-    """Return a record with the most padding and one with the least; none if the records have no attention mask."""
+    """Return the position of a record with the most padding and of one with the least, ascending.
+
+    Empty if the records have no attention mask.
+    """
     if not any(one.name == MASK for one in records.inputs):
         return np.empty(0, dtype=np.int64)
     lengths = array_of(records, MASK).reshape(len(records), -1).sum(axis=1)

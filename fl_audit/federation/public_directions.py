@@ -1,4 +1,4 @@
-"""Public directions along which the noise of releases is measured; every party can draw them."""
+"""Draw the public directions along which the noise of releases is measured; every party can draw them."""
 
 from functools import lru_cache
 
@@ -10,22 +10,22 @@ from fl_audit.randomness import Purpose, generator
 
 
 def number_of_directions(parameters: int) -> int:
-    """Return the number of public directions for a model: 16, but at most half of its parameters."""
+    """Return the number of public directions for a model: 16, or half the number of its parameters if that is less."""
     return min(16, parameters // 2)
 
 
 @lru_cache(maxsize=4)
 def orthonormal_directions(data_seed: int, size: int, count: int) -> Tensor:
-    """Return orthonormal directions, float32 (size, count); cached, because many federations share them.
+    """Return random orthonormal directions as the columns of a matrix, float32 (size, count); cached.
 
     Parameters
     ----------
     data_seed
-        Public seed of the data.
+        Public seed from which the directions are drawn.
     size
         Number of coordinates of a direction.
     count
-        Number of directions.
+        Number of directions, at most `size`.
     """
     drawn = generator(data_seed, Purpose.PUBLIC_DIRECTIONS).standard_normal((size, count))
     return torch.from_numpy(np.linalg.qr(drawn)[0]).float()

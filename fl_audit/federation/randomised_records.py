@@ -1,14 +1,14 @@
 """Local randomization: every owner randomises its own records once, before any training on them.
 
-An owner draws from its secret seed, keyed by trial and client, so that the randomised records of a trial are the same
-for every size of a batch of trials, on every engine, and in every round. A process caches up to 512 MiB of them between
-rounds: bits as bytes, other values in 32-bit numbers. Records beyond that are drawn again in every round. A call
-additionally holds the records of its own trials.
+An owner draws from its secret seed, keyed by trial and client. So the randomised records of a trial are the same in
+every round, on every engine, and however many trials are trained together. A process caches up to 512 MiB of randomised
+records between rounds: bits as bytes, other values as 32-bit numbers. Further records are drawn again in every round.
+During a call, the records of its trials take additional memory.
 
-Training uses randomised records; queries use the records before randomisation. Accuracy is measured on unchanged test
-records, and members' losses and attacks concern the original records. Bernau et al. 2019 (section 3.3) do the same:
-shadow models learn from perturbed records, and the attack model from their outputs on unperturbed ones, so that it does
-not learn to recognise perturbed records.
+Training uses randomised records; queries use the original records. Accuracy is measured on original test records, and
+members' losses and attacks concern the original records. Bernau et al. 2019 (section 3.3) do the same: shadow models
+learn from perturbed records, and the attack model learns from the shadow models' outputs on unperturbed records, so
+that it does not learn to recognise perturbed records.
 
 The module also defines the pair of records whose randomised versions an adversary has to distinguish (`record_pair`).
 """
@@ -38,9 +38,9 @@ _STEPS = 64
 
 
 class _TensorCache:
-    """Thread-safe LRU cache of tensors, bounded by their size in bytes.
+    """Thread-safe cache of tensors that is bounded in bytes and drops the least recently used tensor first.
 
-    A tensor that is not cached is computed anew, so the bound affects only the running time.
+    A tensor that was dropped is computed again, so the bound affects only the running time.
     """
 
     def __init__(self, most: int = _BYTES_HELD) -> None:
@@ -50,14 +50,18 @@ class _TensorCache:
         self._lock = threading.Lock()
 
     def find(self, key: tuple[int, ...]) -> Tensor | None:
-        """Return the tensor under a key; None if it is not cached."""
+        """Return the tensor cached under a key; None if there is none."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
             return self._held.get(key)
 
     def hold(self, key: tuple[int, ...], tensor: Tensor) -> None:
-        """Cache a tensor under a key without copying it, unless it alone exceeds the bound."""
+        """Cache a tensor under a key without copying it.
+
+        Least recently used tensors are dropped if the cache exceeds its bound. A tensor larger than the bound is not
+        cached.
+        """
         with self._lock:
             if key in self._held or tensor.nbytes > self._most:
                 return
@@ -74,13 +78,13 @@ _HELD = _TensorCache()
 class LocallyRandomisedRecords:
     """Randomised records on which a client trains instead of its own, in each trial of a batch of trials."""
 
-    shard: Examples  # its randomised shard, each trial's own
-    # The randomised replacement of its differing unit in D'; None if there is no replacement.
+    shard: Examples  # the client's randomised shard, different in every trial
+    # Randomised replacement of the client's differing unit in D'; None if there is no replacement.
     replacement: Examples | None
 
 
 def told_by(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
-    """Return a client's records after local randomization, and after the frozen core, if any, in each trial.
+    """Return a client's records after local randomization, in each trial, passed through the frozen backbone if any.
 
     Parameters
     ----------
@@ -114,21 +118,21 @@ def told_by(federation: LoadedFederation, client: int, draws: ClientRandomness) 
 def randomised_records(
     federation: LoadedFederation, client: int, seed: int, trial: int, first: int | None = None
 ) -> Lean:
-    """Return a client's randomised records in a trial, before a frozen core, shape (records, *shape).
+    """Return the features of a client's randomised records in one trial, (records, *shape), before any frozen backbone.
 
     Parameters
     ----------
     federation
         The federation, which has a local randomizer.
     client
-        Number of the client.
+        Number of the client, from 0.
     seed
-        Secret seed of the client.
+        Secret seed of the client, from which the randomization is drawn.
     trial
-        Number of the trial.
+        Number of the trial, from 0.
     first
-        Number of records that are returned; None for all. The records of the shard come first, then those that replace
-        the differing unit in D'.
+        How many records to return; None for all. The records of the shard come first, then the records that replace the
+        differing unit in D'.
     """
     assert federation.public.local_randomizer is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.LOCAL_RANDOMIZER, trial=trial, client=client)
@@ -137,17 +141,17 @@ def randomised_records(
 
 @dataclass(frozen=True, eq=False)
 class PlacedRecord:
-    """A record with its owner and its position among the owner's records."""
+    """A record of D or D', with the client that owns it and its position among the owner's records."""
 
-    client: int  # its owner
-    # Position among the records that the owner randomises: those of its shard, then those that stand in D' in the place
-    # of its differing unit.
+    client: int  # number of the client that owns the record
+    # Position among the records that the owner randomises: first the records of its shard, then the records that
+    # replace its differing unit in D'.
     place: int
     features: Floats32  # shape (*shape), as the owner holds them
 
 
 class RecordPair(NamedTuple):
-    """A record of the first target and a second record of the same shape, which an adversary has to distinguish."""
+    """Two records of the same shape that an adversary has to distinguish after local randomization."""
 
     first: PlacedRecord  # the first record of the first target
     # Its replacement in D', or else the record of D that is farthest from it; the first one if there are several.
@@ -157,17 +161,17 @@ class RecordPair(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordGuaranteeEvents:
-    """Guarantee of the local randomisation for single records, as release events."""
+    """Guarantee of local randomization for a single record, as release events that an accountant composes."""
 
     local_randomizer: LocalRandomizer  # mechanism by which owners randomise their records
-    shape: tuple[int, ...]  # shape of what it works on: features, (nodes, nodes), or an image
+    shape: tuple[int, ...]  # shape of a record: of its features, (nodes, nodes) for a graph, or of an image
     # Releases that bound how well the two records of `record_pair` can be told apart; None if there is no such pair.
     pair: tuple[ReleaseEvent, ...] | None
     differing: int | None  # number of features in which they differ
 
 
 def record_claim(federation: LoadedFederation) -> RecordGuaranteeEvents | None:
-    """Return the guarantee that the local randomizer claims for single records; None without local randomization."""
+    """Return the guarantee that the local randomizer claims for a single record; None without local randomization."""
     local_randomizer = federation.public.local_randomizer
     if local_randomizer is None or federation.raw is None:
         return None
@@ -184,9 +188,11 @@ def record_claim(federation: LoadedFederation) -> RecordGuaranteeEvents | None:
 
 
 def record_pair(federation: LoadedFederation) -> RecordPair | None:
-    """Return the public pair of records that the report about local randomization refers to.
+    """Return the public pair of records that an adversary has to distinguish after local randomization.
 
-    None if no other record has the same number of nodes: this number is not randomised, so it tells graphs apart.
+    The first record belongs to the first target, the unit in question. The second is its replacement in D' or, without
+    a comparable replacement, the record of D farthest from it. None if the records are graphs and no other graph has
+    the same number of nodes, which is not randomised.
     """
     instead, number = _raw(federation).replacement, int(federation.target_records[0])
     first, seconds = _placed(federation, number), []
@@ -202,14 +208,17 @@ def record_pair(federation: LoadedFederation) -> RecordPair | None:
 
 
 def _placed(federation: LoadedFederation, number: int) -> PlacedRecord:
-    """Return the record at a position in D with its owner."""
+    """Return the record at a position in D, with its owner and its place in the owner's shard."""
     client = next(owner for owner, shard in enumerate(federation.shards) if number in shard)
     place = int(np.flatnonzero(federation.shards[client] == number)[0])
     return PlacedRecord(client, place, _raw(federation).inside.features[number])
 
 
 def _farthest(federation: LoadedFederation, number: int) -> int | None:
-    """Return the position in D of the record farthest from a given one; None if no record is comparable with it."""
+    """Return the position in D of the record farthest from the record at position `number`.
+
+    None if no record is comparable with it, as for graphs with other numbers of nodes.
+    """
     records = _raw(federation).inside
     one = records.features[number]
     if records.graphs:

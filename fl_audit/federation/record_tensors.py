@@ -1,4 +1,4 @@
-"""Records as tensors, in the form that models read."""
+"""Records as tensors, as models take them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,25 +17,25 @@ from fl_audit.learning.user_batching import UserRecords
 
 @dataclass(frozen=True)
 class Examples:
-    """Records as tensors: features (n, *shape) in float32, labels (n,) in int64.
+    """Records as tensors: features, float32 (n, *shape), and labels, int64 (n,).
 
-    With a frozen core (backbone), the features are the core's output. If owners randomise their records, features and
-    labels differ between trials: features (trials, n, *shape), of a type that may take less memory, and labels (trials,
-    n).
+    With a frozen core (backbone), features are the output of the core. If owners randomise their records, features and
+    labels differ between trials: features have shape (trials, n, *shape) and may have a smaller type than float32, and
+    labels have shape (trials, n).
     """
 
     features: Tensor
     labels: Tensor
-    user: Tensor | None = None  # user of each record, int64 (n,); None where users are no units
+    user: Tensor | None = None  # user of each record, int64 (n,); None if users are not the units
 
     @classmethod
     def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":
-        """Return records as tensors on a device, passed through the frozen core, if any.
+        """Return records as tensors on a device, passed through a frozen core (backbone) if one is given.
 
         Parameters
         ----------
         records
-            The records.
+            Features, labels and, where known, users, as NumPy arrays.
         device
             Device of the tensors.
         core
@@ -51,33 +51,34 @@ class Examples:
 
     @property
     def count(self) -> int:
-        """Number of examples, in each trial if the trials' examples differ."""
+        """Number of examples; per trial if examples differ between trials."""
         return self.labels.shape[-1]
 
     @cached_property
     def by_user(self) -> UserRecords:
-        """The examples grouped by user, sorted once for all rounds; only if users are the units."""
+        """Examples grouped by user; grouped once and cached. Requires that users are the units."""
         assert self.user is not None, "where users are units, records know theirs"
         return UserRecords.of(self.features, self.labels, self.user)
 
     def take(self, indices: Integers) -> "Examples":
-        """Return the examples at `indices`, in every trial if the trials' examples differ."""
+        """Return the examples at the positions `indices`, integers (k,); the same positions in every trial."""
         chosen = torch.from_numpy(indices)
         place = (slice(None), chosen) if self.labels.dim() == 2 else chosen
         return Examples(self.features[place], self.labels[place], None if self.user is None else self.user[chosen])
 
 
 def model_for(name: str, records: Records) -> ModelSpec:
-    """Return the specification of the trained model; with a frozen core, the trained model is the head on its output.
+    """Return the specification of the trained model: its name, feature shape, classes and named inputs.
 
-    Raises `InputError` if the model does not accept the records.
+    With a frozen core (backbone), the trained model is the head that takes the output of the core. Raises `InputError`
+    if the model does not accept the records.
 
     Parameters
     ----------
     name
-        Name of the model.
+        Name of a model of this package, or `package.module:factory` for a user's model.
     records
-        Records of the data set.
+        Records of the data set, which determine the feature shape, the classes and the inputs.
     """
     reads = not records.graphs or ":" in name
     require(reads, f"model is {name} and the records are graphs: accepted is package.module:factory of one for graphs")

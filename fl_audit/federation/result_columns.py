@@ -1,4 +1,4 @@
-"""Results of a batch of trials, as columns of a run's tables."""
+"""Results of a batch of trials (trials trained together), as columns of a run's result tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -12,25 +12,26 @@ Table = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ResultColumns:
-    """Columns by name, for each table; new results are added as columns without a change of other code."""
+    """Columns of each result table, as arrays keyed by column name."""
 
-    trials: Table = field(default_factory=dict)  # of shape (trials,)
-    rounds: Table = field(default_factory=dict)  # of shape (trials, rounds)
-    releases: Table = field(default_factory=dict)  # of shape (trials, evaluated releases)
-    clients: Table = field(default_factory=dict)  # of shape (trials, evaluated releases, clients)
-    residuals: Table = field(default_factory=dict)  # measurements of the noise, (trials, rounds)
-    insiders: Table = field(default_factory=dict)  # of shape (trials, insiders), where several attack
-    insider_clients: tuple[int, ...] = ()  # clients that are insiders, in order
-    targets: Table = field(default_factory=dict)  # of shape (trials, targets), in the membership audit
-    # Of shape (trials, rounds, directions), in the canary audit: canaries first, then decoys.
+    trials: Table = field(default_factory=dict)  # a row per trial; arrays of shape (trials,)
+    rounds: Table = field(default_factory=dict)  # a row per trial and round; arrays of shape (trials, rounds)
+    releases: Table = field(default_factory=dict)  # arrays of shape (trials, evaluated releases)
+    clients: Table = field(default_factory=dict)  # arrays of shape (trials, evaluated releases, clients)
+    residuals: Table = field(default_factory=dict)  # measurements of the noise, arrays of shape (trials, rounds)
+    # arrays of shape (trials, insiders); empty if a single insider attacks
+    insiders: Table = field(default_factory=dict)
+    insider_clients: tuple[int, ...] = ()  # numbers of the clients that are insiders, in the order of `insiders`
+    targets: Table = field(default_factory=dict)  # arrays of shape (trials, targets); only in the membership audit
+    # Arrays of shape (trials, rounds, directions), canaries first, then decoys; only in the canary audit.
     canaries: Table = field(default_factory=dict)
-    opened: Table = field(default_factory=dict)  # values that the challenger opens of every round, (trials, rounds)
-    tallies: Table = field(default_factory=dict)  # counts that it opens, a row each, see `belief.opened`
+    opened: Table = field(default_factory=dict)  # values that the challenger reveals of every round, (trials, rounds)
+    tallies: Table = field(default_factory=dict)  # counts that the challenger reveals, a row each, see `belief.opened`
 
     def __or__(self, other: "ResultColumns") -> "ResultColumns":
-        """Return the union of two sets of columns, with the columns of `other` where both have one of the same name.
+        """Return the union of two sets of columns; of two columns with the same name, the one of `other` is kept.
 
-        The rows of `tallies` are concatenated.
+        The rows of `tallies`, a table of counts, are concatenated instead.
         """
         tables = [entry.name for entry in fields(ResultColumns) if entry.name not in ("insider_clients", "tallies")]
         joined = {name: {**getattr(self, name), **getattr(other, name)} for name in tables}
@@ -40,7 +41,7 @@ class ResultColumns:
 
 
 def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:
-    """Return columns of NaN, for quantities that were not computed.
+    """Return columns that are all NaN, for quantities that were not computed, keyed by column name.
 
     Parameters
     ----------

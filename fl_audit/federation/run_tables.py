@@ -1,4 +1,4 @@
-"""Results of a finished run: tables, timing, provenance, and the accuracy of the same run without privacy."""
+"""Results of a finished run: tables, durations, provenance, and the accuracy of the same run without privacy."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -14,44 +14,44 @@ from fl_audit.errors import require
 TRIAL_COLUMNS = ("trial", "bit", "log_odds", "belief", "won", "test_accuracy")
 ROUND_COLUMNS = ("trial", "round", "sigma", "local_sensitivity", "log_odds")
 RELEASE_COLUMNS = ("trial", "round", "test_accuracy")
-NORM_COLUMN = "clipping_norm"  # column of the table of rounds where the clipping norm is adaptive
+NORM_COLUMN = "clipping_norm"  # column of the table of rounds if the clipping norm is adaptive
 INSIDER_COLUMNS = ("trial", "insider")
 SECRET_TABLES = ("opened", "tallies")  # tables that nobody but the challenger has
 
 
 @dataclass(frozen=True)
 class RunTables:
-    """The tables of a finished run; rows of `trials` are in the order of the trial numbers.
+    """Result tables of a finished run; the constructor sorts the rows of `trials` by trial number.
 
     Raises
     ------
     InputError
-        If a table lacks a column or has no rows.
+        If `trials`, `rounds`, `releases` or `insiders` lacks a required column or has no rows.
     """
 
-    # One row a trial: trial, bit, log_odds, belief (in the dataset that was really used), won, test_accuracy;
-    # epsilon_star, test_auroc, membership_advantage, record_membership_guess and record_score where they were computed.
+    # One row per trial: trial, bit, log_odds, belief (in the training set that was used), won, test_accuracy; if
+    # computed, also epsilon_star, test_auroc, membership_advantage, record_membership_guess and record_score.
     trials: pd.DataFrame
-    # One row a trial and round from 1: trial, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
+    # One row per trial and round from 1: trial, round, sigma, local_sensitivity, log_odds (cumulative, D against D').
     rounds: pd.DataFrame
-    # One row a trial and release from 0, the initial model: trial, round, test_accuracy, epsilon_star.
+    # One row per trial and release from 0, the initial model: trial, round, test_accuracy, epsilon_star.
     releases: pd.DataFrame
-    # One row a trial, release and client: Epsilon* of that client's own shard, and the count of its accountant if
-    # clients train privately. None if there is neither.
+    # One row per trial, release and client: Epsilon* of the client's own shard and, if clients train by DP-SGD, the
+    # steps that the client's accountant has counted. None if there is neither.
     clients: pd.DataFrame | None = None
-    # One row a trial and round: what the insider's noise measurement read. None where there was none.
+    # One row per trial and round: the insider's measurements of the noise. None if there are none.
     residuals: pd.DataFrame | None = None
-    # One row a trial and insider: trial, insider (the client), log_odds, belief (in the dataset that was really used),
-    # won; of insiders without beliefs their score alone. None where one insider played alone.
+    # One row per trial and insider: trial, insider (the client), log_odds, belief (in the training set that was used),
+    # won; for insiders without beliefs their score instead. None if a single insider attacked.
     insiders: pd.DataFrame | None = None
-    # One row a trial and target, in the membership audit: trial, target (the unit), is_in, and the scores of every
+    # One row per trial and target, in the membership audit: trial, target (the unit), is_in, and the scores of every
     # attack. None in the identifiability audit.
     targets: pd.DataFrame | None = None
-    # One row a trial, round and canary, decoys after the canaries, in the canary audit: is_in, part (how much of the
-    # canary the score holds if it is in), score. None elsewhere.
+    # One row per trial, round and canary (decoys after the canaries), in the canary audit: is_in, part (share of the
+    # canary in the score if it is in), score. None in other audits.
     canaries: pd.DataFrame | None = None
-    # One row a trial and round, and one row a count: what the challenger opened, see `belief.opened`. None where
-    # nothing was opened, or the tables were read without the challenger's directory.
+    # Values that the challenger revealed, see `belief.opened`: `opened` has one row per trial and round, `tallies` one
+    # row per count. None if nothing was revealed, or the tables were read without the challenger's directory.
     opened: pd.DataFrame | None = None
     tallies: pd.DataFrame | None = None
 
@@ -67,23 +67,28 @@ class RunTables:
 
 @dataclass(frozen=True)
 class Timing:
-    """Durations of a run; None for those that were not recorded."""
+    """Durations and speed of a run, and the engine that ran it; None for values that were not recorded."""
 
-    setup_seconds: float | None = None  # before the first round
-    training_seconds: float | None = None  # from there to the last one
-    trials_per_second: float | None = None  # while training
+    setup_seconds: float | None = None  # seconds before the first round
+    training_seconds: float | None = None  # seconds from the first round to the end of the last one
+    trials_per_second: float | None = None  # number of trials per second of training
     engine: str | None = None  # engine that ran the clients
 
     @classmethod
     def of_json(cls, noted: Mapping[str, Any]) -> "Timing":
-        """Return the durations among the recorded values of a run; other values are ignored."""
+        """Build the timing from the recorded values of a run, keyed by field name.
+
+        Fields without a recorded value are None; other keys are ignored.
+        """
         return cls(**{field.name: noted.get(field.name) for field in fields(cls)})
 
 
 def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:
-    """Return the rounds of a table and, for each level, the quantile of a column over the trials in each round.
+    """Return quantiles of a column over the trials of each round.
 
-    Values that are not finite are left out; the quantiles of a round without finite values are NaN.
+    The first result lists the rounds, float64 (rounds,), ascending. The second holds, for each level, the quantile in
+    each round, float64 (rounds,). Values that are not finite are left out; the quantile of a round without finite
+    values is NaN.
 
     Parameters
     ----------
@@ -103,25 +108,35 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
 
 @dataclass(frozen=True)
 class NonPrivateAccuracy:
-    """Accuracy of the same training without clipping and noise."""
+    """Test accuracy of the same training without clipping and noise."""
 
-    run: str  # name of that run's directory
+    run: str  # name of the directory of the run without privacy
     trials: int  # number of its trials, at least 1
     rounds: tuple[int, ...]  # numbers of its releases that were evaluated, from 0, the initial model
-    accuracy: tuple[float, ...]  # mean accuracy of each on test records, 0 to 1; as many
+    accuracy: tuple[float, ...]  # mean accuracy of each of these releases on test records, 0 to 1
 
     @property
     def final(self) -> float:
-        """Mean accuracy of the last evaluated release."""
+        """Mean test accuracy of the last evaluated release."""
         return self.accuracy[-1]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as a dict of JSON types."""
+        """Return the fields as a dict of JSON types, keyed by field name."""
         return {"run": self.run, "trials": self.trials, "rounds": list(self.rounds), "accuracy": list(self.accuracy)}
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> "NonPrivateAccuracy":
-        """Return the object that `to_json` wrote; raises KeyError, TypeError or ValueError for any other values."""
+        """Build the accuracies from the dict that `to_json` returned.
+
+        Raises
+        ------
+        KeyError
+            If a key is missing.
+        TypeError
+            If a value has a wrong type.
+        ValueError
+            If a value is not a number, or the numbers of rounds and accuracies differ.
+        """
         rounds, accuracy = tuple(map(int, values["rounds"])), tuple(map(float, values["accuracy"]))
         if not rounds or len(rounds) != len(accuracy):
             raise ValueError("rounds and accuracy differ in number")
@@ -130,38 +145,51 @@ class NonPrivateAccuracy:
 
 @dataclass(frozen=True)
 class RunSession:
-    """One session of a run, with its command, software and hardware; an interrupted and resumed run has several."""
+    """One session of a run, with its command, software and hardware.
 
-    began: str  # date and time in UTC, as ISO 8601 writes them
+    A run that was interrupted and resumed has several sessions.
+    """
+
+    began: str  # date and time of the start in UTC, in the format of ISO 8601
     # The command line, without the challenger's seed; None if no command of this software started the run.
     command: str | None
-    commit: str | None  # the version of the sources, where they are kept under version control; else None
-    versions: Mapping[str, str]  # of Python and of the packages that decide what comes out, by name
-    hardware: Mapping[str, str]  # hardware that it ran on, in words, by name
+    commit: str | None  # commit of the sources; None if they are not under version control
+    versions: Mapping[str, str]  # versions of Python and of the packages that affect results, by name
+    hardware: Mapping[str, str]  # descriptions of the hardware, by name of the part
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Provenance of a run: its sessions and its data."""
+    """Provenance of a run: when, how and on which machine it was run, and a digest of its data."""
 
-    sessions: tuple[RunSession, ...]  # the stretches of work, at least one, the first first
-    # SHA-256 digest of the records that the run trained and tested on, in hexadecimal digits; of records that are not
-    # published it is keyed, for who knows all of them but one could test guesses of the last on a plain one. None where
-    # it is not told.
+    sessions: tuple[RunSession, ...]  # sessions of the run, at least one, in order of time
+    # SHA-256 digest, in hexadecimal digits, of the records that the run trained and tested on. For unpublished records
+    # the digest is keyed: otherwise, somebody who knows all records but one could test guesses of this one. None if it
+    # is not stated.
     data: str | None
-    shards: tuple[int, ...] | None = None  # records that each client holds, in their order; None where not noted
-    is_keyed: bool = False  # whether the digest is an HMAC, whose key is among what only the challenger has
-    pool: int | None = None  # records of the data set, of which those of the run were drawn; None where not noted
+    shards: tuple[int, ...] | None = None  # number of records of each client; None if not recorded
+    is_keyed: bool = False  # whether the digest is an HMAC with a key that only the challenger has
+    pool: int | None = None  # number of records from which those of the run were drawn; None if not recorded
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of `provenance.json`."""
+        """Return the content of the file `provenance.json`, as a dict of JSON types."""
         sessions = [asdict(session) for session in self.sessions]
         data = {"data": self.data, "data_is_keyed": self.is_keyed, "pool": self.pool}
         return {**data, "shards": self.shards, "sessions": sessions}
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Provenance":
-        """Return the object that `to_json` wrote; raises KeyError, TypeError or ValueError for any other values."""
+        """Build the provenance from the dict that `to_json` returned.
+
+        Raises
+        ------
+        KeyError
+            If a key is missing.
+        TypeError
+            If a value has a wrong type.
+        ValueError
+            If there is no session, or a value cannot be read.
+        """
         if not (sessions := tuple(RunSession(**session) for session in stored["sessions"])):
             raise ValueError("no session was noted")
         for session in sessions:

@@ -1,7 +1,7 @@
-"""Serialised federations: each client process receives the data that its clients may know, and reads no data file.
+"""Send federations to client processes: each process receives the data that its clients may know, and no other.
 
-The part that all clients share is sent once; a client's shard is sent only to processes that run this client. So a
-machine needs neither the data files nor the user's modules, and a data owner receives only its own shard.
+The part that all clients share is sent once. A client's shard is sent only to processes that run this client. So a
+client's machine needs neither the data files nor the user's modules, and a data owner receives only its own shard.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from fl_audit.torch_device import settle_device, to_device
 
 @dataclass(frozen=True)
 class SentExamples:
-    """Examples as NumPy arrays, in the form in which they are sent to other processes."""
+    """Examples (features and labels) as NumPy arrays, the form in which they are sent to other processes."""
 
     features: Floats32  # (n, *shape)
     labels: Integers  # (n,)
@@ -29,12 +29,12 @@ class SentExamples:
 
     @classmethod
     def of(cls, examples: Examples) -> "SentExamples":
-        """Return examples in the form in which they are sent."""
+        """Convert examples from tensors to the form in which they are sent."""
         user = None if examples.user is None else examples.user.cpu().numpy()
         return cls(examples.features.cpu().numpy(), examples.labels.cpu().numpy(), user)
 
     def arrived(self, public: Federation) -> Examples:
-        """Return the examples as tensors in the receiving process."""
+        """Convert the examples back to tensors on the federation's device, in the receiving process."""
         # They may have come in memory of others, which nobody may write to.
         features, labels = (to_device(one, public.device) for one in (self.features, self.labels))
         user = None if self.user is None else to_device(self.user, public.device)
@@ -43,7 +43,7 @@ class SentExamples:
 
 @dataclass(frozen=True)
 class SentFederation:
-    """The part of a federation that all clients share, in the form in which it is sent to processes."""
+    """Part of a federation that all clients share, in the form in which it is sent to client processes."""
 
     public: str  # the public federation, as JSON
     shards: Integers  # indices of D, client after client: the division of D is public
@@ -57,7 +57,7 @@ class SentFederation:
     replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it
 
     def __call__(self) -> None:
-        """Register the federation in the receiving process, with only the data that was sent."""
+        """Register the federation in the receiving process; it contains only the data that was sent."""
         public = Federation.from_json(self.public)
         settle_device(public.device, public.tf32)
         register_federation(
@@ -79,7 +79,7 @@ class SentFederation:
 
 @dataclass(frozen=True)
 class SentShard:
-    """The shard of one client, in the form in which it is sent to the process of the client."""
+    """Shard (data) of one client, in the form in which it is sent to the process that runs the client."""
 
     public: str  # the public federation, as JSON
     client: int
@@ -87,7 +87,7 @@ class SentShard:
     raw: Floats32 | None  # the features of what it randomises, before it does; None where it does not
 
     def __call__(self) -> None:
-        """Store the shard in the federation that is registered in the receiving process."""
+        """Add the shard to the federation that was registered in the receiving process."""
         federation = load_federation(Federation.from_json(self.public))
         federation.receive(
             self.client, self.shard.arrived(federation.public), None if self.raw is None else self.raw.copy()
@@ -95,16 +95,17 @@ class SentShard:
 
 
 def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> SentFederation:
-    """Return the part of a federation that is sent to every client; it contains no client's shard.
+    """Return the part of a federation that is sent to every client; clients' shards are not included.
 
     Parameters
     ----------
     federation
         The federation with its data.
     knows_all
-        Whether the clients know D, as insiders do.
+        Whether the receiving clients know D, as insiders do; D is then included.
     knows_differing
-        Whether the clients know the replacement of the differing unit, as its owner and insiders do.
+        Whether the receiving clients know the replacement of the differing unit, as its owner and insiders do; the
+        replacement is then included.
     """
     replacement = federation.replacement if knows_all or knows_differing else None
     training = federation.training if knows_all else federation.training.take(np.empty(0, np.int64))
@@ -123,14 +124,14 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
 
 
 def sent_shard(federation: LoadedFederation, client: int) -> SentShard:
-    """Return a client's shard in the form in which it is sent to the client.
+    """Return a client's shard in the form in which it is sent to the process that runs the client.
 
     Parameters
     ----------
     federation
         The federation with its data.
     client
-        Number of the client.
+        Number of the client, from 0.
     """
     raw, shard = (
         None if federation.raw is None else federation.raw_features(client),

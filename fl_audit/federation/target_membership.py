@@ -1,6 +1,7 @@
-"""Membership of the targets in each trial, which is the secret that attacks infer.
+"""Membership of the targets in each trial: the secret bits that attacks infer.
 
-Functions raise `InputError` for arrays of wrong shape and numbers out of range.
+A target is a unit whose membership is in question. Functions raise `InputError` for arrays of wrong shape and numbers
+out of range.
 """
 
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from fl_audit.errors import require
 
 
 class MembershipScheme(StrEnum):
-    """Scheme by which the members of a trial are drawn from the targets.
+    """Scheme by which a trial draws which targets are members of its training set.
 
-    Each target by an independent fair coin, exactly one target, or all targets, if no attack infers membership.
+    BY_COINS draws each target by an independent fair coin. EXACTLY_ONE draws a single target. ALL takes all targets,
+    for audits in which no attack infers membership.
     """
 
     BY_COINS = "by-coins"
@@ -25,7 +27,7 @@ class MembershipScheme(StrEnum):
 
 @dataclass(frozen=True)
 class TargetMembership:
-    """Membership of each target unit in each trial.
+    """Membership of each target unit in the training set of each trial.
 
     Examples
     --------
@@ -52,7 +54,7 @@ class TargetMembership:
 
     @property
     def bits(self) -> Flags:
-        """The secret bit of each trial, bool (trials,), if there is a single target: whether D was used.
+        """Secret bit of each trial, bool (trials,): True if its single target is a member, so that D was used.
 
         Raises `InputError` if there are several targets.
         """
@@ -60,16 +62,16 @@ class TargetMembership:
         return self.is_in[:, 0]
 
     def of_targets(self, targets: tuple[int, ...]) -> "TargetMembership":
-        """Return the columns of the given targets, for the client that holds these targets."""
+        """Return the membership of only the targets with the given indices, from 0, in the given order."""
         return TargetMembership(self.is_in[:, list(targets)])
 
     def pack(self) -> bytes:
-        """Return the values as bytes, one byte each; the shape is not included."""
+        """Return the flags of `is_in` as bytes, one byte each, trial by trial; the shape is not included."""
         return self.is_in.tobytes()
 
     @staticmethod
     def unpack(packed: bytes, targets: int) -> "TargetMembership":
-        """Return the membership from the bytes that `pack` returned.
+        """Build the membership from the bytes that `pack` returned.
 
         Parameters
         ----------

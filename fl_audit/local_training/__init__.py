@@ -1,1 +1,1 @@
-"""Audit of a client's local DP-SGD with Opacus: training is recorded while it runs and compared with its claim."""
+"""Audit of a client's local DP-SGD with Opacus: the training is recorded while it runs and compared with its claim."""

@@ -1,4 +1,4 @@
-"""Assessment of a recorded DP-SGD training against its claim: verdict, facts, and pitfalls with fixes."""
+"""Assess a recorded DP-SGD training against its claim: verdict, facts, and pitfalls (known mistakes) with fixes."""
 
 import math
 from collections.abc import Sequence
@@ -23,29 +23,29 @@ _ALWAYS_UNSEEN = (
 
 @dataclass(frozen=True)
 class Assessment:
-    """Assessment of the DP-SGD training of some clients, or of a training function."""
+    """Result of the audit of some clients' DP-SGD training, or of a training function."""
 
-    name: str  # of the app or function
+    name: str  # name of the audited app or training function
     verdict: Verdict
     evidence: Evidence
     found: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
     composed: ComposedPrivacy | None  # the privacy loss of the steps over all rounds; None without private steps
-    # The privacy loss of the steps over all rounds for users as units; None where a user has one record.
+    # Privacy loss of the steps over all rounds with users as units; None if every user has one record.
     of_users: ComposedPrivacy | None
     unseen: tuple[str, ...]  # parts of this training that could not be observed, with the reasons
 
 
 def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessment:
-    """Return the assessment of recorded trainings.
+    """Check recorded trainings for pitfalls, compose their privacy loss, and return the assessment with a verdict.
 
     Parameters
     ----------
     name
-        Name of the app or function.
+        Name of the audited app or training function.
     evidence
-        The recorded evidence.
+        The recorded trainings and their claim.
     unseen
-        Parts of the training that could not be observed, each with the reason.
+        Descriptions of parts of the training that could not be observed, each with the reason.
     """
     order = list(Severity)
     found = sorted(conformance(evidence), key=lambda one: order.index(one.weight))
@@ -72,7 +72,7 @@ def _verdict(evidence: Evidence, found: Sequence[FoundPitfall], unseen: Sequence
 
 
 def headline(assessment: Assessment) -> str:
-    """Return the main result in one or two sentences."""
+    """Return the main result of an assessment as text of one or two sentences."""
     names = [str(one.pitfall) for one in assessment.found if one.weight is Severity.BREAKS]
     beside = [str(one.pitfall) for one in assessment.found if one.weight is Severity.BESIDE]
     doubts = [str(one.pitfall) for one in assessment.found if one.weight is Severity.DOUBT]
@@ -92,7 +92,7 @@ def headline(assessment: Assessment) -> str:
 
 
 def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:
-    """Return the lines of the report as pairs of subject and text."""
+    """Return the lines of the report about an assessment, as pairs of subject and text."""
     evidence, lines = assessment.evidence, list[tuple[str, str]]()
     if evidence.is_private:
         lines += [("Claimed", _claimed_words(assessment)), ("Done", _done_words(evidence))]
@@ -181,7 +181,7 @@ def _replayed_words(evidence: Evidence) -> str:
 
 
 def assessment_json(assessment: Assessment) -> dict[str, Any]:
-    """Return an assessment as a dict of JSON types."""
+    """Return an assessment as a dict of JSON types, for storage."""
     evidence = assessment.evidence
     return {
         "name": assessment.name,

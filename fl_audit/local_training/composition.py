@@ -1,4 +1,4 @@
-"""The composed epsilon of a client's recorded steps, independent of what its accountant reported."""
+"""Compute the epsilon of a client's recorded DP-SGD steps together, independently of what its accountant reported."""
 
 import math
 from collections import Counter
@@ -15,24 +15,24 @@ from fl_audit.privacy.gaussian import combined_multiplier
 
 @dataclass(frozen=True)
 class ComposedPrivacy:
-    """The composed privacy loss of one client's steps over a number of rounds.
+    """Privacy loss of one client's DP-SGD steps together, over a number of rounds.
 
     Raises
     ------
     InputError
-        If a number is out of range.
+        If `claim` is read and a number is out of range.
     """
 
-    epsilon: float  # infinite where steps had no noise
+    epsilon: float  # composed epsilon; infinite if steps had no noise
     delta: float
-    rounds: int  # the rounds that it is for
+    rounds: int  # number of rounds that epsilon covers
     # Noise multiplier over the clipping norm, sampling rate (1 for none) and number of steps of all rounds.
     steps: tuple[tuple[float, float, int], ...]
-    records_per_user: int = 1  # number of records of one person that it covers
+    records_per_user: int = 1  # number of records of one person that epsilon protects
 
     @property
     def claim(self) -> Claim | None:
-        """The releases of the steps, by the exact accountant; None without steps, or where epsilon is infinite."""
+        """Claim of the steps' releases, with the exact accountant; None without steps, or if epsilon is infinite."""
         is_bounded = bool(self.steps) and math.isfinite(self.epsilon)
         return _claim(self.steps, self.delta, self.records_per_user) if is_bounded else None
 
@@ -44,11 +44,11 @@ def composed(
     factor: float = 1.0,
     records_per_user: int = 1,
 ) -> ComposedPrivacy:
-    """Return the composed privacy loss of one client's recorded trainings, by the exact (PLD) accountant.
+    """Compose the recorded DP-SGD steps of one client and return their privacy loss at delta, by the exact accountant.
 
-    Steps on a Poisson sample are amplified by sampling. Any other sampling counts as none, and the record that was used
-    most often determines the number of steps. Steps on the same mini-batch share one sample. The adjacency is
-    add-remove-record, as in Opacus.
+    Only Poisson sampling amplifies privacy. Under any other sampling, the record that was used most often determines
+    the number of steps. Several steps on one mini-batch count as a single release of its sample with less noise. The
+    adjacency is add-remove-record, as in Opacus, or add-remove-user if a user has several records.
 
     Parameters
     ----------
@@ -57,10 +57,10 @@ def composed(
     delta
         Delta at which epsilon is computed, above 0 and below 1.
     rounds
-        Number of rounds of the whole training; rounds that were not recorded are assumed to be like the recorded ones.
-        None for the recorded rounds alone.
+        Number of rounds of the whole training, of which those that were not recorded are assumed to be like the
+        recorded ones. None to count only recorded rounds.
     factor
-        Largest observed ratio of a record's effect on a sum to the claimed one, at least 1.
+        Largest observed effect of a record on a sum over the claimed effect, at least 1; noise is divided by it.
     records_per_user
         Largest number of records of one user, from 1.
     """
@@ -78,19 +78,25 @@ def composed(
 
 
 def _is_bare(training: RecordedTraining) -> bool:
-    """Return whether steps without noise changed weights of the private model."""
+    """Return True if an optimizer's step without noise changed weights of a model that Opacus makes private."""
     return any(step.tensors and (step.is_wrapped or not step.is_before) for step in training.outside)
 
 
 def _claim(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> Claim:
-    """Return the claim of one or more steps, by the exact accountant."""
+    """Return the claim of one or more kinds of steps, with the exact accountant.
+
+    `steps` holds noise multiplier, sampling rate and number of steps of each kind.
+    """
     events = [event for noise, rate, count in steps for event in gaussian_rounds(noise, count, rate)]
     unit = Adjacency.ADD_REMOVE_RECORD if records_per_user == 1 else Adjacency.ADD_REMOVE_USER
     return Claim(unit, events, delta)
 
 
 def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> float:
-    """Return epsilon of composed Gaussian releases; infinite if the noise is too small for the accountant."""
+    """Return epsilon at delta of DP-SGD steps together: 0 without steps, infinite if their noise is too small.
+
+    `steps` holds noise multiplier, sampling rate and number of steps of each kind.
+    """
     try:
         return _claim(steps, delta, records_per_user).profile.epsilon(delta) if steps else 0.0
     except InputError:  # noise so small that no distribution of it can be computed
@@ -98,7 +104,11 @@ def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float, records_pe
 
 
 def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator[tuple[tuple[float, float], int]]:
-    """Yield the noise multiplier relative to a unit's real effect, the sampling rate, and the number of steps."""
+    """Yield the kinds of steps of a training: noise multiplier and sampling rate, with the number of steps.
+
+    The noise multiplier is relative to the real effect of a unit: a record, or a user with `of_user` records. `factor`
+    is the largest observed effect of a record over the claimed effect.
+    """
     sampled: Counter[tuple[float, float]] = Counter()
     fixed: dict[float, Counter[int]] = {}
     for group in _by_batches(training):
@@ -131,12 +141,12 @@ def real_noise(step: PrivateStep) -> float:
 
 
 def _lowest(count: int) -> float:
-    """Return the share of the claimed scale that honest noise of `count` coordinates does not fall below."""
+    """Return the share of the claimed noise scale below which honest noise of `count` coordinates hardly ever falls."""
     return max(0.0, 1 - 6 / math.sqrt(2 * count))
 
 
 def _by_batches(training: RecordedTraining) -> list[list[PrivateStep]]:
-    """Return the noised steps, grouped by the mini-batches on which they were taken."""
+    """Return the noised steps of a training, grouped by the mini-batches on which they were taken."""
     groups: list[list[PrivateStep]] = []
     batches: list[tuple[int, ...]] = []
     parts: list[int] = []

@@ -1,4 +1,4 @@
-"""The evidence for the checks: all recorded trainings of an app's clients or of a training function."""
+"""Evidence for the checks: all recorded trainings of an app's clients or of a training function, and their claim."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -12,20 +12,20 @@ from fl_audit.local_training.training_facts import NamedEpsilon, RecordedTrainin
 
 @dataclass(frozen=True)
 class Evidence:
-    """The recorded trainings, and the claim about them."""
+    """Recorded trainings, their repetitions and replays, and the claim about them."""
 
-    trainings: tuple[RecordedTraining, ...]  # of all clients and rounds that were run
-    rounds: int  # rounds of the whole training
-    repeated: tuple[RecordedTraining, ...] = ()  # one round that was run twice from the same start; empty if none was
+    trainings: tuple[RecordedTraining, ...]  # trainings of all clients and rounds that were run
+    rounds: int  # number of rounds of the whole training
+    repeated: tuple[RecordedTraining, ...] = ()  # repetitions of a round from the same start; empty if there are none
     replays: tuple[LeaveOneOutEffect, ...] = ()
-    values: tuple[RecordedTraining, ...] = ()  # a training, and the same with other labels; empty if it was not run
-    delta: float | None = None  # delta of the claim; None takes that of the answers
-    epsilon: float | None = None  # epsilon that is claimed over all rounds; None takes the answers
+    values: tuple[RecordedTraining, ...] = ()  # a training and its repetitions with other labels; empty if not run
+    delta: float | None = None  # claimed delta; None to use the reported one
+    epsilon: float | None = None  # epsilon claimed over all rounds; None to use the reported one
     records_per_user: int = 1
 
     @cached_property
     def by_client(self) -> Mapping[int, tuple[RecordedTraining, ...]]:
-        """The trainings of each client that used Opacus, in the order of rounds."""
+        """For each client that used Opacus, by its number, its trainings in the order of rounds."""
         found: defaultdict[int, list[RecordedTraining]] = defaultdict(list)
         for training in sorted(self.trainings, key=lambda one: one.round):
             if training.noised or training.engines:
@@ -39,7 +39,7 @@ class Evidence:
 
     @cached_property
     def unseen_sampling(self) -> tuple[str, ...]:
-        """Descriptions of private steps whose sampling was not observed; empty if all sampling was."""
+        """Descriptions of noised steps whose sampling of records was not observed; () if there are none."""
         trainings = [one for each in self.by_client.values() for one in each]
         steps = [(step, [one.batches[number] for number in step.batches]) for one in trainings for step in one.noised]
         found = []
@@ -54,7 +54,10 @@ class Evidence:
 
     @cached_property
     def unseen(self) -> tuple[str, ...]:
-        """Descriptions of unobserved facts on which the privacy depends, such as sampling or the counting of steps."""
+        """Descriptions of facts, such as the sampling, that determine privacy and were not observed.
+
+        It is () if all were observed.
+        """
         uncounted = any(one.noised and not one.is_accountant_seen for each in self.by_client.values() for one in each)
         looks = max((one.plateaus for each in self.by_client.values() for one in each), default=0)
         found = [*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ())]
@@ -65,13 +68,19 @@ class Evidence:
 
     @cached_property
     def answer(self) -> NamedEpsilon | None:
-        """The largest over clients of the epsilon that was reported last; None if none was reported."""
+        """The report with the largest epsilon among the last report of each client's accountant.
+
+        None if no epsilon was reported.
+        """
         last = [each[-1].answers[-1] for each in self.by_client.values() if each[-1].answers]
         return max(last, key=lambda one: one.epsilon, default=None)
 
     @cached_property
     def used_delta(self) -> float:
-        """The delta at which epsilon is computed: claimed, else reported, else the engine's target, else 1e-5."""
+        """Delta at which epsilon is computed: given by the user, else reported last, else a target of the engine.
+
+        It is 1e-5 if there is none of them. The engine is Opacus's `PrivacyEngine`.
+        """
         target = next((one.target for each in self.trainings for one in each.engines if one.target), None)
         if self.delta is not None:
             return self.delta
@@ -81,7 +90,10 @@ class Evidence:
 
     @cached_property
     def claimed(self) -> float | None:
-        """The claimed epsilon: the user's, else the reported one, else the engine's target; None if there is none."""
+        """Claimed epsilon: given by the user, else reported last by an accountant, else a target of the Opacus engine.
+
+        None if there is none of them.
+        """
         targets = [one.target[0] for each in self.trainings for one in each.engines if one.target]
         if self.epsilon is not None:
             return self.epsilon
@@ -91,18 +103,18 @@ class Evidence:
 
     @cached_property
     def factor(self) -> float:
-        """The largest observed ratio of a record's effect on a sum to the claimed one, at least 1."""
+        """Largest observed effect of a record on a sum over the claimed effect; at least 1."""
         return max((one.moved / one.claimed for one in self.replays if not one.is_kept), default=1.0)
 
     def composed_of(self, rounds: int | None = None, of_user: bool = False) -> ComposedPrivacy | None:
-        """Return the composed privacy loss of the client with the largest one; None if none took private steps.
+        """Return the privacy loss of the client with the largest composed epsilon; None if no client took noised steps.
 
         Parameters
         ----------
         rounds
             Number of rounds; None for all rounds of the training.
         of_user
-            Whether users are the unit, instead of records.
+            If True, the unit is a user with `records_per_user` records; if False, a record.
         """
         unit = self.records_per_user if of_user else 1
         found = [

@@ -1,8 +1,8 @@
-"""Record and replay: the same training steps with and without one record, under the same recorded randomness.
+"""Record and replay: repeat training steps with and without one record, under the same recorded randomness.
 
 A replay starts every step from the weights and the random state of the recorded training, and uses the recorded
 mini-batch without the record. Then the sums of clipped gradients may differ by at most the clipping norm, and the
-gradients of all other records must be equal. No statistical test is involved. (The idea is from dp-recorder.)
+gradients of all other records must be equal. So no statistical test is needed. (The idea is from dp-recorder.)
 """
 
 from collections import Counter
@@ -30,21 +30,21 @@ _TOLERANCE = 1e-4  # of the clipping norm, and of the largest gradient: sums of 
 
 @dataclass(frozen=True)
 class LeaveOneOutEffect:
-    """The effect of one record on the compared steps."""
+    """Effect of leaving out or replacing one record, measured over the steps of a training that were compared."""
 
     record: str  # description of the record
-    index: int  # its position in the data set
-    is_replaced: bool  # whether another record stood in its place; otherwise it was left out
-    steps: int  # steps that were compared
-    taking: int  # of these, in how many the record took part
+    index: int  # position of the record in the data set, from 0
+    is_replaced: bool  # True if another record took its place, False if it was left out
+    steps: int  # number of steps that were compared
+    taking: int  # number of compared steps whose mini-batch contained the record
     claimed: float  # largest difference of the sums that the claim allows, in units of the clipping norm
-    moved: float  # largest difference of the sums, in the same units
-    moved_absent: float  # largest difference of the sums over steps in which the record took no part
+    moved: float  # largest observed difference of the sums, in units of the clipping norm
+    moved_absent: float  # the same over steps whose mini-batch did not contain the record
     others: float | None  # largest difference of a gradient of another record, over the largest gradient
-    tensors: tuple[float, ...]  # largest difference of each tensor of the sums, in the same units
-    larger_steps: int  # number of steps with the record, and
-    smaller_steps: int  # without it
-    schedule: tuple[tuple[str, float, float], ...] = ()  # further differences: name, with and without the record
+    tensors: tuple[float, ...]  # largest difference of each tensor of the sums, in units of the clipping norm
+    larger_steps: int  # number of steps of the training with the record
+    smaller_steps: int  # number of steps of the training without the record
+    schedule: tuple[tuple[str, float, float], ...] = ()  # settings that changed: name, value with and without it
 
     @property
     def is_kept(self) -> bool:
@@ -53,21 +53,25 @@ class LeaveOneOutEffect:
 
     @property
     def is_coupled(self) -> bool:
-        """Whether the gradients of other records depend on this record."""
+        """Whether the record influences the gradients of other records."""
         if self.others is None:
             return self.moved_absent > _TOLERANCE
         return self.others > _TOLERANCE or self.moved_absent > _TOLERANCE
 
 
 def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
-    """Replay a training without a typical record, without the most dissimilar one, and without a crafted one.
+    """Measure the effect of three records on a training, by replaying it without each of them.
+
+    The records are a typical one, the most dissimilar one and a crafted one with large values. If a replay without a
+    record cannot be compared, another record takes its place. The result lists an effect for each record whose steps
+    could be compared; it is empty if no record was drawn or no noise was added.
 
     Parameters
     ----------
     run
-        Function that repeats the training with a modified data set.
+        Function that repeats the training with a recorder and a function that modifies its data set.
     dataset
-        The data set that is modified; None for that of the training's first engine.
+        The data set of the training; None for the data set that its first Opacus engine was given.
     """
     start = random_states()
     first = _recorded(run, lambda data: data, start)
@@ -118,7 +122,11 @@ def _replayed(
     other: Any,
     is_short: bool,
 ) -> LeaveOneOutEffect | None:
-    """Return the effect of one record; None if no steps are comparable."""
+    """Replay a training without one record, or with another in its place, and return the effect of the record.
+
+    None if no steps can be compared. `led` is the training with the record; `other` is the record that takes its place,
+    or None to leave the record out.
+    """
     leader, longer = led
 
     def changed(data: Any) -> Any:
@@ -137,7 +145,7 @@ def _replayed(
 def _pairs(longer: RecordedTraining, shorter: RecordedTraining) -> Iterator[tuple[PrivateStep, PrivateStep]]:
     """Yield the pairs of steps that both trainings took on the same mini-batch.
 
-    Second steps on a mini-batch are left out, because they do not start from the recorded weights.
+    Of several steps on a mini-batch only the first is used, because only this one starts from the recorded weights.
     """
     found = {step.batches[-1:]: step for step in shorter.steps if step.is_fresh}
     for step in longer.steps:
@@ -178,7 +186,11 @@ def _compared(
 
 
 def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:
-    """Return the largest relative difference of other records' gradients; None if these were not stored."""
+    """Return the largest difference between other records' gradients in two steps, over the largest gradient.
+
+    `one` and `two` hold the per-record gradients of the steps, (records, parameters), `places` the positions of the
+    records of `one`, and `index` the record in question. None if the gradients were not stored or do not match.
+    """
     if one is None or two is None or len(one) != len(places):
         return None
     keep = [row for row, place in enumerate(places) if place != index]
@@ -192,7 +204,10 @@ def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, 
 def _schedule(
     longer: RecordedTraining, shorter: RecordedTraining, is_short: bool
 ) -> Iterable[tuple[str, float, float]]:
-    """Yield the parts of the schedule that depend on the number of records."""
+    """Yield the settings that changed with the number of records: name, value with the record, value without it.
+
+    They are the expected batch, the sampling rate, the noise multiplier and the number of steps.
+    """
     for left, right in zip(longer.noised[:1], shorter.noised[:1], strict=False):
         if left.expected_batch != right.expected_batch:
             yield "expected batch", float(left.expected_batch or 0), float(right.expected_batch or 0)

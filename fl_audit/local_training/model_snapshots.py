@@ -1,4 +1,4 @@
-"""The models that a training makes private, with copies of their tensors after each step."""
+"""Keep the models that a training makes private, and copies of their tensors after the optimizers' steps."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from fl_audit.local_training.opacus_introspection import are_same, digest, named_tensors
 from fl_audit.local_training.training_facts import OutsideTensorChange
 
-_PREFIX = "_module."  # of names within the module that Opacus puts around a model
+_PREFIX = "_module."  # prefix of tensor names in the module that Opacus puts around a model
 
 
 class PrivateModels:
-    """The private models of one training, with copies of their tensors after the last step of each optimizer."""
+    """Models of a training that Opacus makes private, with copies of their tensors after each optimizer's last step."""
 
     def __init__(self) -> None:
         self.modules = list[nn.Module]()
@@ -22,14 +22,14 @@ class PrivateModels:
         self._snapshots = list[dict[str, bytes]]()  # digests of the same after each step: copies would fill the memory
 
     def keep(self, optimizer: Any, is_step: bool = False) -> None:
-        """Copy the tensors of an optimizer's model, and drop copies of the same tensors made for other optimizers.
+        """Copy the current tensors of an optimizer's model, and drop older copies of the same tensors.
 
         Parameters
         ----------
         optimizer
-            The optimizer that trains the model.
+            The Opacus optimizer that trains the model.
         is_step
-            Whether the optimizer has just taken a step.
+            Whether the optimizer has just taken a step; then digests of the tensors are also stored for `compared`.
         """
         own = {id(one) for one in optimizer.params}
         for other in self.optimizers.values():
@@ -41,7 +41,10 @@ class PrivateModels:
             self._snapshots.append({name: digest(value) for name, value in after.items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of all trained models; empty before an engine or optimizer is made."""
+        """Return the current tensors of all models that Opacus made private, by name.
+
+        Empty before an engine or optimizer is made.
+        """
         found, seen = dict[str, Tensor](), set[int]()
         for place, optimizer in enumerate(self.optimizers.values()):
             for name, value in self._live(optimizer).items():
@@ -51,7 +54,7 @@ class PrivateModels:
         return found
 
     def set_to(self, weights: Mapping[str, Tensor]) -> None:
-        """Set the models' tensors to the weights that they had in the earlier training."""
+        """Set the tensors of the models that Opacus made private to recorded weights with the same names and shapes."""
         live = self.tensors()
         with torch.no_grad():
             for name, value in weights.items():
@@ -62,14 +65,14 @@ class PrivateModels:
                 self.keep(optimizer)
 
     def moved(self, optimizer: Any, is_at_end: bool) -> list[OutsideTensorChange]:
-        """Return the tensors of a model that changed after the last step of its optimizer, which did not change them.
+        """Return the tensors of an optimizer's model that were changed since the end of the optimizer's last step.
 
-        They are compared with the copies that were made at the end of that step.
+        They are compared with the copies that `keep` made, so such changes do not come from the optimizer.
 
         Parameters
         ----------
         optimizer
-            The optimizer that trains the model.
+            The Opacus optimizer that trains the model.
         is_at_end
             Whether the training has ended, which is noted in each change.
         """
@@ -84,10 +87,11 @@ class PrivateModels:
         return found
 
     def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:
-        """Compare a client's outputs with the private models.
+        """Compare the tensors that a client returned with the models that Opacus made private.
 
-        Return the names of the outputs that are in no private model, and the number of the earlier step after which the
-        models had the other outputs' values; None if these are the latest ones, or match no step.
+        The first result names the returned tensors that are in no private model. The second is the number of an earlier
+        step, from 1, after which the models had the values of the other tensors; None if the values are the latest
+        ones, or match no step.
 
         Parameters
         ----------
@@ -110,7 +114,7 @@ class PrivateModels:
         return unknown, earlier
 
     def _live(self, optimizer: Any) -> dict[str, Tensor]:
-        """Return the tensors of the model that an optimizer trains, by name."""
+        """Return the current tensors of the model that an optimizer trains, by name."""
         own = {id(one) for one in optimizer.params}
         for module in reversed(self.modules):
             if any(id(one) in own for one in module.parameters()):

@@ -1,4 +1,4 @@
-"""Modified data sets, for many types of data sets: without a record, with another record, or with other labels."""
+"""Make modified copies of data sets of many types: without a record, with another record, or with other labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,20 +10,22 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 
 from fl_audit.array_types import Floats
 
-_CRAFTED = 100.0  # times the values of a real record
+_CRAFTED = 100.0  # factor by which the values of a real record are multiplied
 _LABELS = ("label", "labels", "target", "targets", "y", "fine_label")
-_MOST = 5000  # records that are compared
+_MOST = 5000  # largest number of records that are compared
 
 
 def without_record(dataset: Any, index: int) -> Any:
-    """Return a data set without one of its records, in the same type if that is known, else as a `Subset`.
+    """Return a data set without one of its records.
+
+    `TensorDataset`, `Subset`, Hugging Face data sets, tuples and lists keep their type; others become a torch `Subset`.
 
     Parameters
     ----------
     dataset
         A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     index
-        Position of the record that is left out.
+        Position of the record to leave out, from 0.
     """
     others = [place for place in range(length_of(dataset)) if place != index]
     match dataset:
@@ -42,14 +44,14 @@ def without_record(dataset: Any, index: int) -> Any:
 
 
 def with_record(dataset: Any, index: int, item: Any) -> Any:
-    """Return a data set with one record replaced.
+    """Return a data set in which one record is replaced by another; the given data set stays unchanged.
 
     Parameters
     ----------
     dataset
         A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     index
-        Position of the record that is replaced.
+        Position of the record to replace, from 0.
     item
         The new record, in the form of the data set's records.
     """
@@ -65,14 +67,14 @@ def with_record(dataset: Any, index: int, item: Any) -> Any:
 
 
 def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
-    """Return a data set of the same size in which every record has the label of another record.
+    """Return a data set with the same records, in the same order, but with labels of other records.
 
     Parameters
     ----------
     dataset
         A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     is_one
-        Whether all records get the label of the first record, instead of different ones.
+        If True, every record gets the label of the first record; if False, the label of another record.
     """
     places = np.arange(length_of(dataset))
     order = [int(place) for place in (0 * places if is_one else np.roll(places, len(places) // 2 + 1))]
@@ -90,20 +92,24 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
 
 
 def record_at(dataset: Any, index: int) -> Any:
-    """Return one record of a data set.
+    """Return the record of a data set at a position; for a tuple of arrays, a tuple of their entries.
 
     Parameters
     ----------
     dataset
         A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     index
-        Position of the record.
+        Position of the record, from 0.
     """
     return tuple(one[index] for one in dataset) if _is_of_arrays(dataset) else dataset[index]
 
 
 def crafted_record(item: Any) -> Any:
-    """Return a record with values 100 times as large, so that its gradient is likely to be clipped."""
+    """Return a record whose features are 100 times as large, so that its gradient is likely to be clipped.
+
+    `item` is a tensor, a mapping, or a tuple or list whose first entry holds the features; others are returned
+    unchanged.
+    """
     match item:
         case Tensor() if item.is_floating_point():
             return item * _CRAFTED
@@ -116,14 +122,16 @@ def crafted_record(item: Any) -> Any:
 
 
 def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
-    """Return the position of the record farthest from the mean of some records.
+    """Return the position of the record that is farthest from the mean of the chosen records.
+
+    Only the first 5,000 chosen records are compared. If records have different shapes, the first position is returned.
 
     Parameters
     ----------
     dataset
         A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
     among
-        Positions of at least one record, from which the farthest is chosen.
+        Positions of the chosen records, at least one.
     """
     chosen = list(among)[:_MOST]
     try:
@@ -134,7 +142,7 @@ def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
 
 
 class _Edited(Dataset[Any]):
-    """A data set in which some records are replaced."""
+    """Data set that returns other records at some positions of a given data set."""
 
     def __init__(self, dataset: Any, items: Mapping[int, Any]) -> None:
         self._dataset, self._items = dataset, items
@@ -157,7 +165,7 @@ def length_of(dataset: Any) -> int:
 
 
 def _is_of_arrays(dataset: object) -> bool:
-    """Return whether a tuple or list holds arrays, such as features and labels, instead of records."""
+    """Return True if a data set is a tuple or list of arrays, such as features and labels, instead of records."""
     if not isinstance(dataset, (tuple, list)) or len(dataset) < 2:
         return False
     return all(isinstance(one, (Tensor, np.ndarray)) for one in dataset)
@@ -198,7 +206,7 @@ def _flat(item: Any) -> Floats:
 
 
 def is_sized(dataset: object) -> bool:
-    """Return whether records can be removed from a data set: it has a length and supports access by position."""
+    """Return True if a record can be removed from a data set: it has a length and gives records by position."""
     if isinstance(dataset, (tuple, list)):
         # Numbers and texts by themselves are no records.
         has_records = bool(dataset) and all(isinstance(one, (Mapping, tuple, list)) for one in dataset)

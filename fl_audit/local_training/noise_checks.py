@@ -1,4 +1,4 @@
-"""Checks of the added noise: its scale, its distribution, and whether its draws repeat."""
+"""Check the noise that was added: its scale, its distribution, and whether its draws repeat."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ def _claimed(step: PrivateStep) -> float:
 
 
 def _is_bare(step: PrivateStep) -> bool:
-    """Return whether a step has no noise, up to the rounding of sums."""
+    """Return True if a step added no noise, except for the rounding of sums."""
     return step.noise is None or step.noise.scale <= 1e-4 * step.norm
 
 
@@ -63,7 +63,10 @@ def _noise_distribution(evidence: Evidence) -> str:
 
 
 def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
-    """Return the first few noise values of each step; with fewer, some would be equal by chance in a long training."""
+    """Return the first noise values of each noised step, as a tuple per step.
+
+    Steps with fewer than three stored values are left out, because they could be equal by chance.
+    """
     return [
         step.noise.head
         for step in training.noised
@@ -72,7 +75,7 @@ def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
 
 
 def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:
-    """Return whether two trainings have a step with the same noise."""
+    """Return True if a step of one training added the same noise as a step of the other."""
     return bool(set(_heads(one)) & set(_heads(other)))
 
 

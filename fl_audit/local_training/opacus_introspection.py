@@ -1,4 +1,4 @@
-"""Values read from Opacus and torch objects: samplers, accountants, layers, and the noise of a step."""
+"""Read values from Opacus and torch objects: samplers, accountants, layers, and the noise of a step."""
 
 import math
 from collections.abc import Mapping
@@ -24,19 +24,19 @@ _COUPLED = (nn.modules.batchnorm._BatchNorm,)
 
 
 def named_tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
-    """Return the parameters and buffers of a module with their names."""
+    """Return pairs of name and tensor for the parameters and buffers of a module."""
     return [*module.named_parameters(), *module.named_buffers()]
 
 
 def are_same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
-    """Return whether all tensors of `left` are in `right` with the same values.
+    """Return True if every tensor of `left` is in `right` under the same name and with equal values.
 
     Parameters
     ----------
     left
         Tensors by name.
     right
-        Tensors by name, which may contain further ones.
+        Tensors by name; it may contain further tensors.
     """
     return all(name in right and torch.equal(value.to(right[name].dtype), right[name]) for name, value in left.items())
 
@@ -47,24 +47,24 @@ def digest(value: Tensor) -> bytes:
 
 
 def count_of(dataset: Any) -> int:
-    """Return the number of records of a data set; 0 if it is unknown."""
+    """Return the number of records of a data set; 0 if it has no length."""
     return len(dataset) if hasattr(dataset, "__len__") else 0
 
 
 def inner_sampler(sampler: Any) -> Any:
-    """Return the sampler of whole mini-batches, which `BatchMemoryManager` may have wrapped."""
+    """Return the sampler of whole mini-batches: `sampler`, or the one that `BatchMemoryManager` wrapped in it."""
     return inner_sampler(sampler.sampler) if isinstance(sampler, BatchSplittingSampler) else sampler
 
 
 def is_part(sampler: Any) -> bool:
-    """Return whether the microbatch that was just drawn is followed by others of the same mini-batch."""
+    """Return True if `BatchMemoryManager` has just drawn a part of a mini-batch that is not its last part."""
     if not isinstance(sampler, BatchSplittingSampler):
         return False
     return bool(sampler.optimizer._step_skip_queue and sampler.optimizer._step_skip_queue[-1])
 
 
 def sampling_of(sampler: Any) -> Sampling:
-    """Return the kind of sampling of a sampler."""
+    """Return how a sampler draws mini-batches: Poisson samples, fixed sizes, or unknown (OTHER)."""
     match inner_sampler(sampler):
         case UniformWithReplacementSampler() | DistributedUniformWithReplacementSampler():
             return Sampling.POISSON
@@ -75,15 +75,15 @@ def sampling_of(sampler: Any) -> Sampling:
 
 
 def history_of(accountant: Any) -> History:
-    """Return the history of an accountant: (noise multiplier, sampling rate, steps) per entry; empty if it has none."""
+    """Return the history of an accountant, (noise multiplier, sampling rate, steps) per entry; () if it has none."""
     entries = getattr(accountant, "history", None) or ()
     return tuple((float(noise), float(rate), int(steps)) for noise, rate, steps in entries)
 
 
 def coupled_layers(module: nn.Module) -> tuple[str, ...]:
-    """Return the layers of a model that mix the records of a mini-batch in their present mode.
+    """Return the names and types of the layers that mix the records of a mini-batch in their present mode.
 
-    Batch normalisation with fixed statistics, e.g. of a frozen layer in evaluation mode, does not.
+    They are the batch normalisation layers, except those with fixed statistics, e.g. a frozen layer in evaluation mode.
     """
     inner = module._module if isinstance(module, GradSampleModule) else module
     return tuple(
@@ -94,12 +94,12 @@ def coupled_layers(module: nn.Module) -> tuple[str, ...]:
 
 
 def multiplier_of(optimizer: DPOptimizer) -> float:
-    """Return the effective noise multiplier of everything that a step releases.
+    """Return the noise multiplier of everything that a step of the optimizer releases together.
 
-    With adaptive clipping, a step releases the sum of gradients and a count. In `AdaClipDPOptimizer`, before Opacus's
-    pull request 807, `optimizer.noise_multiplier`, which the accountant counts, is that of the sum alone. Since then
-    `add_noise` derives the noise of the sum from it, as if a record changed the count by one half (Andrew et al. 2021,
-    theorem 1).
+    With adaptive clipping, a step releases a sum of gradients and a count of gradients within the clipping norm. In
+    `AdaClipDPOptimizer` before Opacus's pull request 807, `optimizer.noise_multiplier`, which the accountant counts,
+    belongs to the sum alone. Since this change, `add_noise` derives the noise of the sum from it, as if a record
+    changed the count by one half (Andrew et al. 2021, theorem 1).
     """
     told, of_count = float(optimizer.noise_multiplier), count_multiplier_of(optimizer)
     if of_count is None or told <= 0:
@@ -112,18 +112,19 @@ def multiplier_of(optimizer: DPOptimizer) -> float:
 
 
 def count_multiplier_of(optimizer: DPOptimizer) -> float | None:
-    """Return the noise multiplier of the count behind adaptive clipping; None if clipping is not adaptive."""
+    """Return the noise multiplier of the count that adaptive clipping releases; None if clipping is not adaptive."""
     if not isinstance(optimizer, AdaClipDPOptimizer):
         return None
     return float(optimizer.unclipped_num_std) / _moved_count(optimizer)
 
 
 def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
-    """Return the sensitivity of the count behind adaptive clipping: the largest change by one record.
+    """Return the sensitivity of the count that adaptive clipping releases: the largest change by one record.
 
-    The optimizer is called with counts of mini-batches with and without one record. If bits minus one half are divided
-    by a public number, the sensitivity is one half. Opacus divides by the size of the sample, which the record changes:
-    for B of n gradients within the norm, the count changes by (n - B) / (n - 1) or B / (n - 1), which is up to 1.
+    It is measured by calling the optimizer with counts of mini-batches with and without one record. The sensitivity is
+    one half if the bits minus one half are divided by a public number. Opacus divides by the size of the sample, which
+    the record changes: for B of n gradients within the norm, the count changes by (n - B) / (n - 1) or B / (n - 1), up
+    to 1.
     """
 
     def told(count: int, size: int) -> float:
@@ -143,7 +144,11 @@ def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
 
 
 def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:
-    """Return the noise of the last step, the sum of clipped gradients without it, and the sizes of the tensors."""
+    """Read the noise of an optimizer's last step; return it with the sum of clipped gradients and the sizes of tensors.
+
+    The sum, float64 (parameters,), is without noise; the sizes are the numbers of entries of its tensors. (None, None,
+    ()) if there is no gradient.
+    """
     parts, sums = [], []
     share = 1.0
     if optimizer.loss_reduction == "mean" and optimizer.expected_batch_size:

@@ -1,4 +1,4 @@
-"""Patches of Opacus and torch classes that report their calls to a recorder while a training is recorded."""
+"""Patch classes of Opacus and torch so that they report their calls to a recorder while a training is recorded."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,12 +23,14 @@ _Method = Callable[..., Any]
 
 @contextmanager
 def recorded(recorder: Recorder) -> Iterator[None]:
-    """Report the calls of Opacus and torch in the block to a recorder; afterwards all patches are removed.
+    """Patch Opacus and torch in a `with` block, so that their calls are reported to a recorder.
+
+    All patches are removed at the end of the block.
 
     Parameters
     ----------
     recorder
-        A recorder without recorded facts.
+        A new recorder, which receives the calls.
     """
     with ExitStack() as stack:
         patched = set[type]()
@@ -156,7 +158,10 @@ _epsilons: dict[object, Any] = {}
 
 
 def _remembered(method: _Method, accountant: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the answer of an accountant; answers of Opacus's own accountants are cached by history and arguments."""
+    """Return an accountant's answer to a call of `get_epsilon`.
+
+    For accountants of Opacus itself, answers are cached by the accountant's history and the arguments of the call.
+    """
     kind = type(accountant)
     if not kind.__module__.startswith("opacus."):
         return method(accountant, *args, **kwargs)
@@ -208,14 +213,14 @@ def _around_plateau(method: _Method, recorder: Recorder) -> _Method:
 
 
 def with_dataset(loader: Any, edit: Callable[[Any], Any]) -> Any:
-    """Return a copy of a loader over a modified data set.
+    """Return a loader with the settings of a given one, over a modified data set.
 
     Parameters
     ----------
     loader
-        A `DataLoader` of torch.
+        A `DataLoader` of torch, which stays unchanged.
     edit
-        Function that maps a data set to the modified one.
+        Function that takes a data set and returns the modified one.
     """
     dataset = edit(loader.dataset)
     shuffles = type(loader.sampler).__name__ == "RandomSampler"

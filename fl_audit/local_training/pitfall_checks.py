@@ -1,6 +1,6 @@
-"""The checks of recorded evidence: each describes one pitfall if the evidence shows it, and otherwise returns "".
+"""Check recorded evidence for pitfalls; each check describes one pitfall if the evidence shows it, or returns "".
 
-Checks of sampling and noise have their own modules; this module has those of accounting and of outputs.
+Checks of sampling and of noise have their own modules. This module contains the checks of accounting and of outputs.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ _COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
 
 
 def conformance(evidence: Evidence) -> tuple[FoundPitfall, ...]:
-    """Return the pitfalls that a recorded training has, in the order of `CHECKS`."""
+    """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
     found = (FoundPitfall(pitfall, seen) for pitfall, check in CHECKS.items() if (seen := check(evidence)))
     return tuple(found) if evidence.is_private else ()
 
@@ -191,7 +191,7 @@ def _private_rate(evidence: Evidence) -> str:
 
 
 def _sizes(training: RecordedTraining) -> set[int]:
-    """Return the sizes of the data sets from which a training drew."""
+    """Return the sizes of the data sets from which a training drew records."""
     return {one.records for one in training.engines} | {one.records for one in training.batches}
 
 

@@ -1,11 +1,11 @@
-"""The known pitfalls of local DP-SGD, with the name, the severity and the fix of each."""
+"""Known pitfalls (mistakes) of local DP-SGD, with the name, the severity and the fix of each."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class Severity(StrEnum):
-    """The consequence of a pitfall for the claim."""
+    """Severity of a pitfall: its consequence for the privacy claim."""
 
     BREAKS = "breaks the claim"
     DOUBT = "leaves the claim in doubt"
@@ -14,7 +14,7 @@ class Severity(StrEnum):
 
 
 class Pitfall(StrEnum):
-    """A known mistake in local DP-SGD, by name."""
+    """Known mistakes in local DP-SGD, by name."""
 
     FRESH_ACCOUNTANT = "fresh accountant"
     CLAIMED_EPSILON = "claimed epsilon"
@@ -60,7 +60,7 @@ class Pitfall(StrEnum):
 
 
 class PitfallDescription(NamedTuple):
-    """Severity and fix of a pitfall, independent of the training."""
+    """Severity of a pitfall, and the instruction that fixes it."""
 
     weight: Severity
     fix: str
@@ -145,17 +145,17 @@ ABOUT: dict[Pitfall, PitfallDescription] = {
 
 
 class FoundPitfall(NamedTuple):
-    """A pitfall that was found in a training, with the observation."""
+    """A pitfall that was found in a training, with the observation that shows it."""
 
     pitfall: Pitfall
-    seen: str  # the observation, as a sentence without its end
+    seen: str  # the observation, as a sentence without a full stop
 
     @property
     def weight(self) -> Severity:
-        """The pitfall's consequence for the claim."""
+        """Severity of the pitfall: its consequence for the privacy claim."""
         return ABOUT[self.pitfall].weight
 
     @property
     def fix(self) -> str:
-        """The pitfall's fix."""
+        """Instruction that fixes the pitfall."""
         return ABOUT[self.pitfall].fix

@@ -1,7 +1,8 @@
 """Recorder of a training with Opacus; it stores facts about the training and does not change it.
 
-`patches.recorded` patches the classes of Opacus and torch within a block. In a replay, the recorder can make
-mini-batches, random states and weights follow those of an earlier training, so that single steps can be compared.
+`patches.recorded` patches the classes of Opacus and torch within a block, so that they call the recorder. In a replay,
+the recorder can also set mini-batches, random states and weights to those of an earlier training, so that single steps
+can be compared.
 """
 
 import sys
@@ -52,17 +53,17 @@ _MOST_ROWS = 5_000_000  # numbers of the gradients of single records that are ke
 
 
 class Recorder:
-    """Collects the facts of one training; its methods are called by the patches of `patches.recorded`.
+    """Collector of the facts of one training; the patches of `patches.recorded` call its methods.
 
     Parameters
     ----------
     kept_steps
-        Number of first steps of which sums and gradients are stored; the weights are stored at the draws of their
-        batches.
+        For how many steps, from the first, sums and gradients are stored, and the weights when their mini-batches are
+        drawn.
     followed
         An earlier training that this one follows in a replay; None if there is none.
     is_short
-        Whether `ReplayEnd` ends the training after `kept_steps` steps.
+        Whether the exception `ReplayEnd` ends the training after `kept_steps` steps.
     edit
         Function that modifies the data set given to an engine; None for no change.
     """
@@ -98,7 +99,7 @@ class Recorder:
     # Calls from the patches.
 
     def knows_module(self, module: nn.Module) -> None:
-        """Record a model that is made private."""
+        """Record a model that Opacus makes private."""
         self.models.modules.append(module)
 
     def knows_optimizer(self, optimizer: Any) -> None:
@@ -107,18 +108,18 @@ class Recorder:
         self._alive.append(optimizer)
 
     def makes_engine(self, engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...], target: Any) -> None:
-        """Record a call of `make_private`.
+        """Record a call of Opacus's `PrivacyEngine.make_private`.
 
         Parameters
         ----------
         engine
-            The privacy engine.
+            The privacy engine whose method was called.
         asked
-            Arguments of the call by name.
+            Arguments of the call, by name.
         made
-            Objects that the call returned.
+            Objects that the call returned: model, optimizer and loader, in this order.
         target
-            Target epsilon and delta of the engine, or None.
+            Target epsilon and delta that the engine was asked for; None if it was given a noise multiplier.
         """
         loader, optimizer, given = made[-1], made[1], asked["data_loader"]
         sampler = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
@@ -141,18 +142,23 @@ class Recorder:
 
     @property
     def is_of_replay(self) -> bool:
-        """Whether the training is compared with another one, so that no data may be loaded ahead by workers."""
+        """Whether steps of the training are compared with another training.
+
+        Workers must then not load data ahead.
+        """
         return self._kept > 0
 
     def draws(self, iterator: Any, drawn: Any) -> Any:
-        """Record the positions that a loader has drawn, and return those that it has to use, which a replay may change.
+        """Record the positions that a loader has drawn, and return the positions that it must use.
+
+        They are the same, except in a replay, in which they are those of the followed training.
 
         Parameters
         ----------
         iterator
             One pass over the loader.
         drawn
-            Positions of the drawn records. Any other drawn object is returned without being recorded.
+            Positions of the drawn records; an object of another kind is returned without being recorded.
         """
         positions = _positions(drawn)
         if positions is None:
@@ -169,7 +175,7 @@ class Recorder:
         return drawn if chosen is None else chosen
 
     def hands_out(self, iterator: Any) -> None:
-        """Record that a loader with workers has returned the oldest of the mini-batches that it drew ahead."""
+        """Record that a loader with workers has handed out the oldest of the mini-batches that it drew ahead."""
         if waiting := self._ahead.get(id(iterator)):
             batch = waiting.popleft()
             self._note_batch(batch, list(batch.indices), iterator._dataset)
@@ -199,7 +205,10 @@ class Recorder:
             track.weights.append({name: value.detach().cpu().clone() for name, value in live.items()})
 
     def _follow(self, number: int) -> None:
-        """Set random states, weights and norms to those at the same draw of the followed training."""
+        """Set random states, weights and clipping norms to those of the followed training at its draw `number`, from 0.
+
+        Without a followed training, or after its last recorded draw, nothing is changed.
+        """
         track = None if self._followed is None else self._followed.track
         if track is None or number >= len(track.states):
             return
@@ -212,14 +221,14 @@ class Recorder:
         return [one for one in self.models.optimizers.values() if isinstance(one, AdaClipDPOptimizer)]
 
     def makes_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
-        """Execute a call of `pre_step`, and record the step.
+        """Execute a call of Opacus's `DPOptimizer.pre_step`, record the step, and return the result of the call.
 
         Parameters
         ----------
         optimizer
             The Opacus optimizer.
         call
-            Function that executes the call.
+            Function without arguments that executes the call.
 
         Raises
         ------
@@ -262,7 +271,7 @@ class Recorder:
         return made
 
     def inner_step(self, inner: Any, *_: Any) -> None:
-        """Record a step of any torch optimizer, after it was taken."""
+        """Record that a torch optimizer has taken a step, with or without privacy."""
         optimizer = self.models.optimizers.get(id(inner))
         if optimizer is not None and id(optimizer) in self._pending:
             self._pending.discard(id(optimizer))
@@ -286,7 +295,10 @@ class Recorder:
 
     @contextmanager
     def answering(self) -> Iterator[bool]:
-        """Yield whether `get_epsilon` was called by code other than an accountant."""
+        """Count nested calls of `get_epsilon` in a `with` block, and yield True for the outermost one.
+
+        Calls are nested because an accountant may ask another one.
+        """
         self._asked += 1
         try:
             yield self._asked == 1
@@ -294,14 +306,14 @@ class Recorder:
             self._asked -= 1
 
     def answers_epsilon(self, accountant: Any, delta: object, epsilon: object) -> None:
-        """Record an epsilon that an accountant returned, unless it was called to search for a noise multiplier.
+        """Record an epsilon that an accountant returned; calls from Opacus's search for a noise multiplier are ignored.
 
         Parameters
         ----------
         accountant
             The Opacus accountant.
         delta
-            Delta of the call.
+            Delta at which epsilon was asked for.
         epsilon
             Epsilon that the accountant returned.
         """
@@ -318,12 +330,12 @@ class Recorder:
     # The resulting facts.
 
     def training(self, left: TrainingOutputs | None = None, client: int = 0, number: int = 1) -> RecordedTraining:
-        """Return the recorded facts of a training that has ended.
+        """Return all recorded facts of the training, after it has ended.
 
         Parameters
         ----------
         left
-            Outputs of the client, from `left_of`; None if there are none.
+            Outputs of the client, as `left_of` returns them; None if there are none.
         client
             Number of the client, from 0.
         number
@@ -341,12 +353,12 @@ class Recorder:
     def left_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
     ) -> TrainingOutputs:
-        """Return the outputs of a client and their comparison with the private model.
+        """Compare a client's returned tensors with the models that Opacus made private, and return all its outputs.
 
         Parameters
         ----------
         arrays
-            Tensors of the reply, by name.
+            Returned tensors, by name.
         numbers
             Metrics of the training, by name.
         evaluation
@@ -358,10 +370,10 @@ class Recorder:
     # Helpers.
 
     def _fed(self, rows: int | None) -> tuple[int, ...]:
-        """Return the mini-batches of a step: those of one loader, drawn since the last step.
+        """Return the numbers of the mini-batches of a step: those of one loader, drawn since the last step.
 
-        Other loaders, e.g. of public data, may have drawn too. Preferred is the loader whose mini-batches have as many
-        records as the step has gradients, then one with Poisson sampling, then the one that drew last.
+        If several loaders have drawn, e.g. one of public data, the loader is chosen whose mini-batches have as many
+        records as the step has gradients (`rows`), then one with Poisson sampling, then the one that drew last.
         """
         if not self._fresh:
             return self.steps[-1].batches if self.steps else ()
@@ -377,7 +389,10 @@ class Recorder:
         return tuple(passes[max(passes, key=order)])
 
     def _rows(self, optimizer: Any) -> tuple[int | None, Any]:
-        """Return the number of per-record gradients of a step, and the gradients themselves if the step is kept."""
+        """Return the number of per-record gradients of a step, and the gradients, float64 (rows, parameters).
+
+        The number is None if Opacus has no per-record gradients, and the gradients are None if they are not stored.
+        """
         with suppress(Exception):  # modes without gradients of single records
             found = [value.detach() for value in optimizer.grad_samples]
             rows = len(found[0])
@@ -400,7 +415,7 @@ class Recorder:
         return self._noised < self._kept
 
     def _match_before(self, module: nn.Module) -> None:
-        """Record the steps that were taken on a model before it was made private."""
+        """Record the steps that optimizers took on a model before it was made private."""
         for found, moved in self._stepped:
             own = [value.detach() for value in module.parameters()]
             same = sum(any(one.shape == mine.shape and torch.equal(one, mine) for mine in own) for one in moved)
@@ -409,7 +424,7 @@ class Recorder:
 
 
 def _positions(drawn: Any) -> list[int] | None:
-    """Return the positions that a sampler drew; None if it drew anything else, e.g. for a stream or a mapping."""
+    """Return the positions that a sampler drew; None if it drew no integers, e.g. for a stream or a mapping."""
     if not isinstance(drawn, Iterable) or isinstance(drawn, Mapping):
         return None
     try:

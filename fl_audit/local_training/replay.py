@@ -11,34 +11,40 @@ from torch import Tensor
 
 
 class ReplayEnd(BaseException):
-    """Ends a replay once its steps have been compared; `except Exception` in user code does not catch it."""
+    """Exception that ends a replay once its steps have been compared; `except Exception` does not catch it."""
 
 
 @dataclass
 class TrainingTrack:
-    """Mini-batches of an earlier training, with the random states and the weights at each draw, for a replay."""
+    """Mini-batches of a training, with the random states and the weights at each draw, which a replay can follow."""
 
     batches: list[list[int]] = field(default_factory=list)
-    datasets: list[object] = field(default_factory=list)  # the data set of every batch
-    private: object = None  # the data set of the first engine; None without an engine
-    norms: list[list[float]] = field(default_factory=list)  # clipping norms that Opacus adapts itself, by noised counts
+    datasets: list[object] = field(default_factory=list)  # the data set of each mini-batch
+    private: object = None  # the data set that the first engine was given; None without an engine
+    norms: list[list[float]] = field(default_factory=list)  # adaptive clipping norms at each draw
     states: list[Mapping[str, Any]] = field(default_factory=list)
     weights: list[dict[str, Tensor]] = field(default_factory=list)
 
     def is_private(self, number: int) -> bool:
-        """Return whether a mini-batch was drawn from the data set that was given to the engine."""
+        """Return True if mini-batch `number`, from 0, was drawn from the data set of the first Opacus engine.
+
+        True for every mini-batch if there was no engine.
+        """
         return self.private is None or self.datasets[number] is self.private
 
 
 @dataclass(frozen=True)
 class ReplayedTraining:
-    """An earlier training that a replay follows, and the record that the replay lacks."""
+    """Earlier training that a replay follows, and the record that the replay leaves out."""
 
     track: TrainingTrack
-    without: int | None  # position of the record that the replay lacks; None if it has as many
+    without: int | None  # position of the record that the replay leaves out; None if none is left out
 
     def batch(self, number: int) -> list[int] | None:
-        """Return a mini-batch as positions in the replay's data set; None after the end of the earlier training."""
+        """Return mini-batch `number`, from 0, as positions in the replay's data set.
+
+        The record that the replay leaves out is missing. None after the end of the earlier training.
+        """
         if number >= len(self.track.batches):
             return None
         gone = self.without
@@ -48,12 +54,12 @@ class ReplayedTraining:
 
 
 def random_states() -> dict[str, Any]:
-    """Return the states of the global random generators, for `set_random_states`."""
+    """Return the states of the global random generators of Python, NumPy and torch, for `set_random_states`."""
     return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002
 
 
 def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two states of the global random generators are equal, so that nothing was drawn in between.
+    """Return True if two states of the global random generators are equal, so that nothing was drawn in between.
 
     Parameters
     ----------
@@ -71,7 +77,7 @@ def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def set_random_states(states: Mapping[str, Any]) -> None:
-    """Set the global random generators to earlier states."""
+    """Set the global random generators of Python, NumPy and torch to states that `random_states` returned."""
     random.setstate(states["python"])
     np.random.set_state(states["numpy"])  # noqa: NPY002
     torch.set_rng_state(states["torch"])

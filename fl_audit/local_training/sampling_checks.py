@@ -1,4 +1,4 @@
-"""Checks of sampling, of the use of mini-batches, and of the independence of records."""
+"""Check sampling, the use of mini-batches, and the independence of records."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from fl_audit.privacy.events import batches_per_epoch
 
 LEVEL = 1e-7
 """Level of each statistical test: less than one honest training in a million is accused."""
-_MIN_DRAWN = 20  # records that samples must hold together before their being equal says anything
+_MIN_DRAWN = 20  # fewest records that equal samples must contain together to count as evidence
 
 
 def _all(evidence: Evidence) -> Iterator[RecordedTraining]:
@@ -27,7 +27,7 @@ def _fed(training: RecordedTraining) -> Iterator[tuple[PrivateStep, list[Batch]]
 
 
 def _is_amplified(training: RecordedTraining) -> bool:
-    """Return whether the accountant counted steps with a sampling rate below 1."""
+    """Return True if the accountant counted steps with a sampling rate below 1."""
     return any(rate < 1 for _, rate, _ in training.history)
 
 
@@ -51,7 +51,10 @@ def _poisson() -> str:
 
 
 def _fixed_sizes(training: RecordedTraining) -> str:
-    """Describe the sizes of mini-batches if they vary less than those of Poisson samples; "" if they do not."""
+    """Describe the sizes of mini-batches if they vary significantly less than those of Poisson samples.
+
+    Otherwise return "". Only mini-batches of samplers of unknown kind (OTHER), at least one, are considered.
+    """
     sizes = [len(one.indices) for one in training.batches if one.sampling is Sampling.OTHER]
     records = [one.records for one in training.batches if one.sampling is Sampling.OTHER]
     mean = float(np.mean(sizes))
@@ -112,7 +115,10 @@ def _accumulation(evidence: Evidence) -> str:
 
 
 def _uses_all(step: PrivateStep, batches: list[Batch]) -> bool:
-    """Return whether a step clipped the gradients of all mini-batches that were drawn for it."""
+    """Return True if a step clipped the gradients of all mini-batches that were drawn for it.
+
+    `batches` are these mini-batches; at least two of them must have records.
+    """
     sizes = [len(one.indices) for one in batches if one.indices]
     return step.rows is not None and len(sizes) > 1 and step.rows == sum(sizes)
 
@@ -145,7 +151,7 @@ def _is_used(step: PrivateStep, number: int, training: RecordedTraining) -> bool
 
 
 def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
-    """Yield the steps with a known number of per-record gradients, with the number of records drawn for each."""
+    """Yield each step whose number of per-record gradients is known, with the number of records drawn for it."""
     for step, batches in _fed(training):
         if step.rows is not None and step.is_fresh and batches:
             drawn = sum(len(one.indices) for one in batches) if _uses_all(step, batches) else len(batches[-1].indices)
@@ -161,7 +167,7 @@ def _cut_batch(evidence: Evidence) -> str:
 
 
 def _is_clipped_as_one(training: RecordedTraining) -> bool:
-    """Return whether gradients were clipped for groups of several records, instead of for each record."""
+    """Return True if gradients were clipped for groups of several records, instead of for each record."""
     found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1 and step.rows]
     if not found or all(rows == drawn for rows, drawn in found):
         return False
@@ -198,7 +204,10 @@ def _private_size(evidence: Evidence) -> str:
 
 
 def _size_of(engine: PrivateEngine) -> str:
-    """Describe how Opacus' own rule for rate and expected batch depends on the number of records."""
+    """Describe how Opacus's own rule makes the expected batch or the number of steps depend on the number of records.
+
+    Return "" if they do not depend on it, or the engine does not follow the rule.
+    """
     batch, records = engine.loader_batch, engine.records
     if batch is None or engine.expected_batch is None or _by_rule(records, batch, engine) != _seen(engine):
         return ""
@@ -216,7 +225,10 @@ def _seen(engine: PrivateEngine) -> tuple[int, int]:
 
 
 def _by_rule(records: int, batch: int, engine: PrivateEngine) -> tuple[int, int]:
-    """Return the expected batch size and the number of steps per epoch by Opacus's rules."""
+    """Return the expected batch size and the number of steps per epoch that Opacus derives from the number of records.
+
+    `batch` is the batch size of the loader that the engine was given.
+    """
     length = max(1, records // batch) if engine.is_last_dropped else batches_per_epoch(records, batch)
     rate = 1 / length
     steps = int(1 / rate) if engine.sampling is Sampling.POISSON else length

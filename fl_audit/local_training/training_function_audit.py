@@ -1,4 +1,4 @@
-"""Audit of a training function without a federation: it is called as its users would, and recorded."""
+"""Audit a training function without a federation: call it as its users do, record its steps, and assess them."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -21,26 +21,26 @@ from fl_audit.local_training.training_facts import RecordedTraining
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """The user's claims and settings for the audit of a training function."""
+    """Claims and settings that a user gives for the audit of a training function."""
 
-    rounds: int = 1  # rounds of the whole training, in each of which the function is called
-    calls: int = 2  # in how many of them it is called here
-    epsilon: float | None = None  # epsilon that is claimed over all rounds; None takes what its accountant names
-    delta: float | None = None  # delta of that claim; None takes what its accountant is asked for
-    records_per_user: int = 1  # most records of one person
+    rounds: int = 1  # number of rounds of the whole training; the function is called once per round
+    calls: int = 2  # number of rounds that the audit runs
+    epsilon: float | None = None  # epsilon claimed over all rounds; None to use the epsilon that its accountant reports
+    delta: float | None = None  # claimed delta; None to use the delta for which its accountant is asked
+    records_per_user: int = 1  # largest number of records of one person
 
 
 def audit_training(
     function: Callable[..., Any], name: str, model: Any, dataset: Any, options: TrainingOptions
 ) -> Assessment:
-    """Call a training function, record its steps, and compare them with its claim.
+    """Call a training function, record its DP-SGD steps, and assess them against the claim.
 
     Parameters
     ----------
     function
-        The training function: `train(model, dataset)`, `train(dataset)` or `train()`.
+        Training function that is called as `train(model, dataset)`, `train(dataset)` or `train()`.
     name
-        Name of the function.
+        Name of the function, for messages.
     model
         Model that is passed to the function; None if it takes none.
     dataset
@@ -97,19 +97,19 @@ _FLAG = {"model": "model", "dataset": "data"}
 
 
 def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
-    """Return which arguments a training function takes, "model" and "dataset" or some of them, in their order.
+    """Return the arguments that a training function needs: ("model", "dataset"), ("dataset",) or ().
 
     Parameters
     ----------
     function
         The training function.
     name
-        Name of the function.
+        Name of the function, for error messages.
 
     Raises
     ------
     InputError
-        If the function takes further arguments without a default.
+        If the function needs more than two arguments.
     """
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     places = [
@@ -122,7 +122,7 @@ def arguments_of(function: Callable[..., Any], name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Runner:
-    """Calls a training function with copies of its arguments."""
+    """Caller of a training function, which gives it fresh copies of its arguments."""
 
     function: Callable[..., Any]
     name: str
@@ -131,7 +131,15 @@ class _Runner:
     places: tuple[str, ...]
 
     def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> RecordedTraining:
-        """Run the function on a modified data set, and return the recorded training."""
+        """Call the function on a modified data set, and return the recorded training, as round `number`.
+
+        `edit` takes the data set and returns the modified one.
+
+        Raises
+        ------
+        InputError
+            If the function raises an exception.
+        """
         given = {"model": copy.deepcopy(self.model), "dataset": edit(self.dataset)}
         try:
             with recorded(recorder):
@@ -146,12 +154,18 @@ class _Runner:
         return recorder.training(recorder.left_of(arrays, {}, {}), 0, number)
 
     def run_at_engine(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
-        """Run the function, modify the data set where an engine receives it, and return the recorded training."""
+        """Call the function, modify the data set when an Opacus engine receives it, and return the recorded training.
+
+        `edit` takes the data set and returns the modified one.
+        """
         recorder.edit = edit
         return self.run(recorder, lambda data: data)
 
     def with_labels(self, start: Mapping[str, Any]) -> tuple[RecordedTraining, ...]:
-        """Return a training and two repetitions with other labels; empty if the function fails on one of them."""
+        """Call the function with the given labels and twice with other labels; return the three recorded trainings.
+
+        All calls start from the random states `start`. The result is empty if a call fails.
+        """
         found = []
         for edit in (lambda data: data, with_other_labels, lambda data: with_other_labels(data, is_one=True)):
             set_random_states(start)
@@ -163,7 +177,10 @@ class _Runner:
 
 
 def _weights_in(made: Any) -> dict[str, Tensor]:
-    """Return the weights in a training function's result: those of the first module or state dict in it."""
+    """Return the weights in the result of a training function, by name; empty if there are none.
+
+    They are those of the result itself, or of the first module or state dict in a tuple or list.
+    """
     match made:
         case nn.Module():
             return {name: value for name, value in made.state_dict().items() if isinstance(value, Tensor)}

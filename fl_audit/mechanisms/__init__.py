@@ -1,1 +1,1 @@
-"""The mechanism of a release: contributions and their clipping, participation, and noise."""
+"""Mechanism of a round: the units' contributions and their clipping, participation, and noise."""

@@ -1,6 +1,6 @@
-"""Checks that the parts of a mechanism are compatible, i.e. that accounting and likelihood ratios exist for them.
+"""Check that the parts of a mechanism fit together: that accounting and likelihood ratios exist for them.
 
-Every kind of noise and of participation additionally rejects the parts that it is incompatible with.
+Every kind of noise and of participation rejects further incompatible parts in its own class.
 """
 
 from fl_audit.adjacency import Adjacency, Relation, Unit
@@ -26,7 +26,7 @@ def _require_combination(
     participation: Participation,
     noise: MechanismNoise,
 ) -> None:
-    """Raise `InputError` with the reason if the parts of a mechanism are incompatible."""
+    """Check that the parts of a mechanism fit together; raise `InputError` with the reason if they do not."""
     _require_private_training(adjacency, contribution, clipping, noise, participation)
     adds_noise = noise.origin is not NoiseOrigin.NOBODY
     if isinstance(clipping, NoClipping) and adds_noise:
@@ -73,7 +73,7 @@ def _require_private_training(
 
 
 def _require_adaptive(contribution: Contribution, noise: MechanismNoise) -> None:
-    """Raise `InputError` if the contribution or the noise is incompatible with adaptive clipping."""
+    """Check that the contribution and the noise support adaptive clipping; raise `InputError` if one does not."""
     bits = "clipping is 'adaptive' for gradients of records, and a client would tell a bit for each of its records"
     accepted = "accepted with strategy 'dp-fedsgd' are 'fixed', and an adjacency of users"
     require(not isinstance(contribution, RecordGradients), f"{bits}: {accepted}")

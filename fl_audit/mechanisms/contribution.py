@@ -1,4 +1,4 @@
-"""Parts of a release before its noise: the contribution of a unit, and its clipping."""
+"""Parts of a release before noise is added: the contribution of each unit, and its clipping."""
 
 import math
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from fl_audit.privacy.gaussian import require_positive
 
 @dataclass(frozen=True)
 class RecordGradients:
-    """DP-FedSGD on records: a client sends the sum of the clipped gradients of its records."""
+    """Contribution of DP-FedSGD with records as units: a client sends the sum of its records' clipped gradients."""
 
     kind: Literal["record-gradients"] = "record-gradients"
     unit: ClassVar[Unit] = Unit.RECORD
@@ -28,9 +28,9 @@ class RecordGradients:
 
 @dataclass(frozen=True)
 class UserGradients:
-    """DP-FedSGD on users: a client sends the sum over its users of their clipped summed gradients.
+    """Contribution of DP-FedSGD with users as units: a client sends the sum of its users' contributions.
 
-    All records of a user are held by one client.
+    A user's contribution is the clipped sum of the gradients of the user's records, which are all held by one client.
     """
 
     kind: Literal["user-gradients"] = "user-gradients"
@@ -39,9 +39,10 @@ class UserGradients:
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """DP-FedAvg: a client trains on its own records and sends its clipped model update.
+    """Contribution of DP-FedAvg: a client trains on its own records and sends its clipped model update.
 
-    The order of records is public, keyed by client and round, so whoever knows a shard can recompute its update.
+    The order of records is public and depends on client and round. So anybody who knows a client's records can
+    recompute the client's update.
 
     Source: McMahan, Ramage, Talwar & Zhang 2018, "Learning differentially private recurrent language models", algorithm
     1 (flat clipping, uniform weights, fixed denominator).
@@ -54,7 +55,7 @@ class LocalTraining:
 
 @dataclass(frozen=True)
 class PrivateTraining:
-    """Local DP-SGD: a client trains on its own records by DP-SGD and sends its model update.
+    """Contribution of local DP-SGD: a client trains on its own records by DP-SGD and sends its model update.
 
     Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. The update itself is
     not clipped, because it is private already. After one step the update is a noised clipped sum multiplied by public
@@ -62,18 +63,18 @@ class PrivateTraining:
 
     Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
 
-    Raises `InputError` if there is no shard, or a shard without records.
+    Raises `InputError` if there is no shard, a shard has no records, or `hiding` is below 1.
     """
 
-    # Training of a client in a round. A record is in a step with probability 1 / (steps per epoch).
+    # Training of a client in a round. Each step samples a record with probability 1 / (steps per epoch).
     schedule: LocalSchedule
-    # Sizes of the shards, each at least 1; repeated sizes may be left out. The guarantee depends on the size: records
-    # of smaller shards are in a step with a larger probability, and larger shards take more steps. Which size has the
-    # largest epsilon depends on the noise.
+    # Sizes of the clients' shards, each at least 1; repeated sizes may be left out. The guarantee depends on the size:
+    # steps sample records of smaller shards with a larger probability, and larger shards take more steps. It depends on
+    # the noise which size has the largest epsilon.
     shards: tuple[int, ...]
-    # Noise of all clients that an attacking client does not know, relative to the noise of the target's client, both on
-    # the scale of that client's clipped sum: at least 1, and 1 if the server attacks. It is the factor by which the
-    # effective noise grows.
+    # Joint noise of all clients whose noise an attacking client does not know, over the noise of the target's client
+    # alone: at least 1, and 1 if the server attacks. It is the factor by which the noise multiplier against the
+    # adversary grows.
     hiding: float = 1.0
     kind: Literal["private-training"] = "private-training"
     unit: ClassVar[Unit] = Unit.RECORD
@@ -85,22 +86,22 @@ class PrivateTraining:
 
     @property
     def is_one_step(self) -> bool:
-        """Whether every client takes one step in a round."""
+        """Whether every client takes exactly one DP-SGD step in a round."""
         epochs = self.schedule.epochs or 0
         return all((self.schedule.steps or epochs * self._batches(records)) == 1 for records in self.shards)
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Distinct sampling rates of the clients' records, ascending, if a round has one step; otherwise (1.0,).
+        """Distinct sampling rates of the clients' records in a round, ascending.
 
-        In a round of several steps almost every record is in one of them.
+        It is (1.0,) if a client takes several steps in a round, because almost every record is then in one of them.
         """
         if not self.is_one_step:
             return (1.0,)
         return tuple(sorted({self.rate_of(records) for records in self.shards}))
 
     def rate_of(self, records: int) -> float:
-        """Return the sampling rate of a client's records per step.
+        """Return the probability with which a DP-SGD step of a client samples each of its records.
 
         Parameters
         ----------
@@ -110,9 +111,10 @@ class PrivateTraining:
         return 1 / self._batches(records)
 
     def hiding_of(self, target: int, others: Iterable[int]) -> float:
-        """Return the joint noise of the target's client and others, relative to the noise of the target's client.
+        """Return the factor, at least 1, by which other clients' noise increases the noise of the target's client.
 
-        A client divides its noised sum by its expected batch size, so clients with small batches add more noise.
+        The target's client holds the record in question. A client divides its noised sum by its expected batch size, so
+        clients with small batches add more noise.
 
         Parameters
         ----------
@@ -134,7 +136,7 @@ Contribution = RecordGradients | UserGradients | LocalTraining | PrivateTraining
 
 @dataclass(frozen=True)
 class FixedClipping:
-    """Clipping of each contribution g to a fixed norm C over all parameters together: g min(1, C / ||g||)."""
+    """Clipping of each contribution g to a fixed L2 norm C over all parameters together: g min(1, C / ||g||)."""
 
     norm: float  # C, largest L2 norm of one contribution; positive and finite
     kind: Literal["fixed"] = "fixed"
@@ -145,11 +147,12 @@ class FixedClipping:
 
 @dataclass(frozen=True)
 class AdaptiveClipping:
-    """Clipping to a norm that follows a noisy estimate of a quantile of the contributions' norms.
+    """Clipping to a norm C that follows a noisy estimate of a quantile of the contributions' norms.
 
-    Each unit also contributes a bit: whether its contribution has at most the norm C. The sum of the bits, each minus
-    1/2, is released with noise, and the next round's norm is C exp(-eta (share - gamma)). The noise on the
-    contributions is scaled to the clipping norm of the same round.
+    Each unit also contributes a bit, which is 1 if its contribution has at most the norm C. The sum of the bits, each
+    minus 1/2, is released with noise. It gives the noised share of contributions with at most the norm C, and the next
+    round's norm is C exp(-eta (share - gamma)) with the learning rate eta and the target share gamma. The noise on the
+    sum of contributions is scaled to the clipping norm of its round.
 
     Source: Andrew, Thakkar, McMahan & Ramaswamy 2021, "Differentially private learning with adaptive clipping",
     algorithm 1.
@@ -167,7 +170,9 @@ class AdaptiveClipping:
         require_number("quantile is", self.quantile, "numbers above 0 and below 1")
 
     def moved(self, norms: Tensor, share: Tensor) -> Tensor:
-        """Return the clipping norms of the next round, float64 (trials,).
+        """Return the clipping norms of the next round, C exp(-eta (share - gamma)), float64 (trials,).
+
+        eta is `learning_rate` and gamma is `quantile`.
 
         Parameters
         ----------
@@ -181,7 +186,7 @@ class AdaptiveClipping:
 
 @dataclass(frozen=True)
 class NoClipping:
-    """No clipping: the sensitivity is unbounded, so there is no guarantee."""
+    """No clipping: contributions are unbounded, so there is no guarantee."""
 
     norm: ClassVar[float] = math.inf
     kind: Literal["none"] = "none"

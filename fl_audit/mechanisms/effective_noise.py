@@ -1,7 +1,7 @@
-"""The effective noise multiplier against an adversary, and the addition of noise, for all kinds of noise.
+"""Compute the noise multiplier that protects against an adversary, draw noise shares, and add noise to sums.
 
-The kinds are in `fl_audit.mechanisms.noises`; likelihood ratios of a release are in `likelihood_ratio`. Functions raise
-`InputError` for numbers out of range.
+The kinds of noise are in `fl_audit.mechanisms.noises`; likelihood ratios of a release are in `likelihood_ratio`.
+Functions raise `InputError` for numbers out of range.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from fl_audit.randomness import Purpose, generator
 
 
 def effective_noise_multiplier(noise: MechanismNoise, threat_model: ThreatModel) -> float:
-    """Return the effective noise multiplier against an adversary, which subtracts the noise that it knows.
+    """Return the noise multiplier against an adversary, counting only noise that the adversary does not know.
 
-    0 without noise. Each kind of noise defines which part remains unknown.
+    The result is 0 without noise.
 
     Parameters
     ----------
     noise
-        Noise of the mechanism.
+        The mechanism's noise, which defines which part of it each adversary knows.
     threat_model
         Position and knowledge of the adversary.
 
@@ -44,14 +44,16 @@ def effective_noise_multiplier(noise: MechanismNoise, threat_model: ThreatModel)
 
 
 def noise_share(seed: int, trials: Sequence[int], server_round: int, size: int) -> Tensor:
-    """Return one client's standard normal draws for its noise share, float32 (trials, size).
+    """Draw the noise that one client adds, as standard normal numbers, float32 (trials, size).
+
+    Equal arguments give equal draws.
 
     Parameters
     ----------
     seed
         Secret seed of the client.
     trials
-        Numbers of the trials.
+        Numbers of the trials, from 0.
     server_round
         Number of the round, from 1.
     size
@@ -65,7 +67,7 @@ def noise_share(seed: int, trials: Sequence[int], server_round: int, size: int) 
 
 
 def add_noise(total: Tensor, standard_normals: Tensor, sigma: Floats) -> Tensor:
-    """Return sums plus noise; `total` is overwritten.
+    """Add `standard_normals` times `sigma` to the sums `total`, in place, and return the sums.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The hypotheses D and D' about a release, and the log-likelihood ratio between them.
+"""Hypotheses D and D' about a release, and the log-likelihood ratio between them.
 
 Functions raise `InputError` for numbers out of range.
 """
@@ -20,10 +20,10 @@ from fl_audit.learning.stacked_layers import cached_rows
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """The sum of a round under D and under D' in each trial, split into shared and differing contributions.
+    """Sum of a round under D and under D' in each trial, split into shared and differing contributions.
 
-    The two sums differ in a single contribution, so their difference is computed from this contribution instead of from
-    the two large sums.
+    The difference of the two sums is computed from the differing contributions, which is more accurate than subtracting
+    two large sums.
     """
 
     shared: Tensor  # sum of the contributions under both D and D', float32 (trials, parameters)
@@ -31,8 +31,8 @@ class Hypotheses:
     absent: Tensor  # contribution in its place under D'; float32 (trials, parameters)
     # Probability that the differing unit is in the sum, above 0 and up to 1; the observer knows the other participants.
     weight: float = 1.0
-    # Log-likelihood ratios of side information besides the sum: of `present` being in the sum, and of `absent` being in
-    # it, each against neither, float64 (trials,) each. None without side information.
+    # Log-likelihood ratios from side information, float64 (trials,) each: that `present` is in the sum, and that
+    # `absent` is in it, each against the absence of both. None without side information.
     sides: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
@@ -40,18 +40,21 @@ class Hypotheses:
 
     @property
     def sensitivity(self) -> Floats:
-        """Local sensitivity ||f(D) - f(D')|| in each trial, float64 (trials,)."""
+        """Local sensitivity ||f(D) - f(D')|| in each trial, float64 (trials,), where f is the sum without noise."""
         return local_sensitivity(self.present, self.absent)
 
     def against(self, release: Tensor) -> Iterator["HypothesisComparison"]:
-        """Yield comparisons of a release (trials, parameters) with both hypotheses, in cache-sized groups of trials."""
+        """Compare a release with both hypotheses, and yield the comparisons of one group of trials after the other.
+
+        `release` has shape (trials, parameters). A group is small enough for the cache.
+        """
         parts = (release, self.shared, self.present, self.absent)
         for rows in cached_rows(len(self.shared), self.shared.shape[1], on_card=self.shared.is_cuda):
             yield HypothesisComparison(rows, *(part[rows].double() for part in parts))
 
 
 class LikelihoodRatioInput(NamedTuple):
-    """The input of a likelihood ratio test: an observation, and two hypotheses about its mean."""
+    """Input of a likelihood ratio test: an observation, (trials, parameters), and two hypotheses about its mean."""
 
     observed: Tensor
     hypotheses: Hypotheses
@@ -59,9 +62,9 @@ class LikelihoodRatioInput(NamedTuple):
 
 @dataclass(frozen=True)
 class HypothesisComparison:
-    """Releases of some trials with the sums of both hypotheses, in float64."""
+    """Releases of some trials, together with the sums that both hypotheses expect, in float64."""
 
-    rows: slice  # positions of the trials
+    rows: slice  # positions of the trials in the batch of trials
     release: Tensor  # the releases, (rows, parameters)
     shared: Tensor  # the part of the sums that both hypotheses share, see `Hypotheses`, (rows, parameters)
     present: Tensor  # the contribution under D, see `Hypotheses`, (rows, parameters)
@@ -69,26 +72,31 @@ class HypothesisComparison:
 
     @cached_property
     def residual(self) -> Tensor:
-        """Release r minus (f(D) + f(D'))/2, i.e. the noise plus or minus half the difference of the two sums."""
+        """Release minus (f(D) + f(D'))/2, (rows, parameters), where f is the sum without noise.
+
+        It equals the noise plus or minus half the difference of the two sums.
+        """
         return self.release - (self.shared + (self.present + self.absent) / 2)
 
     @cached_property
     def difference(self) -> Tensor:
-        """Difference f(D) - f(D') of the two sums, (rows, parameters)."""
+        """Difference f(D) - f(D') of the sums without noise, (rows, parameters)."""
         return self.present - self.absent
 
 
 def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
-    """Return ||f(D) - f(D')|| in each trial from the differing contributions, float64 (trials,).
+    """Return the local sensitivity ||f(D) - f(D')|| of each trial, float64 (trials,).
 
-    The victim and the insider both call this function on equal tensors, so their results agree to the last bit.
+    f is the sum of a round, so the difference is that of the two differing contributions. The client that holds the
+    differing unit and the attacking client both call this function on equal tensors, so their results agree to the last
+    bit.
 
     Parameters
     ----------
     present
-        Contributions under D, float32 (trials, parameters).
+        Contribution of the differing unit under D, float32 (trials, parameters).
     absent
-        Contributions under D', float32 (trials, parameters).
+        Contribution in its place under D', zero without a replacement; float32 (trials, parameters).
     """
     portions = cached_rows(len(present), present.shape[1], on_card=present.is_cuda)
     norms = [(present[rows].double() - absent[rows].double()).norm(dim=1) for rows in portions]
@@ -98,11 +106,11 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 
 @dataclass(frozen=True)
 class ReleaseEvidence:
-    """Evidence of releases for D against D' in some trials: log-likelihood ratios and normal scores."""
+    """Evidence that releases give for D against D' in some trials: log-likelihood ratios and normal scores."""
 
     log_odds: Tensor  # log-likelihood ratio of D against D', float64 (rows,)
-    # Normal scores, float64 (rows, 2): the standardised noise along the difference of the two contributions, if D is
-    # true and if D' is true. The score of the true hypothesis is N(0, 1), whatever earlier releases were. NaN if the
+    # Normal scores, float64 (rows, 2): the standardised noise along the difference of the two contributions, if D was
+    # used and if D' was used. The score of the true hypothesis is N(0, 1) for any earlier releases. NaN if the
     # contributions are equal.
     scores: Tensor
 
@@ -110,12 +118,12 @@ class ReleaseEvidence:
 def gaussian_llr(
     comparison: HypothesisComparison, agreement: Tensor, sigma: Tensor, distance: Tensor, hypotheses: Hypotheses
 ) -> ReleaseEvidence:
-    """Return the log-likelihood ratios of releases with noise N(0, sigma^2 I).
+    """Return the log-likelihood ratios and normal scores of releases with noise N(0, sigma^2 I).
 
-    If the differing unit always participates, the ratio is <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 (Bernau et
-    al. 2021, Lemma 1). Otherwise each hypothesis is a mixture. The ratio is then the difference of log((1 - q) + q e^l)
-    between the contributions under D and under D', where l is the log-likelihood ratio of the contribution being in the
-    sum against not being in it.
+    If the differing unit always participates, the ratio is <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 for the
+    release r (Bernau et al. 2021, Lemma 1). Otherwise the unit participates with probability q, and each hypothesis is
+    a mixture. Then the ratio is log((1 - q) + q e^l) for the contribution under D minus the same term for the
+    contribution under D'. Here l is the log-likelihood ratio that the contribution is in the sum, against its absence.
 
     Parameters
     ----------
@@ -124,11 +132,11 @@ def gaussian_llr(
     hypotheses
         The hypotheses of all trials, with the probability of participation and the side information.
     agreement
-        Inner product <residual, difference> of each trial of `comparison`, float64 (rows,).
+        Inner product of `comparison.residual` and `comparison.difference` in each trial, float64 (rows,).
     sigma
         Standard deviation of the noise of each trial, float64 (rows,).
     distance
-        Norm of `difference` in each trial, float64 (rows,).
+        L2 norm of `comparison.difference` in each trial, float64 (rows,).
     """
     weight = hypotheses.weight
     sides = None if hypotheses.sides is None else [side[comparison.rows] for side in hypotheses.sides]
@@ -150,12 +158,12 @@ def gaussian_llr(
 
 
 def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
-    """Return log((1 - q) + q e^l), the log-likelihood ratio of participating with probability q against not at all.
+    """Return log((1 - q) + q e^l), the log-likelihood ratio of a random participation against certain absence.
 
     Parameters
     ----------
     log_odds
-        Log-likelihood ratio l of participating against not participating.
+        Log-likelihood ratio l of participation in this round against absence, of any shape.
     weight
         Probability q of participating, above 0 and below 1.
     """
@@ -163,9 +171,9 @@ def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
 
 
 def _normal_score(place: Tensor, mean: Tensor, weight: float) -> Tensor:
-    """Return the normal score of a value under the mixture (1 - q) N(0, 1) + q N(mean, 1).
+    """Return the normal score Phi^-1(F(place)), where F is the distribution of (1 - q) N(0, 1) + q N(mean, 1).
 
-    It is computed from the smaller tail.
+    `weight` is q. The score is computed from the smaller tail, for accuracy.
     """
     lower, upper = (
         torch.logaddexp(

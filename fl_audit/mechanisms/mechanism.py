@@ -1,9 +1,9 @@
-"""The mechanism: the description of a round's release that server, accountant and insider share.
+"""Mechanism: the description of a round's release that the server, the accountant and the adversary share.
 
-The server makes the release, the accountant derives the guarantee, and the insider computes its likelihood ratio, all
+The server makes the release, the accountant derives the guarantee, and the adversary computes its likelihood ratio, all
 from the same mechanism. So noise cannot be calibrated to one adjacency and accounted under another. The parts of a
-mechanism are adjacency, contribution, clipping, participation, noise and optimizer. Kinds of noise and participation
-are registered in `fl_audit.mechanisms`; the kinds of the other parts are fixed.
+mechanism are adjacency, contribution, clipping, participation, noise and optimizer. Further kinds of noise and
+participation can be registered in `fl_audit.mechanisms`; the kinds of the other parts are fixed.
 """
 
 from collections.abc import Sequence
@@ -31,10 +31,11 @@ NO_LIKELIHOOD_RATIO = "the insider has nothing to weigh where nothing is claimed
 
 @dataclass(frozen=True)
 class Mechanism:
-    """The distribution of a release: r_i = sum of clipped contributions + N(0, sigma_i^2 I), sigma_i = z Delta_i.
+    """Description of round i's release: r_i = sum of clipped contributions + N(0, sigma_i^2 I), sigma_i = z Delta_i.
 
-    The sum is over the participating units. Sampling does not change its sensitivity, and strengthens the guarantee
-    (see `SampledGaussianRelease`). Raises `InputError` if a part has an unknown type, or the parts are incompatible.
+    z is the noise multiplier and Delta_i the sensitivity of the sum. The sum is over the participating units. Sampling
+    units does not change the sensitivity, and strengthens the guarantee (see `SampledGaussianRelease`). Raises
+    `InputError` if a part has an unknown type, or the parts are incompatible.
     """
 
     adjacency: Adjacency  # the adjacency to which noise and guarantee refer
@@ -61,12 +62,12 @@ class Mechanism:
 
     @property
     def adds_noise(self) -> bool:
-        """Whether noise is added; without it there is no claim."""
+        """Whether noise is added; without noise there is no claim."""
         return self.noise.origin is not NoiseOrigin.NOBODY
 
     @property
     def unit(self) -> Unit:
-        """The kind of unit by which D and D' differ, e.g. records; the guarantee, if any, protects one unit."""
+        """Kind of unit by which D and D' differ and which a guarantee protects: record, user or client."""
         return self.adjacency.unit
 
     @property
@@ -76,18 +77,24 @@ class Mechanism:
 
     @property
     def sampling_rate(self) -> float:
-        """Probability with which a unit participates in a round; the smallest of `rates` if clients have several."""
+        """Probability with which a unit participates in a round; the smallest of `rates` if there are several."""
         return self.rates[0]
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The different sampling rates of units, ascending; they may differ if clients sample their own records."""
+        """Distinct probabilities with which units participate in a round, ascending.
+
+        There are several only if clients sample their own records for DP-SGD.
+        """
         inside = self.contribution.rates if isinstance(self.contribution, PrivateTraining) else (1.0,)
         return tuple(self.participation.rate * rate for rate in inside)
 
     @property
     def clipping_norm(self) -> float:
-        """Clipping norm C of one contribution, in the first round if it is adaptive; infinite without clipping."""
+        """Clipping norm C of one contribution; infinite without clipping.
+
+        If the clipping norm is adaptive, it is that of the first round.
+        """
         return self.clipping.norm
 
     @property
@@ -102,7 +109,7 @@ class Mechanism:
 
     @property
     def scaling(self) -> NoiseScaling:
-        """Whether the noise is scaled to the global or the local sensitivity; global without noise."""
+        """Sensitivity to which the noise is scaled, global or local; global without noise."""
         return self.noise.scaling
 
     @property
@@ -112,16 +119,19 @@ class Mechanism:
 
     @property
     def has_exact_llr(self) -> bool:
-        """Whether the insider can compute the exact log-likelihood ratio of its observation.
+        """Whether an attacking client can compute the exact log-likelihood ratio of its observation.
 
-        If clients take several noised steps per round, the insider sees only their result, whose distribution has no
-        closed form: it then has scores and no beliefs.
+        False if clients take several noised steps per round. The attacker then sees only the result of the steps, whose
+        distribution has no closed form, and computes scores instead of beliefs.
         """
         return not isinstance(self.contribution, PrivateTraining) or self.contribution.is_one_step
 
     @property
     def rounds_needed(self) -> int:
-        """Number of rounds, including the latest, whose releases are needed for the latest round's likelihood ratio."""
+        """Number of rounds, up to the latest, whose releases enter the likelihood ratio of the latest round.
+
+        It is 1 for independent noise.
+        """
         return self.noise.rounds_needed
 
     @property
@@ -134,12 +144,18 @@ class Mechanism:
 
     @property
     def bit_sensitivity(self) -> float:
-        """Global sensitivity of the sum of centred quantile bits, each of which is -1/2 or 1/2."""
+        """Global sensitivity of the sum of the centred quantile bits, each of which is -1/2 or 1/2.
+
+        A quantile bit tells whether a contribution is within the adaptive clipping norm.
+        """
         return self.adjacency.sensitivity_of_sum(0.5)
 
     @property
     def bit_sigma(self) -> float:
-        """Standard deviation of the noise on the sum of quantile bits; 0 if clipping is not adaptive."""
+        """Standard deviation of the noise on the sum of quantile bits; 0 if clipping is not adaptive.
+
+        A quantile bit tells whether a contribution is within the adaptive clipping norm.
+        """
         if not isinstance(self.clipping, AdaptiveClipping):
             return 0.0
         # The bits' noise is relative to the accounted multiplier, which may differ from the noise's own `multiplier`.
@@ -148,24 +164,24 @@ class Mechanism:
 
     @property
     def is_private_release(self) -> bool:
-        """Whether there is noise and its scale does not depend on the data, as differential privacy requires."""
+        """Whether noise is added and its scale does not depend on the data, as differential privacy requires."""
         return self.adds_noise and self.scaling is NoiseScaling.GLOBAL
 
     def with_multiplier(self, multiplier: float) -> "Mechanism":
-        """Return a copy with another noise multiplier z; a mechanism without noise stays the same."""
+        """Return a copy with the noise multiplier z = `multiplier`; a mechanism without noise is returned unchanged."""
         return replace(self, noise=self.noise.with_multiplier(multiplier))
 
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
-        """Return the standard deviation of the noise that an adversary does not know, in each trial; 0 without noise.
+        """Return the standard deviation, in each trial, of the noise that an adversary does not know.
 
-        NaN if clients take several noised steps per round. If they take one step, it is on the scale of a client's
-        clipped sum.
+        It is 0 without noise, and NaN if clients take several noised steps per round. If they take one step, it is on
+        the scale of a client's clipped sum.
 
         Parameters
         ----------
         local_sensitivity
-            Norm ||f_i(D) - f_i(D')|| at the current model parameters, at least 0, any shape. Noise scaled to the global
-            sensitivity uses only its shape.
+            Norm ||f_i(D) - f_i(D')|| of the round's sums at the current model parameters, at least 0, of any shape. If
+            the noise is scaled to the global sensitivity, only the shape is used.
         norms
             Adaptive clipping norms of the round, broadcastable to `local_sensitivity`; None if the norm is fixed.
         threat_model
@@ -179,9 +195,10 @@ class Mechanism:
         return self.noise.scale(sensitivity, effective_noise_multiplier(self.noise, threat_model))
 
     def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
-        """Return the standard deviation of the server's noise; for correlated noise, of its independent draws z.
+        """Return the standard deviation of the server's noise in each trial.
 
-        NaN if clients add the noise during their training.
+        For correlated noise, it is that of the independent draws z. It is NaN if clients add the noise during their
+        training.
 
         Parameters
         ----------
@@ -196,37 +213,39 @@ class Mechanism:
 
     @property
     def share_scale(self) -> float:
-        """Standard deviation of the noise share of each client; 0 if the server adds the noise."""
+        """Standard deviation of the noise that each client adds; 0 if the server adds the noise."""
         return self.noise.share_scale(self.global_sensitivity)
 
     def claimed_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return the effective noise multiplier of a round against an adversary; 0 without noise.
+        """Return the noise multiplier of all releases of a round against an adversary; 0 without noise.
 
-        With adaptive clipping it covers the sum of contributions and the sum of quantile bits together.
+        With adaptive clipping, it covers two releases together: the sum of contributions, and the sum of quantile bits,
+        which tell which contributions are within the clipping norm.
         """
         z = effective_noise_multiplier(self.noise, threat_model)
         return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
 
     def round_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return the noise relative to the largest difference of D and D' that an adversary can see in one round.
+        """Return the standard deviation of a round's noise over the largest difference of D and D' in the round.
 
-        0 without noise.
+        The difference is the largest that the adversary can see. Only noise that the adversary does not know counts;
+        the result is 0 without noise.
         """
         z = effective_noise_multiplier(self.noise, threat_model)
         return self.noise.round_multiplier(z, self.participation)
 
     def events_of_each(self, rounds: int, threat_model: ThreatModel) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the release events of k rounds for the accountant, one tuple for every kind of client.
+        """Return the release events of k rounds for the accountant, one tuple of events for every kind of client.
 
-        There are several kinds only if clients train by DP-SGD, because their releases then depend on the size of their
-        shard. The guarantee has to hold for all kinds.
+        There are several kinds only if clients train by DP-SGD, because their events then depend on the size of their
+        shard. A guarantee has to hold for all kinds.
 
         Parameters
         ----------
         rounds
             Number of rounds k, from 1.
         threat_model
-            The adversary of the guarantee.
+            The adversary against which the guarantee is computed.
         """
         z, seen = self.claimed_multiplier(threat_model), threat_model.sees_participation
         accounted = AccountedRounds(rounds, z, self.participation, seen)
@@ -235,37 +254,40 @@ class Mechanism:
         return self.noise.events_of_each(accounted)
 
     def events(self, rounds: int, threat_model: ThreatModel) -> tuple[ReleaseEvent, ...]:
-        """Return the release events of k rounds for the accountant; empty without noise.
+        """Return the release events of k rounds, from which an accountant computes epsilon; empty without noise.
 
-        If clients train by DP-SGD, events may differ between clients: use `events_of_each`.
+        The mechanism must have a single kind of client. If clients train by DP-SGD, use `events_of_each` instead.
 
         Parameters
         ----------
         rounds
             Number of rounds k, at least 1.
         threat_model
-            The adversary of the guarantee. The guarantee is weaker against an adversary that knows part of the noise,
-            or sees who participates.
+            The adversary against which the guarantee is computed. The guarantee is weaker if the adversary knows part
+            of the noise, or sees who participates.
         """
         (only,) = self.events_of_each(rounds, threat_model)
         return only
 
 
 def _require_known(name: str, part: object, known: Sequence[type]) -> None:
-    """Raise `InputError` unless a part has exactly one of the known types; subclasses may behave differently."""
+    """Check that a part of a mechanism has exactly one of the known types; raise `InputError` otherwise.
+
+    Subclasses are rejected, because they may behave differently.
+    """
     accepted = ", ".join(kind.__name__ for kind in known)
     require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
 
 
 def require_likelihood_ratio(mechanism: Mechanism, threat_model: ThreatModel) -> None:
-    """Raise `InputError` if there is no likelihood ratio, because there is no noise or the insider knows all of it.
+    """Raise `InputError` if there is no likelihood ratio, because there is no noise or the adversary knows all of it.
 
     Parameters
     ----------
     mechanism
-        Mechanism of the federation.
+        The mechanism, whose noise is checked.
     threat_model
-        The insider's knowledge of noise and participation.
+        Position of the adversary, and its knowledge of noise and participation.
     """
     require(mechanism.adds_noise, NO_LIKELIHOOD_RATIO)
     effective_noise_multiplier(mechanism.noise, threat_model)

@@ -1,4 +1,4 @@
-"""The threat model: the adversary's position in the federation, and its knowledge besides the releases."""
+"""Threat model: the position of the adversary in the federation, and its knowledge besides the releases."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,8 +9,8 @@ from fl_audit.errors import require
 class Adversary(StrEnum):
     """Position of the adversary.
 
-    CLIENT is one of the clients; it sees what is released to all. SERVER is the honest-but-curious server; it sees
-    every single contribution before the sum.
+    CLIENT is one of the clients, which sees what is released to all. SERVER is the honest-but-curious server, which
+    sees every single contribution before the sum.
     """
 
     CLIENT = "client"
@@ -18,7 +18,10 @@ class Adversary(StrEnum):
 
 
 class TargetsParticipation(StrEnum):
-    """Whether the adversary sees in which rounds the target participates; it always knows this of all other units."""
+    """Whether the adversary sees in which rounds the target, the unit in question, participates.
+
+    It always sees the participation of all other units.
+    """
 
     SECRET = "secret"
     SEEN = "seen"
@@ -26,9 +29,9 @@ class TargetsParticipation(StrEnum):
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """The adversary's position in a federation, and its knowledge.
+    """Position of the adversary in a federation, and its knowledge.
 
-    Raises `InputError` if the number of colluders is negative, or positive for a server.
+    Raises `InputError` if the number of colluders is negative, or if a server has colluders.
     """
 
     adversary: Adversary = Adversary.CLIENT  # position of the adversary
@@ -49,7 +52,7 @@ class ThreatModel:
 
     @property
     def known_shares(self) -> int:
-        """Number of noise shares that the adversary knows and subtracts: its own and its colluders'."""
+        """Number of clients whose noise the adversary knows and subtracts: itself and its colluders; 0 for a server."""
         return 0 if self.adversary is Adversary.SERVER else 1 + self.colluders
 
 

@@ -1,1 +1,1 @@
-"""Privacy accounting, calibration and bounds; no module here needs torch."""
+"""Privacy accounting, calibration of noise, and bounds on attacks; no module here imports torch."""

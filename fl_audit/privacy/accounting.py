@@ -1,4 +1,4 @@
-"""Accounting: the (epsilon, delta) guarantee of a composition of releases by a chosen accountant.
+"""Accounting: compute the (epsilon, delta) guarantee of a composition of releases with a chosen accountant.
 
 An epsilon is always reported with the accountant that computed it. The accountants are implemented in `gaussian`
 (`gdp`), `renyi` (`rdp-classic`, `rdp`) and `pld` (`pld`). Functions raise `InputError` for numbers out of range.
@@ -31,17 +31,17 @@ _CHEAP = 50_000  # largest number of grid points for which quantiles are compute
 
 @dataclass(frozen=True)
 class PrivacyProfile:
-    """The privacy profile of a composition of releases: epsilon, delta, advantage, trade-off and belief bounds.
+    """Privacy profile of a composition of releases: epsilon, delta, advantage, trade-off and belief bounds.
 
     If every release is Gaussian without sampling, all results are closed forms of mu = sqrt(sum of count
-    (Delta/sigma)^2). Otherwise they are computed from a pessimistic privacy loss distribution (module `pld`): epsilon,
-    delta, advantage and beliefs are never too small, the trade-off is never too large, and `error` bounds the excess of
-    epsilon over the exact value.
+    (Delta/sigma)^2). Otherwise they are computed from a pessimistic privacy loss distribution (module `pld`). Then
+    epsilon, delta, advantage and beliefs are never too small, the trade-off is never too large, and `error` bounds how
+    much epsilon exceeds the exact value.
 
-    Epsilon, delta, advantage and trade-off hold for adaptively chosen releases whose sensitivities are at most those of
-    the events, and for every post-processing. So do beliefs under `SensitivityAdaptivity.ADAPTIVE`. Beliefs under
-    `SensitivityAdaptivity.FIXED` hold for an insider that sees the releases themselves, with sensitivities equal to
-    those of the events. Raises `InputError` if there is no event or the prior is out of range.
+    Epsilon, delta, advantage and trade-off hold for every post-processing, and for adaptively chosen releases whose
+    sensitivities are at most those of the events. The same is true for beliefs under `SensitivityAdaptivity.ADAPTIVE`.
+    Beliefs under `SensitivityAdaptivity.FIXED` hold for an adversary that sees the releases themselves, with
+    sensitivities equal to those of the events. Raises `InputError` if there is no event or the prior is out of range.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class PrivacyProfile:
 
     events: tuple[ReleaseEvent, ...]  # the releases; at least one event
     adjacency: Adjacency  # the adjacency to which the events' sensitivities refer
-    prior: float = 0.5  # the insider's prior belief in the true training set, above 0 and below 1
+    prior: float = 0.5  # the adversary's prior belief in the true training set, above 0 and below 1
 
     def __post_init__(self) -> None:
         require(len(self.events) > 0, "events are empty: accepted is at least one release")
@@ -64,14 +64,14 @@ class PrivacyProfile:
 
     @property
     def gaussian_mu(self) -> float | None:
-        """The Gaussian-DP parameter mu if every event is Gaussian without sampling; otherwise None."""
+        """Gaussian-DP parameter mu if every event is Gaussian without sampling; otherwise None."""
         each = [exact_gaussian_mu(event) for event in self.events]
         known = [mu for mu in each if mu is not None]
         return math.hypot(*known) if len(known) == len(each) else None
 
     @property
     def error(self) -> float:
-        """Largest excess of `epsilon` over the exact value (at a delta smaller by 1e-12); 0 for closed forms."""
+        """Bound on how much `epsilon(delta)` exceeds the exact epsilon at delta - 1e-12; 0 for closed forms."""
         return 0.0 if self.gaussian_mu is not None else self._curves.error
 
     @property
@@ -79,38 +79,42 @@ class PrivacyProfile:
         return pld.loss_curves(self.events, self.adjacency)
 
     def resolves(self, delta: float) -> bool:
-        """Return whether epsilon and beliefs at delta are computed exactly or from loss curves.
+        """Return True if epsilon and beliefs at delta have a closed form or come from loss curves.
 
-        Otherwise delta is below the resolution of the curves, and they are looser upper bounds.
+        False if delta is below the resolution of the curves; epsilon and beliefs are then looser upper bounds.
         """
         return self.gaussian_mu is not None or delta >= self._curves.smallest_delta
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon for which (epsilon, delta)-DP holds."""
+        """Return the smallest epsilon, at least 0, for which (epsilon, delta)-DP holds at a delta in (0, 1)."""
         require_delta(delta)
         mu = self.gaussian_mu
         return gdp_epsilon(delta, mu) if mu is not None else self._curves.epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta for which (epsilon, delta)-DP holds."""
+        """Return the smallest delta for which (epsilon, delta)-DP holds, 0 to 1, at a finite epsilon of at least 0."""
         require_epsilon(epsilon)
         mu = self.gaussian_mu
         return gdp_delta(epsilon, mu) if mu is not None else self._curves.delta(epsilon)
 
     def advantage(self) -> float:
-        """Return the largest membership advantage TPR - FPR, which is the total variation distance, delta(0)."""
+        """Return the largest membership advantage TPR - FPR of any attack, 0 to 1.
+
+        It is the total variation distance delta(0).
+        """
         mu = self.gaussian_mu
         return gaussian_advantage(mu) if mu is not None else self._curves.delta(0.0)
 
     def belief_at(self, delta: float, sensitivities: SensitivityAdaptivity) -> float:
-        """Return the belief in the true training set that the insider exceeds with probability at most delta.
+        """Return a bound on the adversary's belief in the true training set, exceeded with probability at most delta.
 
         Parameters
         ----------
         delta
             Probability with which the belief may be exceeded, above 0 and below 1.
         sensitivities
-            Whether the sensitivities of the rounds are fixed, or chosen depending on earlier releases.
+            FIXED if the sensitivities of the rounds are fixed in advance, ADAPTIVE if they may depend on earlier
+            releases.
         """
         require_delta(delta)
         mu = self.gaussian_mu
@@ -124,7 +128,7 @@ class PrivacyProfile:
         return float(expit(float(logit(self.prior)) + log_odds))
 
     def tradeoff(self, alpha: float) -> float:
-        """Return the trade-off function: the smallest type II error of a test with type I error alpha.
+        """Return the trade-off function at alpha: the smallest type II error of a test with type I error alpha, 0 to 1.
 
         Source: Dong, Roth & Su 2022.
         """
@@ -136,19 +140,19 @@ class PrivacyProfile:
 
 
 def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> float:
-    """Return the epsilon of a composition by an accountant, at least 0.
+    """Return the epsilon, at least 0, that an accountant computes for a composition of releases at delta.
 
     Raises `InputError` if delta is out of range or the accountant does not support an event, which the message names.
 
     Parameters
     ----------
     profile
-        The releases and the adjacency.
+        Privacy profile with the releases and the adjacency.
     delta
         Delta of the guarantee, above 0 and below 1.
     accountant
         The accountant. `pld` discretises losses even if there is a closed form; its result exceeds the exact value by
-        at most the error that `pld.loss_curves` states.
+        at most `pld.LossCurves.error`.
 
     Examples
     --------
@@ -169,12 +173,12 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
 
 
 def exact_accountant(events: Iterable[ReleaseEvent]) -> Accountant:
-    """Return the exact accountant: `gdp` if every event is Gaussian without sampling, otherwise `pld`."""
+    """Return the exact accountant of the events: `gdp` if all are Gaussian without sampling, otherwise `pld`."""
     return Accountant.PLD if any(exact_gaussian_mu(event) is None for event in events) else Accountant.GDP
 
 
 def _require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None:
-    """Raise `InputError` for the first event that the accountant does not support, if there is one."""
+    """Check that the accountant supports every event; raise `InputError` with the first unsupported event otherwise."""
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
             renyi_divergences(profile.events, str(accountant), profile.adjacency)
@@ -189,7 +193,7 @@ def _require_accountable(profile: PrivacyProfile, accountant: Accountant) -> Non
 
 
 def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
-    """Return the epsilon at delta by an accountant for a Gaussian composition with parameter mu.
+    """Return the epsilon at delta that an accountant computes for a Gaussian composition with parameter mu.
 
     Parameters
     ----------
@@ -218,17 +222,17 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
 
 
 def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float:
-    """Return the largest mu whose epsilon at delta, computed by an accountant, is at most the given epsilon.
+    """Return the largest mu for which an accountant's epsilon at delta is at most a given epsilon.
 
-    Under `pld` a search from the exact solution finds it to a relative error of 1e-10. Raises `InputError` if a number
-    is out of range or the accountant's epsilon is larger for every mu.
+    Under `pld` the result has a relative error of 1e-10. Raises `InputError` if a number is out of range or the
+    accountant's epsilon is too large for every mu.
 
     Parameters
     ----------
     accountant
         The accountant that computes epsilon.
     epsilon
-        Epsilon by the accountant, at least 0.
+        Largest accepted epsilon by the accountant, at least 0.
     delta
         Delta of the guarantee, above 0 and below 1.
     """
@@ -254,21 +258,21 @@ def client_epsilons(
     epochs: int | None = None,
     steps: int | None = None,
 ) -> tuple[float, ...]:
-    """Return each client's epsilon over all rounds of local DP-SGD with Opacus, for records as units, in order.
+    """Return each client's epsilon over all rounds of local DP-SGD with Opacus, in the order of `shard_sizes`.
 
-    The adjacency is add-remove, as in Opacus's accountants. Raises `InputError` if a number is out of range, or the
-    accountant does not support sampling.
+    Units are records and the adjacency is add-remove, as in Opacus's accountants. Raises `InputError` if a number is
+    out of range, or the accountant does not support sampling.
 
     Parameters
     ----------
     shard_sizes
         Number of records of each client, from 1.
     batch
-        Batch size of every client, as for `local_events`.
+        Batch size of every client's data loader, from 1.
     rounds
-        Number of rounds in which every client trains, as for `local_events`.
+        Number of rounds in which every client trains, from 1.
     noise_multiplier
-        Noise multiplier of every client in Opacus, as for `local_events`.
+        Noise multiplier of every client in Opacus: standard deviation of the noise on the sum over the clipping norm.
     epochs
         Number of epochs per round of every client; exactly one of `epochs` and `steps` is given.
     steps
@@ -276,8 +280,8 @@ def client_epsilons(
     delta
         Delta of the guarantee, above 0 and below 1.
     accountant
-        The accountant: `rdp` gives the epsilon of Opacus's `RDPAccountant`, `pld` a smaller one that holds as well, and
-        `gdp` accepts only a single batch with all records, which is no sampling.
+        The accountant: `rdp` gives the epsilon of Opacus's `RDPAccountant`. `pld` gives a smaller epsilon that also
+        holds. `gdp` accepts only a batch size of at least the number of records, because it does not support sampling.
     """
 
     def claimed(records: int) -> float:

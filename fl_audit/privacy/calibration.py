@@ -1,7 +1,7 @@
-"""Calibration: the smallest noise multiplier that meets a privacy target.
+"""Calibration: find the smallest noise multiplier that meets a privacy target.
 
-The input is a target (module `targets`) and a claim at noise multiplier 1; `guarantee` computes the guarantee of the
-calibrated noise.
+The input is a target (module `targets`) and a claim with noise multiplier 1. The module `guarantee` computes the
+guarantee of the calibrated noise.
 """
 
 import math
@@ -31,23 +31,22 @@ Sampling alone may meet a target, so that even less noise would suffice.
 
 
 def noise_multiplier_for(target: Target, claim: Claim) -> float:
-    """Return the smallest noise multiplier, sigma over the sensitivity, that meets a target.
+    """Return the smallest noise multiplier, sigma over the sensitivity, with which a claim meets a privacy target.
 
-    The result meets the target as `guarantee` states it. Its relative excess over the smallest possible value is at
-    most 1e-9; with sampling 1e-8, with sampling under `pld` 1e-5, and with sampling it is at least
-    `SMALLEST_SAMPLED_NOISE`. Raises `InputError` if the claim has no Gaussian noise, a number is out of range, or no
-    noise meets the target by the accountant.
+    The relative excess over the smallest possible value is at most 1e-9 without sampling, 1e-8 with sampling, and 1e-5
+    with sampling under `pld`. With sampling, the result is at least `SMALLEST_SAMPLED_NOISE`. Raises `InputError` if
+    the claim has no Gaussian noise, a number is out of range, or the accountant finds no noise that meets the target.
 
     Parameters
     ----------
     target
-        The target. A belief is bounded by Eq. (5) of Bernau et al. 2021 under `rdp-classic`, and by the tail of the
-        log-odds under the claimed sensitivities (module `identifiability_bounds`) under `gdp` and `pld`; `rdp` is not
-        supported. An advantage is bounded exactly, as delta(0), under every accountant. `rdp-classic` takes the larger
-        of this noise and the noise of Eq. (6), so that `rho_alpha`, which is reported too, also meets the target.
-        Reconstruction and singling out are bounded exactly, under every accountant (module `reconstruction`).
+        The privacy target. A belief is bounded by Eq. (5) of Bernau et al. 2021 under `rdp-classic`, and by the tail of
+        the log-odds under `gdp` and `pld` (module `identifiability_bounds`); `rdp` does not support it. An advantage is
+        bounded exactly, by delta(0), under every accountant. Under `rdp-classic` the reported score `rho_alpha` meets
+        an advantage target as well, by Eq. (6) of the paper. Reconstruction and singling out are bounded exactly under
+        every accountant (module `reconstruction`).
     claim
-        The claim at noise multiplier 1: a noise multiplier z means `claim.with_noise(z)`.
+        The claim with noise multiplier 1; `claim.with_noise(z)` is the claim with noise multiplier z.
 
     Examples
     --------
@@ -76,10 +75,10 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
 
 
 def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
-    """Return the smallest noise multiplier that meets a target under all of several claims at noise multiplier 1.
+    """Return the smallest noise multiplier with which each of several claims meets a privacy target.
 
-    The first claim is calibrated, then the claim that violates the target most at that noise, until none does. Raises
-    `InputError` as `noise_multiplier_for`.
+    The function calibrates the first claim, then repeatedly the claim that violates the target most at the noise found
+    so far, until no claim violates it. Raises `InputError` in the same cases as `noise_multiplier_for`.
 
     Parameters
     ----------
@@ -100,7 +99,10 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 
 
 def _used(target: Target, claim: Claim) -> float:
-    """Return the ratio of a claim's guarantee to the target, which is met if it is at most 1."""
+    """Return the guaranteed value of a claim, e.g. its epsilon, over the target's value.
+
+    The target is met if the result is at most 1.
+    """
 
     def epsilon() -> float:
         return account(claim.profile, claim.accountant, claim.delta)
@@ -178,14 +180,18 @@ def _for_advantage(advantage: float, claim: Claim) -> float:
 
 
 def _for_hits(probability: float, chance: float, claim: Claim) -> float:
-    """Return the noise multiplier at which an attack with baseline success `chance` succeeds with `probability`."""
+    """Return the noise multiplier that limits an attack with baseline success `chance` to success `probability`."""
     _require_accountable(claim.profile, claim.accountant)
     mu = float(ndtri(probability) - ndtri(chance))
     return _for_mu(mu, against_its_absence(claim), lambda curves: (1 - curves.tradeoff(chance)) / probability - 1)
 
 
 def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.LossCurves], float]) -> float:
-    """Return the noise multiplier that gives Gaussian-DP parameter mu; with other releases, the root of `gap`."""
+    """Return the noise multiplier that gives the claim the Gaussian-DP parameter mu.
+
+    If a release is sampled or not Gaussian, `gap` is used instead: a function of the claim's loss curves that is 0 at
+    the wanted noise multiplier.
+    """
     unit = claim.profile.gaussian_mu
     return unit / mu if unit is not None else _by_curves(gap, claim, _start(claim, mu))
 
@@ -193,9 +199,10 @@ def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.LossCurves], float]) -> 
 def _require_above_floor(
     name: str, target: float, epsilon: float, target_at: Callable[[float], float], claim: Claim
 ) -> None:
-    """Raise `InputError` if a target is so small that the accountant's epsilon without any release exceeds it.
+    """Raise `InputError` if a target is unreachable, because the accountant reports more even without any release.
 
-    The message states the smallest accepted target; `target_at` converts epsilon to the quantity of the target.
+    `epsilon` is the epsilon to which the target value corresponds. `target_at` converts an epsilon to a value of the
+    target, so that the message can state the smallest accepted value.
     """
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
     accepted = f"accepted by {claim.accountant} at delta {claim.delta} are numbers above {target_at(floor):.6g}"
@@ -203,14 +210,20 @@ def _require_above_floor(
 
 
 def _start(claim: Claim, mu: float) -> float:
-    """Return a starting value of the noise multiplier with sampling, which assumes amplification by the rate."""
+    """Return a noise multiplier from which the search starts with sampling, for a desired Gaussian-DP parameter mu.
+
+    It assumes that sampling reduces mu in proportion to the sampling rate.
+    """
     each = (full_participation_mu(event) for event in claim.events)
     unsampled = math.hypot(*(known for known in each if known is not None)) / mu
     return max(unsampled * claim.sampling_rate, min(0.5, unsampled), SMALLEST_SAMPLED_NOISE)
 
 
 def _by_curves(gap: Callable[[pld.LossCurves], float], claim: Claim, start: float) -> float:
-    """Return the root of `gap` in the noise multiplier, searched on a coarse grid of losses, then on the fine one."""
+    """Search the noise multiplier at which `gap` is 0, from `start` on, and return it.
+
+    `gap` is a function of the claim's loss curves. The search uses a coarse grid of losses first and then a fine one.
+    """
 
     def at(points: int) -> Callable[[float], float]:
         return lambda z: gap(pld.loss_curves(claim.with_noise(z).events, claim.adjacency, points))
@@ -222,7 +235,10 @@ def _by_curves(gap: Callable[[pld.LossCurves], float], claim: Claim, start: floa
 
 
 def _raised_until(kept: Callable[[float], bool], noise_multiplier: float) -> float:
-    """Return the noise multiplier, raised by the few ulps that are needed to meet the target."""
+    """Raise a noise multiplier by as few rounding steps as needed for `kept` to return True, and return it.
+
+    `kept` takes a noise multiplier.
+    """
     raised, step = noise_multiplier, 1e-16
     while not kept(raised):
         step *= 2

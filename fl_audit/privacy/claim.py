@@ -1,6 +1,6 @@
-"""The claim: everything to which a guarantee refers, as one value.
+"""Claim: all that a guarantee refers to, as one value: adjacency, releases, delta, prior and accountant.
 
-Calibration, guarantees, figures and the command line read only this value, so that noise cannot be calibrated under one
+Calibration, guarantees, figures and the command line take only this value, so noise cannot be calibrated under one
 adjacency and reported under another.
 """
 
@@ -21,26 +21,27 @@ from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity, requi
 
 @dataclass(frozen=True)
 class Claim:
-    """The releases, the adjacency, and the accounting of a guarantee.
+    """Statement of what a mechanism guarantees: its releases, the adjacency, delta, and how epsilon is computed.
 
-    Raises `InputError` if there is no event or an unsupported one, a name is unknown, or a number is out of range.
+    Raises `InputError` if there is no event, an event of an unsupported type, an unknown name, or a number out of
+    range.
 
     Parameters
     ----------
     adjacency
         The adjacency, or its name, such as `replace-record`; the sensitivities of the events refer to it.
     events
-        The releases of the whole training, at least one event; those of the rounds come first.
+        The release events of the whole training, at least one; the first event describes the rounds.
     delta
         Delta of (epsilon, delta)-DP, and the probability with which a belief may exceed its bound; above 0 and below 1.
     prior
-        The insider's prior belief in the true training set, above 0 and below 1.
+        The adversary's prior belief in the true training set, above 0 and below 1.
     accountant
         The accountant of epsilon and the belief bound, or its name. Default is the exact one: `gdp` if every event is
         Gaussian without sampling, otherwise `pld`.
     sensitivities
-        Whether the rounds' sensitivities are fixed; only belief bounds depend on it. ADAPTIVE, the weaker assumption,
-        holds for every training; FIXED is for noise that is scaled to the local sensitivity.
+        FIXED if the rounds' sensitivities are fixed in advance, as with noise scaled to the local sensitivity.
+        ADAPTIVE, the weaker assumption, holds for every training. Only belief bounds depend on this choice.
 
     Examples
     --------
@@ -98,22 +99,25 @@ class Claim:
 
     @property
     def profile(self) -> PrivacyProfile:
-        """The composition of all releases."""
+        """Privacy profile of all releases together, from which epsilon, delta and bounds are computed."""
         return PrivacyProfile(self.events, self.adjacency, self.prior)
 
     @property
     def noise_multiplier(self) -> float | None:
-        """The noise multiplier z of the first event with Gaussian noise; None if there is none."""
+        """Noise multiplier z of the first event with Gaussian noise; None if no event has Gaussian noise."""
         return next((event.noise_multiplier for event in self.events if event.noise_multiplier is not None), None)
 
     @property
     def rounds(self) -> int:
-        """The count of the first event, i.e. the number of rounds."""
+        """Number of rounds, which is the count of the first event."""
         return self.events[0].count
 
     @property
     def sampling_rate(self) -> float:
-        """Probability with which the differing unit participates in releases of the first event; 1 without sampling."""
+        """Probability with which the differing unit participates in a release of the first event.
+
+        It is 1 without sampling.
+        """
         return self.events[0].sampling_rate
 
     @property
@@ -124,19 +128,22 @@ class Claim:
 
     @property
     def full_participation_mu(self) -> float:
-        """The Gaussian-DP parameter mu of a unit that participates in every release; infinite with other noise."""
+        """Gaussian-DP parameter mu of a unit that participates in every release.
+
+        Infinite if an event has other than Gaussian noise.
+        """
         each = [full_participation_mu(event) for event in self.events]
         return math.hypot(*(math.inf if mu is None else mu for mu in each))
 
     def with_noise(self, factor: float) -> "Claim":
-        """Return the claim with all Gaussian noise multiplied by a factor; other events do not change.
+        """Return the claim with all Gaussian noise multiplied by a positive factor; other events do not change.
 
-        Calibration uses a claim with noise multiplier 1, so that the factor is the noise multiplier.
+        For a claim with noise multiplier 1, the factor is the new noise multiplier.
         """
         return replace(self, events=tuple(_with_scaled_noise(event, factor) for event in self.events))
 
     def with_rounds(self, rounds: int) -> "Claim":
-        """Return the claim for another number of rounds, at least 1; the counts of all events are scaled alike."""
+        """Return the claim for `rounds` rounds, at least 1; the counts of further events are scaled in proportion."""
         counts = [max(1, round(event.count * rounds / self.rounds)) for event in self.events[1:]]
         events = zip(self.events, [rounds, *counts], strict=True)
         return replace(self, events=tuple(replace(event, count=count) for event, count in events))

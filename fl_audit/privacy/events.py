@@ -1,7 +1,7 @@
-"""Release events of a training, from which an accountant computes a guarantee.
+"""Release events: the noisy outputs of a training, from which an accountant computes a guarantee.
 
-Every event describes a dominating pair of output distributions of neighbouring training sets. So an event depends on
-the data only through the sensitivity under the guarantee's adjacency.
+Every event describes the two output distributions, under neighbouring training sets, that are easiest to tell apart (a
+dominating pair). So an event depends on the data only through the sensitivity under the guarantee's adjacency.
 """
 
 import math
@@ -13,15 +13,15 @@ from fl_audit.privacy.gaussian import gaussian_mu, require_noise_multiplier, req
 
 
 def require_sampling_rate(sampling_rate: float) -> None:
-    """Raise `InputError` unless the sampling rate is above 0 and at most 1."""
+    """Check that the sampling rate is above 0 and at most 1; raise `InputError` otherwise."""
     require_number("sampling rate is", sampling_rate, "numbers above 0 and up to 1")
 
 
 @dataclass(frozen=True)
 class GaussianRelease:
-    """Gaussian mechanism: a vector of L2 sensitivity `sensitivity`, released `count` times with noise N(0, sigma^2 I).
+    """Gaussian mechanism: `count` releases of a vector with L2 sensitivity `sensitivity` and noise N(0, sigma^2 I).
 
-    Raises `InputError` if a number is not positive and finite, or the count is no whole number from 1.
+    Raises `InputError` if a number is not positive and finite, or the count is not an integer from 1.
     """
 
     sensitivity: float
@@ -45,14 +45,15 @@ class GaussianRelease:
 
 @dataclass(frozen=True)
 class SampledGaussianRelease:
-    """Poisson-sampled Gaussian mechanism: `count` releases, in each of which units participate at random.
+    """Poisson-sampled Gaussian mechanism: `count` releases, in each of which a random sample of the units participates.
 
     In each release every unit participates independently with probability `sampling_rate`. `noise_multiplier` is sigma
-    over the sensitivity under the adjacency of the guarantee: sigma / C for add-remove, sigma / (2C) for replace.
+    over the sensitivity under the adjacency of the guarantee: sigma / C for add-remove, sigma / (2C) for replace, with
+    the clipping norm C.
 
-    Participation is secret unless `seen`. An insider that sees the differing unit's participation learns nothing from
-    releases without the unit, and sees the others as Gaussian releases without sampling. The unit is then protected by
-    its absence from some releases, but not by uncertainty about which. Raises `InputError` if a number is out of range.
+    `seen` tells whether the adversary sees in which releases the differing unit participates. If it does, releases
+    without the unit tell it nothing, and releases with the unit are Gaussian releases without sampling. Sampling then
+    protects the unit only by its absence from some releases. Raises `InputError` if a number is out of range.
     """
 
     noise_multiplier: float
@@ -72,9 +73,9 @@ class SampledGaussianRelease:
 
 @dataclass(frozen=True)
 class LaplaceRelease:
-    """Laplace mechanism: a number of sensitivity `sensitivity`, released `count` times with noise of scale `scale`.
+    """Laplace mechanism: `count` releases of a number of sensitivity `sensitivity` with Laplace noise of scale `scale`.
 
-    Raises `InputError` if a number is not positive and finite, or the count is no whole number from 1.
+    Raises `InputError` if a number is not positive and finite, or the count is not an integer from 1.
     """
 
     sensitivity: float
@@ -100,9 +101,8 @@ class LaplaceRelease:
 class RandomizedResponse:
     """Randomised response: `count` reports of a bit, each true with probability e^epsilon / (1 + e^epsilon).
 
-    Neighbours differ in this bit.
-
-    Raises `InputError` if epsilon is not positive and finite, or the count is no whole number from 1.
+    Neighbours differ in the bit. Raises `InputError` if epsilon is not positive and finite, or the count is not an
+    integer from 1.
     """
 
     epsilon: float
@@ -128,7 +128,7 @@ differing unit participates in one release; it is 1 without sampling."""
 def gaussian_rounds(
     noise_multiplier: float, rounds: int, sampling_rate: float = 1.0, seen: bool = False
 ) -> tuple[ReleaseEvent, ...]:
-    """Return the release events of `rounds` equal rounds with Gaussian noise.
+    """Return the release event of `rounds` equal rounds with Gaussian noise, as a tuple of one event.
 
     Raises `InputError` if a number is out of range.
 
@@ -141,7 +141,7 @@ def gaussian_rounds(
     sampling_rate
         Probability with which a unit participates in a round, above 0 and at most 1; 1 means no sampling.
     seen
-        Whether the insider sees in which rounds the differing unit participates.
+        Whether the adversary sees in which rounds the differing unit participates.
 
     Examples
     --------
@@ -156,10 +156,10 @@ def gaussian_rounds(
 
 
 def batches_per_epoch(records: int, batch: int) -> int:
-    """Return the number of steps per epoch, records / batch rounded up, which is the length of torch's `DataLoader`.
+    """Return the number of steps per epoch: records / batch rounded up, which is the length of torch's `DataLoader`.
 
-    With Poisson sampling, Opacus's `PrivacyEngine` uses the reciprocal of this number as the sampling rate of each
-    step: batch / records if the batch size divides the number of records, and otherwise a little less.
+    With Poisson sampling, the sampling rate of Opacus's `PrivacyEngine` is one over this number. It is batch / records
+    if the batch size divides the number of records, and otherwise a little less.
 
     Parameters
     ----------
@@ -181,12 +181,12 @@ def local_events(
     epochs: int | None = None,
     steps: int | None = None,
 ) -> tuple[ReleaseEvent, ...]:
-    """Return the release events of one client that trains with DP-SGD by Opacus, over the whole training.
+    """Return the release events of one client that trains with Opacus's DP-SGD, over the whole training.
 
-    The client clips gradients and adds noise itself, so its guarantee depends only on its own shard. Over all rounds it
-    makes rounds x steps Poisson-sampled Gaussian releases. The server and other clients see only post-processing of
-    these steps, so the guarantee also holds against them. Raises `InputError` if a number is out of range, or not
-    exactly one of epochs and steps is given.
+    The client makes one Poisson-sampled Gaussian release per step. It clips gradients and adds noise itself, so its
+    guarantee depends only on its own shard. The server and other clients see only post-processing of the steps, so the
+    guarantee also holds against them. Raises `InputError` if a number is out of range, or if both or neither of
+    `epochs` and `steps` are given.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def local_events(
 
 
 def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
-    """Return the event with its Gaussian noise multiplied by a positive factor; other kinds are returned unchanged."""
+    """Return the event with its Gaussian noise multiplied by a positive factor; other kinds stay unchanged."""
     match event:
         case GaussianRelease():
             return replace(event, sigma=event.sigma * factor)
@@ -225,7 +225,7 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
 
 
 def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
-    """Return the event with half the sensitivity, at the same noise; randomised response is returned unchanged."""
+    """Return the event with half its sensitivity and the same noise; randomised response is returned unchanged."""
     match event:
         case GaussianRelease() | LaplaceRelease():
             return replace(event, sensitivity=event.sensitivity / 2)
@@ -238,10 +238,10 @@ def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
 
 
 def full_participation_mu(event: ReleaseEvent) -> float | None:
-    """Return mu = sqrt(count) / z, as if the unit participated in every release; None without Gaussian noise.
+    """Return mu = sqrt(count) / z of an event, as if the unit participated in every release.
 
-    With sampling it is the exact mu of a unit that is known to have participated in every release, and an upper bound
-    against any insider that sees participation.
+    None if the event has no Gaussian noise. With sampling, it is the exact mu of a unit that is known to have
+    participated in every release, and an upper bound against any adversary that sees participation.
     """
     return None if event.noise_multiplier is None else math.sqrt(event.count) / event.noise_multiplier
 

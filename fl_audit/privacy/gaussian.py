@@ -1,12 +1,13 @@
 """Gaussian differential privacy (GDP), the exact guarantee of Gaussian noise without sampling, and input checks.
 
 Rounds with signal-to-noise ratios mu_i = Delta_i / sigma_i compose to one Gaussian release with mu^2 = sum of mu_i^2;
-for k equal rounds, mu = sqrt(k) / z. Functions raise `InputError` for numbers out of range.
+for k equal rounds with noise multiplier z, mu = sqrt(k) / z. Functions raise `InputError` for numbers out of range.
 
-Two Gaussian releases of the same round also compose to one: with adaptive clipping (Andrew, Thakkar, McMahan &
-Ramaswamy 2021, "Differentially private learning with adaptive clipping", theorem 1), these are the clipped sum and the
-number of units within the norm. If both are scaled to unit noise, their joint difference between neighbours has the
-squared length z_sum^-2 + z_bit^-2. This also holds with Poisson sampling, since a unit is sampled for both or neither.
+Two Gaussian releases of one round also compose to one. With adaptive clipping, they are the clipped sum and the number
+of units within the clipping norm (Andrew, Thakkar, McMahan & Ramaswamy 2021, "Differentially private learning with
+adaptive clipping", theorem 1). If both are scaled to unit noise, their joint difference between neighbours has the
+squared length z_sum^-2 + z_bit^-2. The composition also holds with Poisson sampling, because a unit is sampled for both
+releases or for neither.
 """
 
 import math
@@ -21,33 +22,42 @@ _LOWEST_LOG = -1e300
 
 
 def require_delta(delta: float) -> None:
-    """Raise `InputError` unless delta lies strictly between 0 and 1."""
+    """Check that delta is above 0 and below 1; raise `InputError` otherwise."""
     require_number("delta is", delta, "numbers above 0 and below 1")
 
 
 def require_mu(mu: float) -> None:
-    """Raise `InputError` unless mu is a finite number of at least 0."""
+    """Check that mu is finite and at least 0; raise `InputError` otherwise."""
     require_number("mu is", mu, "finite numbers from 0")
 
 
 def require_epsilon(epsilon: float) -> None:
-    """Raise `InputError` unless epsilon is a finite number of at least 0."""
+    """Check that epsilon is finite and at least 0; raise `InputError` otherwise."""
     require_number("epsilon is", epsilon, "finite numbers from 0")
 
 
 def require_noise_multiplier(noise_multiplier: float) -> None:
-    """Raise `InputError` unless the noise multiplier is from 1e-100 to 1e100, so that its square does not overflow."""
+    """Check that the noise multiplier is from 1e-100 to 1e100, so that its square is finite.
+
+    Raises `InputError` otherwise.
+    """
     require_number("noise multiplier is", noise_multiplier, "numbers from 1e-100 to 1e100")
 
 
 def require_positive(**given: float) -> None:
-    """Raise `InputError` unless every argument is a positive finite number; messages use the arguments' names."""
+    """Check that every keyword argument is positive and finite.
+
+    Raises `InputError` with the argument's name otherwise.
+    """
     for name, value in given.items():
         require_number(f"{name.replace('_', ' ')} is", value, "positive finite numbers")
 
 
 def require_whole(**given: float) -> None:
-    """Raise `InputError` unless every argument is an integer from 1 to 1e15; messages use the arguments' names."""
+    """Check that every keyword argument is an integer from 1 to 1e15.
+
+    Raises `InputError` with the argument's name otherwise.
+    """
     for name, value in given.items():
         require_number(f"{name} is", value, "whole numbers from 1 to 1e15")
 
@@ -68,10 +78,10 @@ def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
 
 
 def _log_gdp_delta(epsilon: float, mu: float) -> float:
-    """Return log delta(epsilon) of mu-Gaussian DP, without cancellation of nearly equal tails.
+    """Return log delta(epsilon) of mu-Gaussian DP, computed without cancellation of nearly equal tails.
 
     Let a = eps/mu - mu/2 and b = a + mu, so that e^eps phi(b) = phi(a). Then delta = phi(a) (M(a) - M(b)), where M is
-    the Mills ratio (1 - Phi) / phi = sqrt(pi/2) erfcx(. / sqrt 2).
+    the Mills ratio, M(x) = (1 - Phi(x)) / phi(x) = sqrt(pi/2) erfcx(x / sqrt 2).
     """
     if mu == 0:
         return -math.inf
@@ -103,10 +113,10 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 
 
 def gdp_epsilon(delta: float, mu: float) -> float:
-    """Return the smallest epsilon for which mu-Gaussian DP gives (epsilon, delta)-DP: the inverse of `gdp_delta`.
+    """Return the smallest epsilon, at least 0, for which mu-Gaussian DP gives (epsilon, delta)-DP.
 
-    It is 0 if delta is at least delta(0), the total variation distance. The root is at most mu^2/2 +
-    mu Phi^-1(1 - delta), where the first of the two terms of `gdp_delta` equals delta.
+    It is the inverse of `gdp_delta`, and 0 if delta is at least delta(0), the total variation distance. The search ends
+    at mu^2/2 + mu Phi^-1(1 - delta), where the first of the two terms of `gdp_delta` equals delta.
 
     Parameters
     ----------
@@ -131,7 +141,7 @@ def gdp_epsilon(delta: float, mu: float) -> float:
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu whose Gaussian DP gives (epsilon, delta)-DP: `gdp_delta` solved for mu.
+    """Return the largest mu for which mu-Gaussian DP gives (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -159,10 +169,10 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
 
 def combined_multiplier(*multipliers: float) -> float:
-    """Return the noise multiplier of a single Gaussian release with the privacy of several releases of one round.
+    """Return the noise multiplier of the single Gaussian release that is as private as several releases of one round.
 
-    It is z = (sum of z_i^-2)^(-1/2), at most the smallest z_i. The z_i, at least one and positive, are the noise
-    multipliers of the releases: each standard deviation over the sensitivity of its release.
+    It is z = (sum of z_i^-2)^(-1/2), at most the smallest z_i. Each z_i of `multipliers`, at least one and positive, is
+    the standard deviation of a release's noise over the sensitivity of that release.
     """
     require(len(multipliers) > 0, "no noise multiplier is given: accepted is at least one")
     for multiplier in multipliers:
@@ -171,9 +181,10 @@ def combined_multiplier(*multipliers: float) -> float:
 
 
 def sum_multiplier(noise_multiplier: float, bit_multiplier: float) -> float:
-    """Return the noise multiplier of the sum for which sum and quantile bit together have noise multiplier z.
+    """Return the noise multiplier of the sum that gives the sum and the quantile bits together the noise multiplier z.
 
     It is z_sum = (z^-2 - z_bit^-2)^(-1/2), which is above z (Andrew et al. 2021, theorem 1, with z_bit = 2 sigma_b).
+    The quantile bits, released for adaptive clipping, tell which units are within the clipping norm.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Gaussian-DP parameter mu that bounds a whole privacy profile, with the error (regret) of the fit.
+"""Fit a Gaussian-DP parameter mu that bounds a whole privacy profile, and measure the error (regret) of the fit.
 
 An (epsilon, delta) pair is only one point of the privacy profile, and two mechanisms with the same pair can differ
-everywhere else. If the profile is close to the profile of a Gaussian mechanism, mu summarises all of it, and the regret
+everywhere else. If the profile is close to the profile of a Gaussian mechanism, mu summarises all of it. The regret
 measures how close it is.
 
 Source: Gomez, Kulynych, Kaissis, du Pin Calmon, Hayes, Balle & Honkela, "(epsilon, delta) considered harmful: best
@@ -27,7 +27,7 @@ _LARGEST_EPSILON = 600.0
 
 
 class GdpFit(NamedTuple):
-    """The Gaussian-DP parameter mu fitted to a privacy profile, and the regret of the fit."""
+    """Gaussian-DP parameter mu that bounds a privacy profile, and the regret (error) of the fit."""
 
     mu: float  # the smallest mu whose Gaussian profile is nowhere below the given profile, at least 0
     # Smallest reduction of both error rates after which the profile's trade-off curve is nowhere above the Gaussian
@@ -35,16 +35,16 @@ class GdpFit(NamedTuple):
     regret: float
 
     def to_json(self) -> dict[str, float | None]:
-        """Return mu and the regret as `gdp_mu` and `gdp_regret` of the JSON of a guarantee; None for infinity."""
+        """Return mu and the regret under the keys `gdp_mu` and `gdp_regret`; an infinite mu becomes None."""
         return {"gdp_mu": finite(self.mu), "gdp_regret": self.regret}
 
 
 @lru_cache(maxsize=128)  # clients of many sizes have a profile each
 def gdp_fit(profile: PrivacyProfile) -> GdpFit:
-    """Return the smallest Gaussian-DP parameter mu that bounds a privacy profile, with the regret of the fit.
+    """Return the smallest Gaussian-DP parameter mu that bounds a privacy profile, with the regret (error) of the fit.
 
-    For Gaussian releases without sampling, mu is exact and the regret is 0. If no finite epsilon holds at the smallest
-    delta that counts, or its epsilon is too large to compute with, mu is infinite and the regret 1.
+    For Gaussian releases without sampling, mu is exact and the regret is 0. If epsilon at delta 1e-7 is infinite or too
+    large to compute with, mu is infinite and the regret is 1.
     """
     exact = profile.gaussian_mu
     if exact is not None:

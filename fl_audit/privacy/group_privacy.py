@@ -1,4 +1,4 @@
-"""Group privacy: the guarantee for a group of units that follows from the guarantee for one unit."""
+"""Group privacy: derive the guarantee for a group of units from the guarantee for one unit."""
 
 import math
 
@@ -10,11 +10,12 @@ _LARGEST = 700.0  # exp of more is no number
 
 
 def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
-    """Return an epsilon that holds for a group of k units at a given delta; infinite if no finite one is known.
+    """Return an epsilon that holds for a group of k units at delta; infinite if no finite one is known.
 
-    With Gaussian noise without sampling, a group has the Gaussian-DP parameter k mu (Dong, Roth & Su 2022, theorem
-    2.14). Otherwise (epsilon, d)-DP for a unit implies (k epsilon, d (e^(k epsilon) - 1) / (e^epsilon - 1))-DP for k
-    units (Vadhan 2017, lemma 2.2); the result uses the (epsilon, d) of the profile that gives the smallest k epsilon.
+    For Gaussian noise without sampling, a group has the Gaussian-DP parameter k mu (Dong, Roth & Su 2022, theorem
+    2.14). Otherwise, (epsilon, d)-DP for one unit implies (k epsilon, d (e^(k epsilon) - 1) / (e^epsilon - 1))-DP for k
+    units (Vadhan 2017, lemma 2.2). The function takes the point (epsilon, d) of the profile that gives the smallest k
+    epsilon.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The guarantee of a claim: epsilon, and bounds on belief, advantage and membership attacks.
+"""Derive the guarantee of a claim: epsilon, and bounds on belief, advantage and membership attacks.
 
 Functions raise `InputError` for numbers out of range.
 """
@@ -24,7 +24,7 @@ _LARGEST_EXPONENT = 709.0  # the exponential of a larger number overflows float6
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The guarantee of a claim: epsilon by its accountant, and bounds on belief and advantage.
+    """Guarantee of a claim: epsilon by the claim's accountant, and bounds on belief and advantage.
 
     Parameters
     ----------
@@ -33,25 +33,27 @@ class Guarantee:
     epsilon
         Epsilon by the accountant at the delta of the claim, in nats.
     mu
-        The Gaussian-DP parameter, for k rounds sqrt(k) / z. Without sampling it is exact, and otherwise it is the mu of
-        a unit that is known to have participated in every release; infinite if an event has other noise.
+        Gaussian-DP parameter, sqrt(k) / z for k rounds with noise multiplier z. It is exact without sampling. With
+        sampling, it is the mu of a unit that is known to have participated in every release. It is infinite if an event
+        has other than Gaussian noise.
     belief_bound
-        Belief in the true training set that the insider exceeds with probability at most delta, under the sensitivities
-        of the claim. By `rdp-classic` it is `rho_beta` of epsilon, which holds for adaptive sensitivities. By `rdp` it
-        is the same bound from the classic conversion of the Renyi divergences, since the conversion of `rdp` does not
-        bound beliefs. By `gdp` and `pld` it is `identifiability_bounds.gaussian_belief_bound`, or the same bound from
-        the privacy loss distribution.
+        Bound on the adversary's belief in the true training set, exceeded with probability at most delta, under the
+        sensitivities of the claim. By `rdp-classic` and `rdp` it is `rho_beta` of the epsilon of `rdp-classic`, which
+        holds for adaptive sensitivities. By `gdp` it is `identifiability_bounds.gaussian_belief_bound`, and by `pld`
+        the same bound computed from the privacy loss distribution.
     belief_bound_fixed
-        The belief bound by `gdp` and `pld` for fixed sensitivities, a quantile of the distribution of the log-odds; it
-        is at most `belief_bound`. For other accountants, which have no such distribution, it is `belief_bound`.
+        The same bound for fixed sensitivities, at most `belief_bound`. By `gdp` and `pld` it is a quantile of the
+        distribution of the log-odds; by other accountants it equals `belief_bound`.
     rho_alpha
-        The advantage score of Bernau et al. 2021 (theorem 3) for epsilon and delta. None unless the accountant is
-        `rdp-classic`, the accountant of that paper. It is a bound only for noise that is calibrated by Eq. (1).
+        Advantage score of Bernau et al. 2021 (theorem 3) for epsilon and delta, if the accountant is `rdp-classic`, as
+        in that paper; otherwise None. It bounds the advantage only if the noise is calibrated by the paper's Eq. (1).
     advantage_bound_exact
-        The largest advantage, which is the total variation distance: 2 Phi(mu/2) - 1, or with sampling delta(0) of the
-        privacy loss distribution. It does not depend on the accountant.
+        Largest advantage TPR - FPR of any attack, which is the total variation distance: 2 Phi(mu/2) - 1 for Gaussian
+        noise without sampling, otherwise delta(0) of the privacy loss distribution. It does not depend on the
+        accountant.
     others
-        Claims that hold at the same time, for clients with other sampling; the bounds are the largest over all claims.
+        Further claims that hold at the same time, e.g. for clients with other sampling rates; every bound is the
+        largest over all claims.
     """
 
     claim: Claim
@@ -65,14 +67,15 @@ class Guarantee:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """All claims that hold at the same time, that of the reported epsilon first."""
+        """All claims that hold at the same time; the first is the claim of the reported epsilon."""
         return (self.claim, *self.others)
 
     def reconstruction_bound(self, chance: float) -> float | None:
         """Return the largest success probability of a reconstruction attack whose baseline success is `chance`, 0 to 1.
 
-        See `reconstruction.reconstruction_bound`. None if the noise is scaled to one pair D, D' (fixed sensitivities),
-        because such noise gives no guarantee for other records.
+        The baseline is the success probability without any release; see `reconstruction.reconstruction_bound`. None if
+        the noise is scaled to one pair D, D' (fixed sensitivities), because such noise gives no guarantee for other
+        records.
         """
         if self.claim.sensitivities is SensitivityAdaptivity.FIXED:
             return None
@@ -80,43 +83,46 @@ class Guarantee:
 
     @property
     def advantage_bound(self) -> float:
-        """The bound on the advantage, `advantage_bound_exact`, because `rho_alpha` is no bound for all noise."""
+        """Bound on the advantage of membership attacks: `advantage_bound_exact`.
+
+        `rho_alpha` is not used, because it does not hold for all noise.
+        """
         return self.advantage_bound_exact
 
     @property
     def adjacency(self) -> Adjacency:
-        """The adjacency of the claim."""
+        """Adjacency of the claim."""
         return self.claim.adjacency
 
     @property
     def delta(self) -> float:
-        """The delta of (epsilon, delta)-DP, and the probability with which the belief bound may be exceeded."""
+        """Delta of (epsilon, delta)-DP, and the probability with which the belief bound may be exceeded."""
         return self.claim.delta
 
     @property
     def prior(self) -> float:
-        """The insider's prior belief in the true training set."""
+        """Prior belief of the adversary in the true training set, above 0 and below 1."""
         return self.claim.prior
 
     @property
     def accountant(self) -> Accountant:
-        """The accountant that computed epsilon."""
+        """Accountant that computed epsilon."""
         return self.claim.accountant
 
     @property
     def noise_multiplier(self) -> float | None:
-        """The noise multiplier z of the rounds, over the sensitivity; None without Gaussian noise."""
+        """Noise multiplier z of the rounds: sigma over the sensitivity; None without Gaussian noise."""
         return self.claim.noise_multiplier
 
     @property
     def noise_over_clipping_norm(self) -> float | None:
-        """Noise standard deviation over the clipping norm, as Opacus defines it; None without Gaussian noise."""
+        """Standard deviation of the noise over the clipping norm, as in Opacus; None without Gaussian noise."""
         z = self.noise_multiplier
         return None if z is None else z * self.adjacency.sensitivity_of_sum(1.0)
 
     @property
     def rounds(self) -> int:
-        """The number of rounds k."""
+        """Number k of rounds."""
         return self.claim.rounds
 
     @property
@@ -126,7 +132,10 @@ class Guarantee:
 
     @property
     def remark(self) -> str:
-        """A sentence, if delta is so small that epsilon and belief come from looser Renyi bounds; otherwise ""."""
+        """Remark for reports if epsilon and belief come from looser Renyi bounds, because delta is very small.
+
+        Otherwise the empty string.
+        """
         if self.accountant is not Accountant.PLD or self.claim.profile.resolves(self.delta):
             return ""
         under = f"delta {self.delta:g} is under what the loss distributions of pld resolve"
@@ -171,7 +180,7 @@ class Guarantee:
 
 
 def derive_guarantee(claim: Claim) -> Guarantee:
-    """Return the guarantee of a claim: epsilon, and bounds on belief and advantage.
+    """Derive the guarantee of a claim: epsilon, and bounds on belief and advantage.
 
     Raises `InputError` if the accountant does not support the events or this delta.
 
@@ -197,8 +206,9 @@ def derive_guarantee(claim: Claim) -> Guarantee:
 
 
 def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
-    """Return the guarantee that holds under all of several claims: the largest epsilon, its claim, and largest bounds.
+    """Derive the guarantee of several claims that hold at the same time.
 
+    The result has the largest epsilon of all claims, with the claim that gives it, and the largest of each bound.
     Raises `InputError` if the accountant of a claim does not support its events.
     """
     each = [derive_guarantee(claim) for claim in claims]
@@ -224,7 +234,7 @@ def _belief_bound(claim: Claim, epsilon: float, sensitivities: SensitivityAdapti
 class MembershipBounds:
     """Upper bounds on the advantage TPR - FPR of a membership attack, from the loosest to the tightest."""
 
-    yeom: float  # e^epsilon - 1, for a guarantee with delta = 0; vacuous above 1, and maybe infinite
+    yeom: float  # e^epsilon - 1, for a guarantee with delta = 0; says nothing above 1, and may be infinite
     tradeoff: float  # (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), up to 1
     exact: float  # the total variation delta(0): the best attack's advantage against the worst pair of neighbours
 
@@ -233,41 +243,41 @@ def yeom_bound(epsilon: float) -> float:
     """Return e^epsilon - 1, the bound on the membership advantage under epsilon-DP (Yeom et al. 2018, theorem 1).
 
     It holds for delta = 0 and replace adjacency; under (epsilon, delta)-DP the advantage may exceed it by up to delta.
-    Above 1 (epsilon above ln 2) it is vacuous. Bernau et al. 2021 show it in figures 7d, 8d and 9d. Epsilon is at least
-    0 and finite; if the exponential overflows, the bound is infinite.
+    The bound says nothing if it is above 1 (epsilon above ln 2). Bernau et al. 2021 show it in figures 7d, 8d and 9d.
+    Epsilon must be finite and at least 0; the result is infinite if the exponential overflows.
     """
     require_epsilon(epsilon)
     return math.expm1(epsilon) if epsilon < _LARGEST_EXPONENT else math.inf
 
 
 def _tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
-    """Return (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), the largest advantage TPR - FPR under (epsilon, delta)-DP.
+    """Return the largest advantage TPR - FPR under (epsilon, delta)-DP: (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
 
-    It follows from the region of error rates of Kairouz, Oh & Viswanath 2015, theorem 2.1; for membership see Humphries
-    et al. 2023. It holds for every adversary that distinguishes two neighbours, including the insider.
+    It follows from the region of error rates in Kairouz, Oh & Viswanath 2015, theorem 2.1; for membership see Humphries
+    et al. 2023. It holds for every adversary that distinguishes two neighbours.
     """
     return 1 - 2 * (1 - delta) * float(expit(-epsilon))
 
 
 def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
-    """Return three bounds of a guarantee on the advantage of membership attacks.
+    """Return three bounds that a guarantee puts on the advantage of membership attacks.
 
     They are the bound of Yeom et al., e^epsilon - 1; the bound from (epsilon, delta)-DP; and the total variation
     distance of the worst pair of neighbours.
 
-    The adversary gets one unit, either from D or from the population. Both cases have training sets of the same size,
-    so the relevant adjacency is replace, and an add-remove guarantee is converted to it. The adversary compares a loss
-    with a threshold, the average training loss, which is not released; the bounds ignore that one record changes this
-    average a little.
+    The adversary gets one unit, either from D or from the population, and compares its loss with a threshold. Both
+    cases have training sets of the same size, so the adjacency of the bounds is replace, and an add-remove guarantee is
+    converted to it. The threshold is the average training loss, which is not released. The bounds ignore that one
+    record changes this average a little.
 
-    The bounds hold on average over data sets drawn from the population, and only if every unit has the guarantee: noise
+    The bounds hold on average over data sets drawn from the population, and only if every unit has the guarantee. Noise
     scaled to the local sensitivity of one pair gives other units no guarantee.
 
     Parameters
     ----------
     guarantee
-        The guarantee over all rounds. From add-remove, group privacy gives replace with (2 epsilon, (1 + e^epsilon)
-        delta)-DP, the Gaussian-DP parameter 2 mu (Dong, Roth & Su 2022), and at most twice the total variation.
+        The guarantee over all rounds. For add-remove, group privacy gives (2 epsilon, (1 + e^epsilon) delta)-DP under
+        replace, the Gaussian-DP parameter 2 mu (Dong, Roth & Su 2022), and at most twice the total variation distance.
     """
     match guarantee.adjacency.relation:
         case Relation.REPLACE:

@@ -1,6 +1,6 @@
-"""One line for a guarantee, the same wherever it is printed or stored.
+"""Write a guarantee as one line, in the same form wherever it is printed or stored.
 
-It has everything that a reader needs to compare two guarantees: epsilon and delta, the accountant, the neighbours, the
+The line has all values that are needed to compare two guarantees: epsilon and delta, the accountant, the adjacency, the
 unit, and the Gaussian parameter mu of the whole privacy profile with the error of its fit (arXiv 2503.10945).
 """
 
@@ -17,10 +17,10 @@ GUARANTEE_NAMES = ("epsilon", "delta", "accountant", "adjacency", "unit", "gdp_m
 
 
 def fit_of_all(claims: Sequence[Claim]) -> GdpFit:
-    """Return the Gaussian parameter that covers every claim, with an upper bound on the regret of its fit.
+    """Return the Gaussian-DP parameter mu that covers every claim, with an upper bound on the error of the fit.
 
-    The trade-off curve of all claims together lies nowhere above that of the claim with the largest mu, so the regret
-    of that claim bounds the regret of all from above.
+    It is the fit of the claim with the largest mu. The trade-off curve of all claims together lies nowhere above the
+    curve of this claim, so its error (regret) bounds the error for all.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ def fit_of_all(claims: Sequence[Claim]) -> GdpFit:
 
 
 def guarantee_values(epsilon: float, claims: Sequence[Claim]) -> dict[str, Any]:
-    """Return what one line says of a guarantee, as JSON values.
+    """Return the values of a guarantee that its line contains, as JSON values keyed by `GUARANTEE_NAMES`.
 
     Parameters
     ----------
     epsilon
-        The epsilon that the accountant of the first claim reports at its delta.
+        Epsilon by the accountant of the first claim, at the delta of the first claim.
     claims
-        Claims that hold at the same time, that with the largest epsilon first.
+        Claims that hold at the same time, at least one; the claim with the largest epsilon comes first.
     """
     first = claims[0]
     return {
@@ -57,8 +57,8 @@ def guarantee_line(values: Mapping[str, Any]) -> str:
     Parameters
     ----------
     values
-        The values as `guarantee_values` returns them. The summaries of runs and the JSON objects of commands hold them
-        too; in a summary of an earlier version mu is missing, and then the line has none.
+        The values as `guarantee_values` returns them, for example from the summary of a run. If `gdp_mu` is missing, as
+        in summaries of earlier versions, the line has no mu.
     """
     epsilon, adjacency = values["epsilon"], Adjacency(values["adjacency"])
     said = "without bound" if epsilon is None else f"{epsilon:.4g}"
@@ -71,7 +71,7 @@ def guarantee_line(values: Mapping[str, Any]) -> str:
 
 
 def mu_text(mu: float, regret: float) -> str:
-    """Return a Gaussian parameter with the error of its fit, as every line of a guarantee says it.
+    """Return the part of a guarantee's line that states the Gaussian-DP parameter mu and the error of its fit.
 
     Parameters
     ----------

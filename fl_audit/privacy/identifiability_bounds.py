@@ -1,11 +1,11 @@
-"""Identifiability scores of a guarantee (Bernau et al. 2021), and bounds on the insider's belief for Gaussian noise.
+"""Identifiability scores of a guarantee (Bernau et al. 2021), and bounds on the adversary's belief for Gaussian noise.
 
 `rho_beta` and `rho_alpha` are the paper's functions of epsilon and delta (theorems 2 and 3). `gaussian_advantage` and
 `mu_from_advantage` are exact for a Gaussian composition with parameter mu. Functions raise `InputError` for numbers out
 of range.
 
-**Belief bounds.** Let L be the insider's log-odds of D against D' after all rounds; every statement also holds with D
-and D' exchanged. The tail of L depends on how the sensitivities of the rounds are chosen:
+**Belief bounds.** Let L be the adversary's log-odds of D against D' after all rounds, and t a threshold. Every
+statement also holds with D and D' exchanged. The tail of L depends on how the sensitivities of the rounds are chosen:
 
 * If every round has a fixed signal-to-noise ratio, L is normal with mean mu^2/2 and variance mu^2 under D, so its
   quantiles are exact.
@@ -30,7 +30,7 @@ _SQRT2 = math.sqrt(2.0)
 
 
 def require_prior(prior: float) -> None:
-    """Raise `InputError` unless the insider's prior belief in D is above 0 and below 1."""
+    """Check that the adversary's prior belief in D is above 0 and below 1; raise `InputError` otherwise."""
     require_number("prior is", prior, "numbers above 0 and below 1")
 
 
@@ -42,17 +42,17 @@ def _require_belief(belief: float, prior: float) -> None:
 
 
 def require_advantage(advantage: float) -> None:
-    """Raise `InputError` unless the advantage is above 0 and below 1."""
+    """Check that the advantage is above 0 and below 1; raise `InputError` otherwise."""
     accepted = f"accepted are numbers above 0 and below 1{in_percent(advantage)}"
     require(0 < advantage < 1, f"advantage is {advantage}: {accepted}")
 
 
 def rho_beta(epsilon: float, prior: float = 0.5) -> float:
-    """Return the bound on the insider's posterior belief in D: sigmoid(epsilon + logit(prior)).
+    """Return the bound on the adversary's posterior belief in D: sigmoid(epsilon + logit(prior)).
 
-    Source: Bernau et al. 2021, theorem 2 (there with prior 1/2). Under (epsilon, delta)-DP alone, the belief may exceed
-    this bound with a probability above delta. With epsilon by `rdp-classic` this probability is at most delta, but not
-    with epsilon by `gdp`.
+    Source: Bernau et al. 2021, theorem 2 (there with prior 1/2). With epsilon by `rdp-classic`, the belief exceeds the
+    bound with probability at most delta. With epsilon by `gdp`, or under (epsilon, delta)-DP alone, this probability
+    may be larger than delta.
 
     Parameters
     ----------
@@ -72,7 +72,9 @@ def rho_beta(epsilon: float, prior: float = 0.5) -> float:
 
 
 def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
-    """Return the epsilon for which `rho_beta` equals a belief, logit(belief) - logit(prior) (Eq. (5) of the paper).
+    """Return logit(belief) - logit(prior), the epsilon for which `rho_beta` equals a belief.
+
+    Source: Bernau et al. 2021, Eq. (5).
 
     Parameters
     ----------
@@ -91,10 +93,11 @@ def epsilon_from_belief(belief: float, prior: float = 0.5) -> float:
 
 
 def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0.5) -> float:
-    """Return the belief bound under Renyi DP, sigmoid(eps_RDP - ln(delta) / (alpha - 1) + logit(prior)).
+    """Return the bound on the adversary's belief in D under Renyi DP of order alpha.
 
-    It is `rho_beta` of the classic conversion (Bernau et al. 2021, section 4.4, Eq. (7) and (8)). The belief exceeds it
-    with probability at most delta, by Markov's inequality for e^((alpha - 1) L).
+    It is sigmoid(eps_RDP - ln(delta) / (alpha - 1) + logit(prior)), which is `rho_beta` of the classic conversion to
+    epsilon (Bernau et al. 2021, section 4.4, Eq. (7) and (8)). The belief exceeds the bound with probability at most
+    delta, by Markov's inequality for e^((alpha - 1) L), where L is the log-odds of D.
 
     Parameters
     ----------
@@ -113,10 +116,10 @@ def rho_beta_rdp(divergence: float, order: float, delta: float, prior: float = 0
 
 
 def rho_alpha_rdp(divergence: float, order: float) -> float:
-    """Return the advantage score under Renyi DP, 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1 (section 4.4 of the paper).
+    """Return the adversary's advantage score under Renyi DP of order alpha: 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1.
 
-    For Gaussian noise without sampling, where eps_RDP = alpha mu^2 / 2, it is the exact `gaussian_advantage` at every
-    order. For other mechanisms it is no upper bound.
+    Source: Bernau et al. 2021, section 4.4. For Gaussian noise without sampling, where eps_RDP = alpha mu^2 / 2, it
+    equals the exact `gaussian_advantage` at every order. For other mechanisms it is not an upper bound.
 
     Parameters
     ----------
@@ -131,17 +134,17 @@ def rho_alpha_rdp(divergence: float, order: float) -> float:
 
 
 def _classic_scale(delta: float) -> float:
-    """Return sqrt(2 ln(1.25/delta)), the noise multiplier for epsilon 1 by Eq. (1) of the paper."""
+    """Return sqrt(2 ln(1.25/delta)), the noise multiplier for epsilon 1 by Eq. (1) of Bernau et al. 2021."""
     return math.sqrt(2 * math.log(1.25 / delta))
 
 
 def rho_alpha(epsilon: float, delta: float) -> float:
-    """Return the paper's bound on the insider's advantage, 2 Phi(eps / (2 sqrt(2 ln(1.25/delta)))) - 1 (theorem 3).
+    """Return the bound of Bernau et al. 2021 on the adversary's advantage, 2 Phi(eps / (2 sqrt(2 ln(1.25/delta)))) - 1.
 
-    It holds for noise calibrated by Eq. (1), sigma = Delta sqrt(2 ln(1.25/delta)) / eps. It does **not** hold for noise
-    calibrated by a tight accountant such as `gdp`: this noise is smaller, so the true advantage is larger. Under
-    `rdp-classic` it is slightly violated at small epsilon (about .20 to .45 at delta .001). `gaussian_advantage` is
-    exact.
+    It is the paper's theorem 3. The bound holds for noise calibrated by the paper's Eq. (1), sigma = Delta sqrt(2
+    ln(1.25/delta)) / eps, where Delta is the sensitivity. It does **not** hold for noise calibrated by a tight
+    accountant such as `gdp`: this noise is smaller, so the true advantage is larger. Under `rdp-classic` it is slightly
+    violated at small epsilon (about .20 to .45 at delta .001). `gaussian_advantage` gives the exact advantage.
 
     Parameters
     ----------
@@ -161,15 +164,16 @@ def rho_alpha(epsilon: float, delta: float) -> float:
 
 
 def epsilon_from_advantage(advantage: float, delta: float) -> float:
-    """Return the epsilon whose `rho_alpha` is a given advantage: 2 sqrt(2 ln(1.25/delta)) Phi^-1((advantage + 1) / 2).
+    """Return the epsilon for which `rho_alpha` equals an advantage.
 
-    This is Eq. (6) of the paper, with a factor 2 that is missing there and is needed to invert theorem 3. If theorem 3
-    does not hold (see `rho_alpha`), noise calibrated to this epsilon may allow a larger advantage.
+    It is 2 sqrt(2 ln(1.25/delta)) Phi^-1((advantage + 1) / 2): Eq. (6) of Bernau et al. 2021 with a factor 2, which the
+    paper lacks and which is needed to invert its theorem 3. If theorem 3 does not hold (see `rho_alpha`), noise
+    calibrated to this epsilon may allow a larger advantage.
 
     Parameters
     ----------
     advantage
-        The insider's advantage, above 0 and below 1.
+        The adversary's advantage, above 0 and below 1.
     delta
         Delta of the guarantee, above 0 and below 1.
     """
@@ -179,9 +183,10 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
 
 
 def gaussian_advantage(mu: float) -> float:
-    """Return the largest advantage of an insider against a Gaussian composition, 2 Phi(mu/2) - 1 = delta(0).
+    """Return the largest advantage of an adversary against a Gaussian composition, 2 Phi(mu/2) - 1 = delta(0).
 
-    It is the total variation distance between N(-mu^2/2, mu^2) and N(mu^2/2, mu^2), for mu at least 0.
+    It is the total variation distance between N(-mu^2/2, mu^2) and N(mu^2/2, mu^2), where `mu`, at least 0, is the
+    Gaussian-DP parameter.
 
     Examples
     --------
@@ -193,7 +198,7 @@ def gaussian_advantage(mu: float) -> float:
 
 
 def mu_from_advantage(advantage: float) -> float:
-    """Return the mu for which `gaussian_advantage` equals an advantage, which is above 0 and below 1."""
+    """Return the mu for which `gaussian_advantage` equals `advantage`, which must be above 0 and below 1."""
     require_advantage(advantage)
     return 2 * _SQRT2 * float(erfinv(advantage))
 
@@ -209,11 +214,12 @@ def truth_probability(epsilon: float) -> float:
 
 
 def response_advantage(epsilon: float, differing: int) -> float:
-    """Return the advantage of an insider that sees a randomised record and knows its two possible originals.
+    """Return the advantage of an adversary that sees a randomised record and knows two possible originals.
 
-    Let B be the number of the d differing bits that agree with the true record. B is binomial with parameters d and p,
-    the `truth_probability`, and the log-odds are epsilon (2 B - d). The insider guesses the record with more agreeing
-    bits, so its advantage (the total variation) is P(B > d/2) - P(B < d/2). For d = 1 and d = 2 it is tanh(epsilon/2).
+    Let B be the number of the d differing bits that agree with the true record. B is binomial with parameters d and p =
+    `truth_probability`, and the log-odds are epsilon (2 B - d). The adversary guesses the record with more agreeing
+    bits, so its advantage, 2 P(right guess) - 1 with equal priors, is P(B > d/2) - P(B < d/2). For d = 1 and d = 2 it
+    is tanh(epsilon/2).
 
     Parameters
     ----------
@@ -229,11 +235,12 @@ def response_advantage(epsilon: float, differing: int) -> float:
 
 
 def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SensitivityAdaptivity) -> float:
-    """Return the log-odds of the true training set that the insider exceeds with probability at most delta, in nats.
+    """Return a bound, in nats, on the adversary's log-odds of the true training set.
 
-    For FIXED sensitivities it is mu^2/2 + mu Phi^-1(1 - delta), which is exceeded with probability exactly delta. For
-    ADAPTIVE sensitivities it is ln(delta / Phi(-(mu + Phi^-1(1 - delta)))), which is at least as large and follows from
-    the trade-off function (see the module). The prior log-odds are not included.
+    The log-odds exceed the bound with probability at most delta. For FIXED sensitivities the bound is mu^2/2 + mu
+    Phi^-1(1 - delta), which is exceeded with probability exactly delta. For ADAPTIVE sensitivities it is ln(delta /
+    Phi(-(mu + Phi^-1(1 - delta)))), which is at least as large as the bound for FIXED and follows from the trade-off
+    function (see the module). The prior log-odds are not included.
 
     Parameters
     ----------
@@ -242,7 +249,7 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SensitivityA
     delta
         Probability of exceeding the bound, above 0 and below 1.
     sensitivities
-        Whether the sensitivities of the rounds are fixed, or chosen depending on earlier releases.
+        FIXED if the sensitivities of the rounds are fixed in advance, ADAPTIVE if they may depend on earlier releases.
 
     Examples
     --------
@@ -264,7 +271,7 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SensitivityA
 
 
 def gaussian_belief_bound(mu: float, delta: float, sensitivities: SensitivityAdaptivity, prior: float = 0.5) -> float:
-    """Return the belief in the true training set that the insider exceeds with probability at most delta.
+    """Return a bound on the adversary's belief in the true training set, exceeded with probability at most delta.
 
     It is the sigmoid of the prior log-odds plus `gaussian_log_odds_bound`.
 
@@ -275,7 +282,7 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: SensitivityAda
     delta
         Probability of exceeding the bound, above 0 and below 1.
     sensitivities
-        Whether the sensitivities of the rounds are fixed, or chosen depending on earlier releases.
+        FIXED if the sensitivities of the rounds are fixed in advance, ADAPTIVE if they may depend on earlier releases.
     prior
         Prior belief in the true training set, above 0 and below 1.
     """
@@ -284,20 +291,20 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: SensitivityAda
 
 
 def mu_from_belief(belief: float, delta: float, sensitivities: SensitivityAdaptivity, prior: float = 0.5) -> float:
-    """Return the largest mu for which `gaussian_belief_bound` is at most a given belief.
+    """Return the largest Gaussian-DP parameter mu for which `gaussian_belief_bound` is at most `belief`.
 
-    Let l = logit(belief) - logit(prior). For FIXED sensitivities, mu is the positive root of
-    mu^2/2 + mu Phi^-1(1 - delta) = l. For ADAPTIVE, it is Phi^-1(1 - delta e^-l) - Phi^-1(1 - delta). Note that
-    (epsilon, delta)-DP with epsilon = l does not suffice: by `gdp` at delta .001, P(belief > .9) is still .0052.
+    Let l = logit(belief) - logit(prior). For FIXED sensitivities, mu is the positive root of mu^2/2 + mu Phi^-1(1 -
+    delta) = l. For ADAPTIVE, it is Phi^-1(1 - delta e^-l) - Phi^-1(1 - delta). Note that (epsilon, delta)-DP with
+    epsilon = l does not suffice: by `gdp` at delta .001, P(belief > .9) is still .0052.
 
     Parameters
     ----------
     belief
-        Belief that may be exceeded with probability at most delta, above the prior and below 1.
+        Belief that the adversary may exceed with probability at most delta; above the prior and below 1.
     delta
         Probability of exceeding the belief, above 0 and below 1.
     sensitivities
-        Whether the sensitivities of the rounds are fixed, or chosen depending on earlier releases.
+        FIXED if the sensitivities of the rounds are fixed in advance, ADAPTIVE if they may depend on earlier releases.
     prior
         Prior belief in the true training set, above 0 and below 1.
 

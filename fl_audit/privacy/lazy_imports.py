@@ -1,4 +1,7 @@
-"""Lazy imports of the accounting modules, which load scipy only at first use; clients import this module instead."""
+"""Import the accounting modules lazily, so that scipy is loaded only at first use.
+
+Clients import the accounting modules through this module.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
-"""The privacy ledger of a site: one entry per training on its data, and the epsilon of all these trainings together.
+"""Privacy ledger of a site: one entry per training on its data, and the epsilon of all these trainings together.
 
-The entries form a hash chain: each has a SHA-256 digest of its content and of the previous digest, so changed, removed
-and inserted entries are detected. Removed entries at the end are detected only by someone who noted the last digest.
-Reading a ledger needs no scipy, so that clients can import this module; scipy is imported to compute epsilon.
+The entries form a hash chain: each has a SHA-256 digest of its content and of the previous digest. So changed, inserted
+and removed entries are detected; entries removed from the end are detected only by somebody who noted the last digest.
+Reading a ledger needs no scipy, so clients can import this module; scipy is imported to compute epsilon.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ _START = "0" * 64
 
 @dataclass(frozen=True)
 class LedgerTraining:
-    """An entry of a ledger, which describes one training.
+    """Entry of a ledger, which describes one training.
 
-    Raises `InputError` if sensitivity or clipping norm is not positive and finite, or given without the other.
+    Raises `InputError` if `sensitivity` or `clipping_norm` is not positive and finite, or only one of them is given.
     """
 
     name: str  # name of the training, such as the number of its run
@@ -50,18 +50,22 @@ class LedgerTraining:
 
     @property
     def shortfall(self) -> float:
-        """Ratio of the real sensitivity of the sum, by the clipping norm, to the stated one; at least 1."""
+        """Factor, at least 1, by which the real sensitivity of the sum exceeds the stated sensitivity.
+
+        The real sensitivity follows from the clipping norm and the adjacency. The factor is 1 if no sensitivity is
+        given.
+        """
         if self.sensitivity is None or self.clipping_norm is None:
             return 1.0
         return max(1.0, self.terms.adjacency.sensitivity_of_sum(self.clipping_norm) / self.sensitivity)
 
     @property
     def noise_multiplier(self) -> float:
-        """Noise multiplier relative to the real sensitivity of the sum."""
+        """Noise multiplier relative to the real sensitivity of the sum: the stated one divided by `shortfall`."""
         return self.terms.noise_multiplier / self.shortfall
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as JSON values, without its digest."""
+        """Return the entry as a dict of JSON values, without its digest."""
         sizes = {"sensitivity": self.sensitivity, "clipping_norm": self.clipping_norm}
         given = {name: one for name, one in sizes.items() if one is not None}
         return {"name": self.name} | self.terms.to_json() | given
@@ -69,14 +73,14 @@ class LedgerTraining:
 
 @dataclass(frozen=True)
 class SpentPrivacy:
-    """Epsilon and delta of all trainings of a ledger together."""
+    """Epsilon of all trainings of a ledger together, and the claim for which it was computed."""
 
-    epsilon: float  # at the delta of the claim, by its accountant; 0 for no training
-    claim: "Claim | None"  # the releases of all trainings, by the exact accountant; None for no training
+    epsilon: float  # epsilon at the delta of the claim, by its accountant; 0 without any training
+    claim: "Claim | None"  # claim for the releases of all trainings; None without any training
 
 
 def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
-    """Return the entries of a ledger, a file with one JSON object per line; empty if the file does not exist.
+    """Read the entries of a ledger, a file with one JSON object per line; return () if the file does not exist.
 
     Raises
     ------
@@ -107,10 +111,9 @@ def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
 
 
 def ledger_lock(path: Path) -> "FileLock":
-    """Return a reentrant file lock for writing a ledger and the counters next to it.
+    """Return a reentrant file lock that protects a ledger, and files that belong to it, from concurrent writers.
 
-    The directory of the ledger is created if it is missing. Raises `InputError` if the path of the ledger is a
-    directory.
+    The directory of the ledger is created if it is missing. Raises `InputError` if `path` is a directory.
     """
     # Clients import this module, and few of them keep a ledger.
     from filelock import FileLock
@@ -123,9 +126,10 @@ def ledger_lock(path: Path) -> "FileLock":
 
 
 def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None, delta: float | None = None) -> bool:
-    """Append an entry to a ledger unless the budget would be exceeded; return whether it was appended.
+    """Append an entry to a ledger and return True; return False without a change if the budget would be exceeded.
 
-    Raises `InputError` if the ledger is damaged or has another adjacency, or a number is out of range.
+    Raises `InputError` if the ledger is damaged, its entries have another adjacency than the new one, or a number is
+    out of range.
 
     Parameters
     ----------
@@ -136,7 +140,7 @@ def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None,
     budget
         Largest allowed epsilon of all trainings together, above 0; None for no budget.
     delta
-        Delta of this epsilon, above 0 and below 1; None without a budget.
+        Delta at which the budget's epsilon is computed, above 0 and below 1; None without a budget.
     """
     if budget is not None:
         require_number("budget is", budget, "positive numbers")
@@ -153,9 +157,10 @@ def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None,
 
 
 def spent(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
-    """Return the epsilon of all trainings together; each counts with its noise relative to the real sensitivity.
+    """Return the epsilon of all trainings of a ledger together, with the claim for which it was computed.
 
-    Raises `InputError` if delta is out of range, or the noise is too small for a finite epsilon.
+    The noise of each training counts relative to the real sensitivity (`LedgerTraining.noise_multiplier`). Raises
+    `InputError` if delta is out of range, or the noise is too small for a finite epsilon.
 
     Parameters
     ----------
@@ -179,7 +184,7 @@ def spent(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
 
 
 def _require_one_adjacency(lines: Sequence[LedgerTraining]) -> None:
-    """Raise `InputError` if entries have different adjacencies, whose privacy losses cannot be added."""
+    """Raise `InputError` if entries have different adjacencies, because their privacy losses cannot be added."""
     found = sorted({line.terms.adjacency for line in lines})
     trainings = f"the ledger has trainings between neighbours by {' and '.join(found)}"
     require(len(found) < 2, f"{trainings}: accepted is one ledger for each")

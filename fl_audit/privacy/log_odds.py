@@ -1,14 +1,14 @@
-"""The exact distribution of the insider's log-odds L = log P(releases | D) / P(releases | D'), under D and under D'.
+"""Compute the distribution of the adversary's log-odds L = log P(releases | D) / P(releases | D'), under D and D'.
 
 Under D, L is the privacy loss of D against D'; under D', it is minus the privacy loss of D' against D. Observed
-log-odds are tested against this distribution: `uniforms` transforms them to uniform numbers, on which a
-Kolmogorov-Smirnov test is made. The distribution holds if the sensitivities of all rounds equal those of the events;
+log-odds are tested against this distribution: `uniforms` transforms them to uniform numbers, to which a
+Kolmogorov-Smirnov test is applied. The distribution holds if the sensitivities of all rounds equal those of the events;
 sensitivities that depend on earlier releases give other distributions.
 
 D is the training set with the unit, and D' is without it (add-remove) or with its replacement. With secret sampling and
-add-remove, the two distributions are no mirror images: releases follow the mixture (1-q) N(0) + q N(mu) under D and
-N(0) under D', and L is at least k log(1-q) under both. In all other cases, L under D' has the distribution of -L under
-D.
+add-remove, releases follow the mixture (1-q) N(0) + q N(mu) under D and N(0) under D', where q is the sampling rate.
+The two distributions of L are then not mirror images, and L is at least k log(1-q) under both for k rounds. In all
+other cases, L under D' has the distribution of -L under D.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _GRID, _FINER = 500_000, 32
 
 
 class TrueHypothesis(StrEnum):
-    """The training set that was used: PRESENT is D, with the unit; ABSENT is D', without it or with another."""
+    """Training set that was used: PRESENT is D, with the unit; ABSENT is D', without it or with its replacement."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -40,7 +40,10 @@ class TrueHypothesis(StrEnum):
 
 @dataclass(frozen=True)
 class NormalLogOdds:
-    """Distribution of L for Gaussian releases without sampling: N(mu^2/2, mu^2) under D, N(-mu^2/2, mu^2) under D'."""
+    """Normal distribution of the log-odds L of D against D', for Gaussian releases without sampling.
+
+    L is N(mu^2/2, mu^2) under D and N(-mu^2/2, mu^2) under D'.
+    """
 
     mu: float  # Gaussian-DP parameter of all rounds, positive
     truth: TrueHypothesis  # the training set that was used
@@ -48,25 +51,28 @@ class NormalLogOdds:
 
     @property
     def mean(self) -> float:
-        """Mean of L: mu^2/2 under D, -mu^2/2 under D'."""
+        """Mean of the log-odds L: mu^2/2 under D, -mu^2/2 under D'."""
         return (1 if self.truth is TrueHypothesis.PRESENT else -1) * self.mu**2 / 2
 
     def cdf(self, log_odds: ArrayLike) -> Floats:
-        """Return the distribution function P(L <= log_odds), in the shape of `log_odds`."""
+        """Return the distribution function P(L <= x) of the log-odds L at each x of `log_odds`, in the same shape."""
         return np.asarray(ndtr((np.asarray(log_odds, dtype=np.float64) - self.mean) / self.mu), dtype=np.float64)
 
     def quantile(self, probability: ArrayLike) -> Floats:
-        """Return the quantiles of L at probabilities from 0 to 1, in the shape of `probability`."""
+        """Return the quantile of the log-odds L at each probability from 0 to 1, in the shape of `probability`."""
         return np.asarray(self.mean + self.mu * ndtri(_probabilities(probability)), dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, _: np.random.Generator) -> Floats:
-        """Return the distribution function at the log-odds; a continuous L needs no random draws to be uniform."""
+        """Return P(L <= x) at each x of `log_odds`; the results are uniform on [0, 1] if L has this distribution.
+
+        L are the log-odds of D against D'.
+        """
         return self.cdf(log_odds)
 
 
 @dataclass(frozen=True, eq=False)
 class GriddedLogOdds:
-    """Distribution of L on a grid, computed from a privacy loss distribution."""
+    """Distribution of the log-odds L of D against D' on a grid, computed from a privacy loss distribution."""
 
     values: Floats  # grid of log-odds, ascending and evenly spaced
     cumulative: Floats  # P(L <= value) at each grid point
@@ -77,23 +83,32 @@ class GriddedLogOdds:
     mean: float
 
     def cdf(self, log_odds: ArrayLike) -> Floats:
-        """Return the distribution function P(L <= log_odds), a step function with steps at the grid points."""
+        """Return the distribution function P(L <= x) of the log-odds L at each x of `log_odds`.
+
+        It is a step function with steps at the grid points.
+        """
         index = np.searchsorted(self.values, np.asarray(log_odds, dtype=np.float64), side="right")
         return np.asarray(np.append(0.0, self.cumulative)[index], dtype=np.float64)
 
     def quantile(self, probability: ArrayLike) -> Floats:
-        """Return the smallest grid points at which the distribution function reaches probabilities from 0 to 1."""
+        """Return the quantile of the log-odds L at each probability from 0 to 1, in the shape of `probability`.
+
+        It is the smallest grid point at which the distribution function reaches the probability.
+        """
         index = np.searchsorted(self.cumulative, _probabilities(probability), side="left")
         return np.asarray(self.values[np.minimum(index, self.values.size - 1)], dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Return a number from 0 to 1 for each log-odds; they are i.i.d. uniform if L follows this distribution.
+        """Return a number from 0 to 1 for each log-odds; the numbers are i.i.d. uniform if L has this distribution.
 
-        L may have atoms: for example, L = 0 for a unit that was seen to participate in no round. So each number is
-        drawn uniformly between the distribution function at the log-odds minus `error` and plus `error`. This interval
-        includes the whole atom on the grid, and elsewhere the distribution function changes little over it. An
-        exception is the region near k log(1-q), where log-odds concentrate under weak noise and secret sampling: at z =
-        0.2 the distribution deviates from the uniform one by up to 0.008, which tests of 10,000 log-odds do not detect.
+        Each number is drawn uniformly between the distribution function at the log-odds minus `error` and at the
+        log-odds plus `error`. The random draw is needed because L may have atoms: for example, L = 0 for a unit that
+        was seen to participate in no round. The interval includes the whole atom on the grid, and elsewhere the
+        distribution function changes little within it.
+
+        An exception is the region near k log(1-q), for k rounds with sampling rate q, where log-odds concentrate under
+        weak noise and secret sampling. At noise multiplier 0.2 the distribution deviates from the uniform one by up to
+        0.008, which tests of 10,000 log-odds do not detect.
 
         Parameters
         ----------
@@ -120,24 +135,23 @@ def _probabilities(probability: ArrayLike) -> Floats:
 def log_odds_distribution(
     events: Sequence[ReleaseEvent], adjacency: Adjacency, under: TrueHypothesis, fine: bool = True
 ) -> LogOddsDistribution:
-    """Return the distribution of the insider's log-odds of D against D' after all releases.
+    """Return the distribution of the adversary's log-odds of D against D' after all releases.
 
-    It has a closed form for Gaussian releases without sampling, and is otherwise computed from the privacy loss
-    distribution. For up to about 100 releases its `error` is about a thousandth of the standard deviation of L, and a
-    fiftieth on the coarser grid. Raises `InputError` if there is no event, or the noise is so small that the losses
-    exceed the grid.
+    It has a closed form for Gaussian releases without sampling. Otherwise it is computed from the privacy loss
+    distribution on a grid. For up to about 100 releases, its `error` is about 1/1000 of the standard deviation of the
+    log-odds on the fine grid, and 1/50 on the coarse grid. Raises `InputError` if there is no event, or the noise is so
+    small that the losses exceed the grid.
 
     Parameters
     ----------
     events
-        The releases, at least one, with their sensitivities.
+        The release events, at least one.
     adjacency
         The adjacency, which affects only releases with secret sampling.
     under
-        The training set that was used.
+        Training set under which the log-odds are distributed: PRESENT for D, ABSENT for D'.
     fine
-        Whether to use a grid that is fine enough for statistical tests; a coarser grid is faster and fine enough for
-        figures.
+        If True, use a grid that is fine enough for statistical tests; if False, a coarser and faster one for figures.
     """
     profile = PrivacyProfile(tuple(events), adjacency)
     if profile.gaussian_mu is not None:
@@ -153,21 +167,25 @@ def log_odds_distribution(
 
 
 def fine_curves(profile: PrivacyProfile) -> pld.LossCurves:
-    """Return loss curves on a grid that is up to 32 times as fine as usual, with at most about 500,000 points."""
+    """Return the loss curves of a profile on a grid that is up to 32 times as fine as usual.
+
+    The grid has at most about 500,000 points.
+    """
     finer = min(_FINER, _GRID // pld.loss_curves(profile.events, profile.adjacency).size)
     return pld.loss_curves(profile.events, profile.adjacency, pld.FINE * max(1, finer))
 
 
 def increments_of(log_odds: Floats) -> Floats:
-    """Return the increments per round of cumulative log-odds, shape (trials, rounds).
+    """Return the increment of each round from cumulative log-odds; both have shape (trials, rounds).
 
-    This is for tables that store only cumulative log-odds; increments much smaller than these are lost to rounding.
+    It serves tables that store only cumulative log-odds. Increments much smaller than the cumulative values are lost to
+    rounding.
     """
     return np.diff(log_odds, axis=1, prepend=0.0)
 
 
 def bound_in_other(bound: float, prior: float) -> float:
-    """Return the bound on the belief in D' that corresponds to the same log-likelihood ratio as a bound for D.
+    """Convert a bound on the belief in D to the bound on the belief in D' that has the same log-likelihood ratio.
 
     Both bounds are equal if the prior is 1/2.
 

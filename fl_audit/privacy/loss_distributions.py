@@ -1,12 +1,13 @@
 """Privacy loss distributions of single releases, discretised on a grid, and their convolution.
 
-For each kind of release, the loss L = log P(o)/Q(o) increases with the outcome o. So the P- and Q-mass of a grid cell
-are differences of distribution functions, and are then split between the ends of the cell (see `pld`).
+Let P and Q be the output distributions of a release under neighbours. For each kind of release, the loss L = log
+P(o)/Q(o) increases with the outcome o. So the mass of P and of Q in a grid cell is a difference of distribution
+functions. It is split between the ends of the cell (see `pld`).
 
 Losses are convolved by the fast Fourier transform. A bound on the mass that truncation may lose is added to the mass at
 infinity, so that no guarantee is too small. The support of a sum is bounded by Chernoff's inequality at 40 exponents,
-as in dp-accounting. Tests compare the distributions with dp-accounting, which is not used here because its import takes
-longer than most computations.
+as in dp-accounting. Tests compare the distributions with those of dp-accounting, which is not used here because its
+import takes longer than most computations.
 """
 
 import math
@@ -39,14 +40,14 @@ _EXPONENTS = range(1, 21)  # Chernoff exponents of both signs, times the grid le
 
 @dataclass(frozen=True, eq=False)
 class DiscreteLossDistribution:
-    """A discrete distribution of losses at integer multiples of the grid width, with some mass at infinity."""
+    """Discrete distribution of a privacy loss at integer multiples of the grid width, with some mass at infinity."""
 
     first: int  # index of the first grid point; its loss is `first` times the grid width
     probabilities: Floats  # mass at each grid point from `first` on
     infinity: float  # mass at infinity
 
     def plus(self, other: "DiscreteLossDistribution") -> "DiscreteLossDistribution":
-        """Return the distribution of the sum of two independent losses, with tails of negligible mass truncated."""
+        """Return the distribution of the sum of two independent losses; tails of negligible mass are truncated."""
         length = self.probabilities.size + other.probabilities.size - 1
         size = next_fast_len(length, real=True)
         product = rfft(self.probabilities, size) * rfft(other.probabilities, size)
@@ -60,7 +61,7 @@ class DiscreteLossDistribution:
         return DiscreteLossDistribution(self.first + other.first + start, kept, infinity)
 
     def times(self, count: int) -> "DiscreteLossDistribution":
-        """Return the distribution of the sum of `count` independent losses of this distribution; `count` is from 1."""
+        """Return the distribution of the sum of `count` independent losses of this distribution, `count` from 1."""
         low, high = self._support(count)
         size = next_fast_len(max(high - low + 1, self.probabilities.size), real=True)
         # The transform is circular; the mass outside the support is negligible, so wrapping does not mix losses.
@@ -69,9 +70,9 @@ class DiscreteLossDistribution:
         return DiscreteLossDistribution(self.first * count + low, np.roll(wrapped, -low)[: high - low + 1], infinity)
 
     def _support(self, count: int) -> tuple[int, int]:
-        """Return the range of grid indices outside which the sum lies with negligible probability.
+        """Return the range of grid indices outside which the sum of `count` losses has negligible mass.
 
-        Index 0 is the smallest possible sum.
+        The range is given as its lowest and highest index; index 0 is the smallest possible sum.
         """
         size, slack = self.probabilities.size, math.log(2 / _TRUNCATED)
         low, high = 0, (size - 1) * count
@@ -87,16 +88,17 @@ class DiscreteLossDistribution:
 
 
 def _negligible(masses: Floats) -> int:
-    """Return the number of leading masses whose sum is at most half of `_TRUNCATED`."""
+    """Return the number of leading masses whose sum is negligible: at most half of `_TRUNCATED`."""
     counted = np.cumsum(masses) > _TRUNCATED / 2
     return int(counted.argmax()) if counted.any() else masses.size - 1
 
 
 def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> Floats:
-    """Return P-masses at grid points, from the masses of the cells [(first + i) h, (first + i + 1) h].
+    """Return the P-mass at each grid point, from the P- and Q-masses of the cells between grid points.
 
-    The P-mass p (`upper`) of a cell is split between its ends such that its Q-mass q (`lower`) is preserved too: the
-    upper end gets (p - q e^a) / (1 - e^-h), where a is the lower end, and p - q e^a lies between 0 and p (1 - e^-h).
+    Cell i is [(first + i) h, (first + i + 1) h], where h is `interval`; its P-mass p is in `upper`, its Q-mass q in
+    `lower`. The P-mass is split between the ends of the cell so that the Q-mass is preserved too. The upper end gets (p
+    - q e^a) / (1 - e^-h), where a is the lower end. The numerator lies between 0 and p (1 - e^-h).
     """
     ends = (first + np.arange(upper.size)) * interval
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -109,7 +111,10 @@ def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> F
 
 
 def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: float) -> None:
-    """Add a point mass at a loss to the grid, split between two grid points so that P- and Q-mass are preserved."""
+    """Add a point mass at a loss to the masses `points`, in place.
+
+    It is split between the two nearest grid points so that P- and Q-mass are preserved.
+    """
     index = min(math.floor(loss / interval) - first, points.size - 2)
     above = loss - (first + index) * interval
     share = min(1.0, max(0.0, math.expm1(-above) / math.expm1(-interval)))
@@ -118,12 +123,12 @@ def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: fl
 
 
 def _places(span: tuple[float, float], interval: float) -> tuple[int, int]:
-    """Return the indices of the first and the last point of the grid that covers a range of losses."""
+    """Return the indices of the first and the last grid point of the grid that covers the range `span` of losses."""
     return math.floor(span[0] / interval), math.ceil(span[1] / interval)
 
 
 def _differences(edges: Floats, mean: float) -> Floats:
-    """Return the mass of N(mean, 1) between successive edges, computed in the nearer tail for accuracy."""
+    """Return the mass of N(mean, 1) between successive `edges`, computed in the nearer tail for accuracy."""
     shifted = edges - mean
     rising, falling = np.diff(ndtr(shifted)), -np.diff(ndtr(-shifted))
     return np.maximum(0.0, np.where(shifted[1:] > 0, falling, rising))
@@ -131,9 +136,10 @@ def _differences(edges: Floats, mean: float) -> Floats:
 
 @dataclass(frozen=True)
 class _GaussianLoss:
-    """Loss of a Gaussian release: P = (1-q) N(0) + q N(mu) against Q = N(0), unit variance; q = 1 means no sampling.
+    """Privacy loss log P/Q of a Gaussian release with unit variance, whose neighbours' means differ by `mu`.
 
-    With `replaced`, P = (1-q) N(0) + q N(mu/2) and Q = (1-q) N(0) + q N(-mu/2).
+    With the sampling rate q, P = (1-q) N(0) + q N(mu) and Q = N(0); q = 1 means no sampling. If `replaced` is True, P =
+    (1-q) N(0) + q N(mu/2) and Q = (1-q) N(0) + q N(-mu/2).
     """
 
     mu: float
@@ -143,7 +149,7 @@ class _GaussianLoss:
 
     @property
     def _means(self) -> tuple[float, float]:
-        """Means of the sampled components of P and of Q; without `replaced`, of the only component of Q."""
+        """Means of the release under P and under Q if the unit is sampled."""
         return (self.mu / 2, -self.mu / 2) if self.replaced else (self.mu, 0.0)
 
     def loss(self, x: Floats) -> Floats:
@@ -156,7 +162,7 @@ class _GaussianLoss:
         return ell if self.sampling_rate == 1 else _log_mixture(self.sampling_rate, ell)
 
     def _outcome(self, loss: Floats) -> Floats:
-        """Return the outcome x with a given loss; -infinity if the loss is below the loss of every x."""
+        """Return the outcome x that has each loss; -infinity for losses below the loss of every x."""
         q, mu = self.sampling_rate, self.mu
         if q == 1:
             return loss / mu + (0.0 if self.replaced else mu / 2)
@@ -185,7 +191,7 @@ class _GaussianLoss:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss under P, by numerical integration over the two components of P."""
+        """Standard deviation of the loss under P, by numerical integration."""
         if self.sampling_rate == 1:
             return self.mu
         u: Floats = np.linspace(-_REACH, _REACH, 761, dtype=np.float64)
@@ -195,7 +201,11 @@ class _GaussianLoss:
         return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
-        """Return the distribution on the grid; mass below it moves to the first point, mass above it to infinity."""
+        """Return the distribution of the loss on a grid of width `interval`.
+
+        It is the loss of P against Q or, if `reverse`, of Q against P. Mass below the grid moves to its first point,
+        mass above it to infinity.
+        """
         first, last = _places(self.span, interval)
         edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)
         bounded = math.isinf(float(edges[0]))
@@ -218,18 +228,18 @@ class _GaussianLoss:
 
 @dataclass(frozen=True)
 class _KnownSamplingGaussianLoss(_GaussianLoss):
-    """Loss of a Poisson-sampled Gaussian release if the insider sees the differing unit's participation.
+    """Loss of a Poisson-sampled Gaussian release if the adversary sees whether the differing unit participates.
 
-    With probability 1 - `share` the unit is absent and the loss is 0 (an atom on the grid). Otherwise the pair is N(mu)
-    against N(0) with unit variance, and the loss is normal. Here mu is the sensitivity over sigma under the adjacency
-    of the guarantee, so the distribution is the same for add-remove and replace.
+    With probability 1 - `share` the unit is absent and the loss is 0. Otherwise the loss is normal, as for N(mu)
+    against N(0) with unit variance. Here mu is the sensitivity over sigma under the adjacency of the guarantee, so the
+    distribution is the same for add-remove and replace.
     """
 
     share: float = 1.0
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss; its variance is q mu^2 + q (1 - q) (mu^2 / 2)^2."""
+        """Standard deviation of the loss; its variance is q mu^2 + q (1 - q) (mu^2 / 2)^2 with q = `share`."""
         q, mu = self.share, self.mu
         return mu * math.sqrt(q * (1 + (1 - q) * mu * mu / 4))
 
@@ -253,11 +263,11 @@ class _AtomsAtBothEnds:
 
 @dataclass(frozen=True)
 class _LaplaceLoss(_AtomsAtBothEnds):
-    """Loss of a release with Laplace noise, which lies in [-epsilon, epsilon] and has atoms at both ends."""
+    """Privacy loss of a Laplace release, which lies in [-epsilon, epsilon] and has atoms at both ends."""
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss L under P, whose density between the atoms is exp(-(epsilon - L)/2) / 4."""
+        """Standard deviation of the loss L under P; the density of L between the atoms is exp(-(epsilon - L)/2) / 4."""
         e = self.epsilon
         loss = np.linspace(-e, e, 2001)
         weight = np.full(loss.size, e / 1000) * np.exp(-(e - loss) / 2) / 4
@@ -278,11 +288,11 @@ class _LaplaceLoss(_AtomsAtBothEnds):
 
 @dataclass(frozen=True)
 class _ResponseLoss(_AtomsAtBothEnds):
-    """Loss of randomised response: epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
+    """Privacy loss of randomised response: epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss, but at least epsilon / 1000, for epsilon so large that it is nearly 0."""
+        """Standard deviation of the loss, or epsilon / 1000 if that is larger, as for very large epsilon."""
         truth = float(expit(self.epsilon))
         return max(2 * self.epsilon * math.sqrt(truth * (1 - truth)), self.epsilon * 1e-3)
 
@@ -305,7 +315,7 @@ no loss lies outside `span`. `masses` returns the distribution on a grid of widt
 
 
 def _loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossDistribution, int]]:
-    """Return the distinct loss distributions of a composition with their counts.
+    """Return each distinct loss distribution of a composition, with the number of its releases.
 
     All Gaussian releases without sampling are composed into one.
     """

@@ -1,4 +1,4 @@
-"""Enumerations of accountants, noise scalings and similar choices, in a module with no heavy imports."""
+"""Names of accountants, noise scalings and similar choices, in a module without heavy imports."""
 
 from enum import StrEnum
 from typing import assert_never
@@ -7,7 +7,7 @@ from fl_audit.adjacency import Adjacency
 
 
 class Accountant(StrEnum):
-    """The accountant, which computes epsilon and delta of a composition of releases.
+    """Accountants, which compute epsilon and delta of a composition of releases.
 
     RDP_CLASSIC is the accountant of Bernau et al. 2021: Renyi DP at a fixed list of orders, with the conversion of
     Mironov 2017 to (epsilon, delta). RDP is Opacus's accountant: the same orders with the tighter conversion of Balle
@@ -22,11 +22,11 @@ class Accountant(StrEnum):
 
 
 class SensitivityAdaptivity(StrEnum):
-    """Whether the signal-to-noise ratio of a unit in a round depends on earlier releases.
+    """Whether the signal-to-noise ratio of a unit in a round is fixed in advance or depends on earlier releases.
 
-    FIXED: the ratio of every round is fixed in advance, as with noise that is scaled to the local sensitivity.
-    ADAPTIVE: the ratio is bounded and may depend on earlier releases, as with noise that is scaled to the global
-    sensitivity. Every bound for ADAPTIVE also holds for FIXED.
+    FIXED: every round's ratio is fixed in advance, as with noise that is scaled to the local sensitivity. ADAPTIVE: the
+    ratio is bounded and may depend on earlier releases, as with noise that is scaled to the global sensitivity. Every
+    bound for ADAPTIVE also holds for FIXED.
     """
 
     FIXED = "fixed"
@@ -34,11 +34,11 @@ class SensitivityAdaptivity(StrEnum):
 
 
 class NoiseScaling(StrEnum):
-    """The sensitivity to which the noise is scaled.
+    """Sensitivity to which the noise is scaled.
 
-    LOCAL is the local sensitivity: the difference between the sums of D and D' at the current model parameters. It
-    depends on the data, so such noise serves audits and is no private release (Bernau et al. 2021, section 5.1). GLOBAL
-    is the global sensitivity, the worst case over all neighbours.
+    LOCAL is the local sensitivity: the distance between the sums of D and D' at the current model parameters. It
+    depends on the data, so such noise serves audits and gives no DP guarantee (Bernau et al. 2021, section 5.1). GLOBAL
+    is the global sensitivity, the largest distance over all neighbours.
     """
 
     LOCAL = "local"
@@ -46,14 +46,14 @@ class NoiseScaling(StrEnum):
 
 
 class StrategyMatrixKind(StrEnum):
-    """Kind of strategy matrix of noise that is correlated over rounds (`fl_audit.privacy.strategy_matrices`)."""
+    """Kind of strategy matrix, which defines noise that is correlated over rounds (module `strategy_matrices`)."""
 
     TREE = "tree"
     BANDED = "banded"
 
 
 class MultiplierReference(StrEnum):
-    """The quantity by which a noise multiplier is multiplied to give the standard deviation of the noise.
+    """Quantity that is multiplied by the noise multiplier to give the standard deviation of the noise.
 
     SENSITIVITY is the largest change of the sum between neighbours, which is twice the clipping norm for replace.
     CLIPPING_NORM is the convention of Opacus, TensorFlow Privacy and dp-accounting for every adjacency.
@@ -63,12 +63,12 @@ class MultiplierReference(StrEnum):
     CLIPPING_NORM = "clipping-norm"
 
     def over_sensitivity(self, multiplier: float, adjacency: Adjacency) -> float:
-        """Return a noise multiplier relative to this quantity, converted to be relative to the sensitivity.
+        """Convert a noise multiplier over this quantity to the noise multiplier over the sensitivity.
 
         Parameters
         ----------
         multiplier
-            Noise multiplier relative to this quantity.
+            Standard deviation of the noise over this quantity.
         adjacency
             The adjacency, which determines the sensitivity at a given clipping norm.
 

@@ -2,19 +2,21 @@
 
 The privacy loss L = log P(o)/Q(o), with o drawn from P, adds up over releases. The distribution of each release's L is
 discretised on a grid of width h by "connect the dots" (Doroshenko et al. 2022, arXiv:2207.04380): the mass at a loss
-between two grid points is split between them so that both its P-mass and its Q-mass are preserved. This is a
-mean-preserving spread of the likelihood ratio, so the discretised pair dominates the exact pair. The module
-`loss_distributions` computes and convolves the distributions. (Constructors of dp-accounting take second differences of
-delta(epsilon); their cancellation creates mass of about 1e-16 / h at every grid point, which thousands of weak releases
-multiply. Masses of grid cells have no such cancellation.)
+between two grid points is split between them so that both its P-mass and its Q-mass are preserved. The split only
+spreads the likelihood ratio and keeps its mean, so the discretised pair dominates the exact pair. The module
+`loss_distributions` computes and convolves the distributions.
+
+dp-accounting takes second differences of delta(epsilon) instead. Their cancellation creates mass of about 1e-16 / h at
+every grid point, which thousands of weak releases multiply. The masses of grid cells have no such cancellation.
 
 Error bound: discretisation moves each of the K losses by less than h and preserves the mean of e^L under Q, so under P
 it moves each loss by at most h^2 / 8 on average. By Hoeffding's inequality it moves the sum by more than tau = K h^2 /
 8 + h sqrt(K ln(1/theta) / 2) with probability at most theta, and never by more than K h. Hence true epsilon(delta) <=
-`epsilon(delta)` <= true epsilon(delta - theta) + tau with theta = `MISPLACED_MASS`. Below `LossCurves.smallest_delta`
-the tails are lost to rounding, and the result is the smaller of two upper bounds. One is by Renyi divergences, if all
-releases are Gaussian. The other is the closed form of the Gaussian releases with full participation, plus the epsilons
-of releases with pure DP.
+`epsilon(delta)` <= true epsilon(delta - theta) + tau with theta = `MISPLACED_MASS`.
+
+Below `LossCurves.smallest_delta` the tails are lost to rounding, and the result is the smaller of two upper bounds. One
+follows from Renyi divergences, if all releases are Gaussian. The other is the closed form of the Gaussian releases with
+full participation, plus the epsilons of releases with pure DP.
 """
 
 import math
@@ -52,7 +54,7 @@ _LARGEST_STEP_GRID = 2**19
 
 @dataclass(frozen=True, eq=False)
 class LossCurve:
-    """The curve delta(epsilon) of one direction (P against Q), from a loss distribution on a grid."""
+    """Curve delta(epsilon) of one direction, P against Q, computed from a loss distribution on a grid."""
 
     losses: Floats  # grid of losses, evenly spaced
     interval: float  # h, the width of the grid
@@ -62,7 +64,7 @@ class LossCurve:
     lower_masses: Floats  # at each loss a, the sum over losses b > a of the mass at b times e^-(b - a)
 
     def delta(self, epsilon: float) -> float:
-        """Return delta at an epsilon."""
+        """Return delta, 0 to 1, at `epsilon`."""
         index = int(np.searchsorted(self.losses, epsilon, side="right")) - 1
         if index < 0:
             above = self.losses - epsilon
@@ -71,7 +73,10 @@ class LossCurve:
         return min(1.0, max(float(self.deltas[index]) - fall, self.infinity))
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon, at least 0, with delta(epsilon) <= delta; `delta` must exceed `infinity`."""
+        """Return the smallest epsilon, at least 0, at which the curve is at most `delta`.
+
+        `delta` must exceed `infinity`, the P-mass beyond the grid.
+        """
         if self.delta(0.0) <= delta:
             return 0.0
         index = int(np.searchsorted(-self.deltas, -delta, side="left")) - 1
@@ -83,25 +88,28 @@ class LossCurve:
         return max(0.0, left + min(math.log1p((float(self.deltas[index]) - delta) / lower), self.interval))
 
     def composed_quantile(self, probability: float) -> float:
-        """Return the smallest loss that is provably exceeded with at most a probability, derived from delta(eps) alone.
+        """Return a loss that is exceeded with at most the given probability, derived from the curve delta(eps) alone.
 
-        For every composition whose privacy profile is at most delta(eps), P(L > loss) <= delta(eps) / (1 - e^(eps -
-        loss)) at every eps below the loss, because delta(eps) = E[(1 - e^(eps - L))+]. Between grid points delta is
-        linear in e^eps, so this quotient is monotone there and its minimum is at a grid point. The probability must
-        exceed `infinity`.
+        It holds for every composition whose privacy profile is at most delta(eps), also for adaptive ones: for every
+        eps below the loss, P(L > loss) <= delta(eps) / (1 - e^(eps - loss)), because delta(eps) = E[(1 - e^(eps -
+        L))+]. The result is the smallest such loss. It is found at a grid point, because between grid points delta is
+        linear in e^eps and the quotient is monotone. `probability` must exceed `infinity`, the P-mass beyond the grid.
         """
         kept = self.deltas < probability
         return float(np.min(self.losses[kept] - np.log1p(-self.deltas[kept] / probability)))
 
     def quantile(self, probability: float) -> float:
-        """Return the smallest grid point that L exceeds with at most a probability, which must exceed `infinity`."""
+        """Return the smallest grid point that the loss exceeds with at most the given probability.
+
+        `probability` must exceed `infinity`, the P-mass beyond the grid.
+        """
         above = np.append(np.cumsum(self.probabilities[::-1])[::-1][1:], 0.0) + self.infinity
         return float(self.losses[int(np.argmax(np.maximum.accumulate(above[::-1])[::-1] <= probability))])
 
 
 @dataclass(frozen=True, eq=False)
 class LossCurves:
-    """The loss curves of a composition, D against D' and D' against D; results are the worse of the two."""
+    """Loss curves of a composition, of D against D' and of D' against D; results are the worse of the two."""
 
     curves: tuple[LossCurve, ...]  # one curve, or two if the directions differ
     interval: float  # h, the width of the grid
@@ -116,32 +124,33 @@ class LossCurves:
         return max(curve.losses.size for curve in self.curves)
 
     def slack(self, probability: float) -> float:
-        """Return a bound on how much the grid lowers a sum of losses, exceeded with at most a probability."""
+        """Return a bound on how much the grid lowers a sum of losses, exceeded with at most the given probability."""
         return _spread(self.count, self.interval, probability)
 
     @property
     def smallest_delta(self) -> float:
-        """Smallest delta at which the curves are used, twice the mass beyond the grid."""
+        """Smallest delta for which the curves are used: twice the mass beyond the grid."""
         return 2 * max(curve.infinity for curve in self.curves)
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound of delta at an epsilon, the larger of both directions."""
+        """Return an upper bound on delta at `epsilon`, the larger of both directions."""
         return max(curve.delta(epsilon) for curve in self.curves)
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound of epsilon at a delta, within `error` unless delta is below `smallest_delta`."""
+        """Return an upper bound on epsilon at `delta`; it is within `error` if delta is at least `smallest_delta`."""
         if delta < self.smallest_delta:
             return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
     def _log_odds_at(self, delta: float, sensitivities: SensitivityAdaptivity) -> float:
-        """Return the log-odds of the true training set that are exceeded with probability at most delta."""
+        """Return a bound on the log-odds of the true training set that is exceeded with probability at most `delta`."""
         return self.quantile(delta) if sensitivities is SensitivityAdaptivity.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
-        """Return an upper bound of the loss that is exceeded with at most a probability, for fixed sensitivities.
+        """Return a loss that is exceeded with at most the given probability, for fixed sensitivities.
 
-        A thousandth of the probability is reserved for sums that the grid lowers by more than the added slack.
+        It includes `slack` for sums that the grid lowers. A thousandth of the probability is reserved for sums that the
+        grid lowers even more.
         """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
@@ -150,16 +159,17 @@ class LossCurves:
         return min(fixed, self.composed_quantile(probability))
 
     def composed_quantile(self, probability: float) -> float:
-        """Return an upper bound, at least 0, of the loss exceeded with at most a probability, for adaptive releases."""
+        """Return a loss, at least 0, exceeded with at most the given probability, for adaptive sensitivities."""
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
         return max(0.0, *(curve.composed_quantile(probability) for curve in self.curves))
 
     def tradeoff(self, alpha: float) -> float:
-        """Return a lower bound of the type II error of tests with type I error alpha.
+        """Return a lower bound on the type II error of tests with type I error `alpha`.
 
         It is the supremum over epsilon of 1 - delta - e^epsilon alpha and of e^-epsilon (1 - delta - alpha) (Dong, Roth
-        & Su 2022, proposition 2.12). Delta is linear in e^epsilon between grid points, so grid points suffice.
+        & Su 2022, proposition 2.12). Delta is linear in e^epsilon between grid points, so it suffices to evaluate grid
+        points.
         """
         best = 0.0
         for curve in self.curves:
@@ -174,7 +184,11 @@ class LossCurves:
 
 
 def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int, count: int, longest: float) -> float:
-    """Return the grid width h: `points` per standard deviation of a loss, or fewer if the grid would be too long."""
+    """Return the grid width h that gives `points` grid points per standard deviation of a loss.
+
+    h is larger if the grid would otherwise have too many points for losses up to `longest`. `count` is the number of
+    releases.
+    """
     deviation = math.sqrt(sum(times * distribution.deviation**2 for distribution, times in distributions))
     wanted = deviation / (points * math.sqrt(count))
     if points >= FINE:
@@ -189,8 +203,8 @@ def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int
 def _self_compose(distribution: DiscreteLossDistribution, count: int) -> DiscreteLossDistribution:
     """Return the distribution of the sum of `count` independent losses.
 
-    Many losses are composed in two stages. The support is bounded by Chernoff's inequality at exponents of at least 1 /
-    grid length, and for a short grid and many losses these are far from the best exponent.
+    From 1,000 losses on, they are composed in two stages. The support is bounded by Chernoff's inequality at exponents
+    of at least 1 / grid length, which are far from the best exponent for a short grid and many losses.
     """
     if count < _STAGED:
         return distribution if count == 1 else distribution.times(count)
@@ -201,10 +215,10 @@ def _self_compose(distribution: DiscreteLossDistribution, count: int) -> Discret
 
 
 def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: float) -> LossCurve:
-    """Return the curve of a composed distribution; delta at grid point j is T_j - S_j + infinity.
+    """Return the curve delta(epsilon) of a composed distribution; `misplaced` is added to its mass at infinity.
 
-    T_j is the sum of the masses p_i above j, and S_j the sum of p_i e^-(a_i - a_j), computed by the recursion S_j =
-    e^-h (S_{j+1} + p_{j+1}).
+    Delta at grid point j is T_j - S_j + infinity. T_j is the sum of the masses p_i above j, and S_j the sum of p_i
+    e^-(a_i - a_j) for the losses a_i, computed by the recursion S_j = e^-h (S_{j+1} + p_{j+1}).
     """
     probabilities, infinity = distribution.probabilities, distribution.infinity + misplaced
     occupied = np.flatnonzero(probabilities > 1e-25)
@@ -219,7 +233,7 @@ def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: f
 
 
 def _decaying_sums(values: Floats, decay: float) -> Floats:
-    """Return y with y_i = decay (values_i + y_{i-1}), by recursive doubling."""
+    """Return y with y_i = decay (values_i + y_{i-1}) and y_{-1} = 0, by recursive doubling."""
     sums, reach = decay * values, 1
     while reach < sums.size and (weight := decay**reach) > 0:
         sums[reach:] = sums[reach:] + weight * sums[:-reach]
@@ -228,21 +242,26 @@ def _decaying_sums(values: Floats, decay: float) -> Floats:
 
 
 def _spread(count: int, interval: float, probability: float) -> float:
-    """Return a deviation of the sum of `count` grid shifts from its mean, exceeded with at most the probability."""
+    """Return a bound on how far the sum of `count` grid shifts is from its mean.
+
+    The sum exceeds the bound with at most the given probability.
+    """
     return min(count * interval, interval * math.sqrt(-count * math.log(probability) / 2))
 
 
 @lru_cache(maxsize=16)
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> LossCurves:
-    """Return the loss curves of a composition; raises `InputError` if losses are too large or releases too many.
+    """Return the loss curves of a composition of releases.
+
+    Raises `InputError` if losses are above 1e20 or releases are more than 1e9.
 
     Parameters
     ----------
     events
         The releases, at least one. All Gaussian releases without sampling are composed exactly into one.
     adjacency
-        The adjacency, which affects only releases with secret sampling. For replace, the pair is (1-q) N(0) +
-        q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
+        The adjacency, which affects only releases with secret sampling. For replace, the pair is (1-q) N(0) + q
+        N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in dp-accounting.
     points
         Grid points per standard deviation of one release's loss.
     """
@@ -270,15 +289,15 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
 
 def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta: float) -> float:
-    """Return an upper bound on the epsilon of a composition at any delta (Balle et al. 2020, theorem 21)."""
+    """Return an upper bound on the epsilon of a composition, for any delta (Balle et al. 2020, theorem 21)."""
     return _tail_bound(events, adjacency, delta, Accountant.RDP, gdp_epsilon)
 
 
 def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float) -> float:
-    """Return log-odds, at least 0, exceeded with at most a probability, for fixed and adaptive sensitivities.
+    """Return log-odds, at least 0, exceeded with at most the given probability, for fixed and adaptive sensitivities.
 
-    It uses Mironov's conversion (2017, proposition 3) of Renyi divergences, which bounds the tail of the log-odds L by
-    Markov's inequality for e^((alpha - 1) L).
+    They follow from Mironov's conversion (2017, proposition 3) of Renyi divergences, which bounds the tail of the
+    log-odds L by Markov's inequality for e^((alpha - 1) L).
     """
 
     def unsampled(probability: float, mu: float) -> float:

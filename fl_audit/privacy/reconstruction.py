@@ -1,12 +1,12 @@
-"""Upper bounds on the success probability of reconstruction and singling-out attacks.
+"""Bound the success probability of reconstruction and singling-out attacks from above.
 
 The attacker knows every record but one and sees every release. It guesses the missing record, or a property of it. The
 baseline success `chance` is its probability of a right guess if the record had not been used. Let f be the trade-off
-function between the releases without and with the record. Then the attack succeeds with probability at most
-1 - f(chance) (Balle, Cherubin & Hayes 2022, section 5; Hayes, Mahloujifar & Balle 2023, theorem 2).
+function between the releases without and with the record. Then the attack succeeds with probability at most 1 -
+f(chance) (Balle, Cherubin & Hayes 2022, section 5; Hayes, Mahloujifar & Balle 2023, theorem 2).
 
-The releases with the record are compared with the releases without it, also for the replace adjacency. So the relevant
-distance is one contribution, C, and not the distance between two contributions, 2C.
+Under the replace adjacency, too, the releases with the record are compared with the releases without it. So their
+distance is that of one contribution, C, and not the distance between two contributions, 2C.
 """
 
 import math
@@ -30,12 +30,12 @@ _LEFT_OUT = {
 
 
 def against_its_absence(claim: Claim) -> Claim:
-    """Return the add-remove form of a claim: the releases with a contribution against the releases without it.
+    """Convert a claim to add-remove: it compares the releases with a contribution with the releases without it.
 
-    For replace, the sum without the contribution is half as far away as the sum with another contribution, so
-    sensitivities are halved. A randomised response cannot be made without its record, so its event, in which another
-    record takes its place, stays; the resulting bound is valid. Raises `InputError` if the noise is scaled to the pair
-    D, D' (fixed sensitivities), because such noise gives no guarantee for other records.
+    An add-remove claim is returned unchanged. For replace, sensitivities are halved, because leaving a contribution out
+    changes the sum half as much as replacing it. Randomised response always needs a record, so its event stays
+    unchanged; the resulting bound is valid. Raises `InputError` if the noise is scaled to the pair D, D' (fixed
+    sensitivities), because such noise gives no guarantee for other records.
     """
     adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
     found = f"sensitivities are {claim.sensitivities}"
@@ -53,14 +53,14 @@ def against_its_absence(claim: Claim) -> Claim:
 
 
 def reconstruction_bound(claim: Claim, chance: float) -> float:
-    """Return the largest success probability of a reconstruction or singling-out attack with baseline success `chance`.
+    """Return the largest success probability of a reconstruction or singling-out attack, given its baseline `chance`.
 
     Raises `InputError` if the chance is out of range, or the noise is scaled to the pair D, D'.
 
     Parameters
     ----------
     claim
-        The claim on the releases.
+        The claim, whose releases the attacker sees.
     chance
         Largest success probability without the releases, from 0 to 1: 1 / m for m equally likely candidates, or the
         share of the population that fits a description.
@@ -77,17 +77,18 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
 
 
 def simplex_success(mu: float, candidates: int) -> float:
-    """Return the success probability of the optimal attack on Gaussian noise with candidates at equal distances.
+    """Return the success probability of the optimal attack on Gaussian noise if candidates have equal distances.
 
-    The contributions of the m candidates are the corners of a regular simplex. The result is the integral of phi(x -
-    mu') Phi(x)^(m - 1), with mu' = mu sqrt(m / (m - 1)). For m = 2 it equals `reconstruction_bound`. For larger m it is
-    smaller, since the candidates' contributions differ in direction: for m = 1000 and mu = 2 it is 87 % of the bound
-    Phi(mu - 3.09).
+    The attack picks the right one of m candidates, whose contributions are the corners of a regular simplex. The result
+    is the integral over x of phi(x - mu') Phi(x)^(m - 1), with mu' = mu sqrt(m / (m - 1)). For m = 2 it equals
+    `reconstruction_bound`. For larger m it is smaller, since the contributions differ in direction: for m = 1000 and mu
+    = 2 it is 87 % of the bound Phi(mu - 3.09).
 
     Parameters
     ----------
     mu
-        Distance of each candidate's contribution from the mean of all, over the noise standard deviation, from 0.
+        Distance of each candidate's contribution from the mean of all contributions, over the standard deviation of the
+        noise; at least 0.
     candidates
         Number m of equally likely candidates, at least 2.
 

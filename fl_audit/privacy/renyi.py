@@ -1,8 +1,8 @@
 """Renyi accounting of Gaussian and Poisson-sampled Gaussian releases: the accountants `rdp-classic` and `rdp`.
 
-Both add the Renyi divergences of all releases at each order. They convert the sum to (epsilon, delta) differently:
-`rdp-classic` by Mironov 2017 (proposition 3), and `rdp` by Balle et al. 2020 (theorem 21), as Opacus does. Functions
-raise `InputError` for numbers out of range.
+Both accountants add the Renyi divergences of all releases at each order. They convert the sum to (epsilon, delta)
+differently: `rdp-classic` by Mironov 2017 (proposition 3), and `rdp` by Balle et al. 2020 (theorem 21), as Opacus does.
+Functions raise `InputError` for numbers out of range.
 """
 
 import math
@@ -29,19 +29,20 @@ _WEAK_NOISE = 0.03  # noise multiplier below which sampled releases use a bound 
 
 @lru_cache(maxsize=4096)
 def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced: bool) -> Floats:
-    """Return the Renyi divergences of one Poisson-sampled Gaussian release at `RDP_ORDERS`.
+    """Return the Renyi divergence of one Poisson-sampled Gaussian release at each order alpha of `RDP_ORDERS`.
 
-    They are D_alpha = log E[(1 - q + q e^ell)^alpha] / (alpha - 1) with ell = (2x - 1) / (2 z^2), x ~ N(0, z^2)
-    (Mironov, Talwar & Zhang 2019, section 3.3); the other direction is smaller (theorem 5). The expectation is an
-    integral of an analytic function against a normal density, for which the trapezoidal rule converges geometrically:
-    the nearest zero of 1 - q + q e^ell lies pi z off the real axis in units of z. Opacus sums a series instead, which
-    loses precision or converges slowly for weak noise; its moments agree to 1e-13, where it truncates the series.
+    It is D_alpha = log E[(1 - q + q e^ell)^alpha] / (alpha - 1) with ell = (2x - 1) / (2 z^2), x ~ N(0, z^2), where z
+    is the noise multiplier and q the sampling rate (Mironov, Talwar & Zhang 2019, section 3.3); the other direction is
+    smaller (theorem 5). The expectation is an integral of an analytic function against a normal density, for which the
+    trapezoidal rule converges geometrically: the nearest zero of 1 - q + q e^ell lies pi z off the real axis in units
+    of z. Opacus sums a series instead, which loses precision or converges slowly for weak noise; its moments agree to
+    1e-13, where it truncates the series.
 
     Below a noise multiplier of 0.03, the trapezoidal rule would need millions of points. There Minkowski's inequality
-    for the norm of order alpha gives D_alpha <= alpha log(1 - q + q e^((alpha - 1) / (2 z^2))) / (alpha - 1), which
-    equals the exact value up to rounding, unless q is below e^-50.
+    for the norm of order alpha gives D_alpha <= alpha log(1 - q + q e^((alpha - 1) / (2 z^2))) / (alpha - 1). This
+    bound equals the exact value up to rounding if q is at least e^-50.
 
-    If a unit is replaced, the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in `pld`. In
+    If `replaced` is True, the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in `pld`. In
     terms of Delta/2 the noise multiplier is twice as large, and the denominator is the second mixture, which is at
     least (1-q) N(0).
     """
@@ -71,7 +72,7 @@ def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced
 
 
 def _log_mixture(q: float, ell: Floats) -> Floats:
-    """Return ln(1 - q + q e^ell), without loss of precision for small ell."""
+    """Return ln(1 - q + q e^ell) for each ell, without loss of precision for small ell."""
     mixture = np.asarray(np.logaddexp(math.log1p(-q), math.log(q) + ell), dtype=np.float64)
     small = np.abs(ell) < 1
     mixture[small] = np.log1p(q * np.expm1(ell[small]))
@@ -79,10 +80,11 @@ def _log_mixture(q: float, ell: Floats) -> Floats:
 
 
 def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> Floats:
-    """Return the Renyi divergences of one Poisson-sampled Gaussian release with visible participation, at `RDP_ORDERS`.
+    """Return the Renyi divergence of one Poisson-sampled Gaussian release with visible participation, per order.
 
     Participation has the same distribution for both neighbours, so e^((alpha - 1) D_alpha) is the average over
-    participating or not: D_alpha = ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1).
+    participating or not: D_alpha = ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1). The result lists
+    D_alpha for the orders alpha of `RDP_ORDERS`; z is the noise multiplier and q the sampling rate.
     """
     exponents = (RDP_ORDERS - 1) * RDP_ORDERS / (2 * noise_multiplier**2)
     large = np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + exponents)
@@ -91,17 +93,17 @@ def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> Floats:
 
 
 def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, adjacency: Adjacency) -> Floats:
-    """Return the Renyi divergences of a composition at `RDP_ORDERS`.
+    """Return the Renyi divergence of a composition of releases at each order of `RDP_ORDERS`.
 
     Parameters
     ----------
     events
-        The releases.
+        The release events.
     adjacency
         The adjacency, which affects only releases with secret sampling.
     accountant
-        Name of the accountant for error messages. The published accountants do not support secret sampling under
-        replace; None supports it.
+        Name of a published accountant, which does not support secret sampling under replace; None to support this case
+        too.
 
     Raises
     ------
@@ -127,7 +129,7 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
 
 
 def _overhead(accountant: Accountant, delta: float) -> Floats:
-    """Return the term that an accountant's conversion adds to the Renyi divergence at each order to get epsilon."""
+    """Return what an accountant's conversion adds to the Renyi divergence to get epsilon, at each of `RDP_ORDERS`."""
     orders = RDP_ORDERS
     if accountant is Accountant.RDP_CLASSIC:
         return np.asarray(-math.log(delta) / (orders - 1), dtype=np.float64)
@@ -135,7 +137,7 @@ def _overhead(accountant: Accountant, delta: float) -> Floats:
 
 
 def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> float:
-    """Return epsilon from Renyi divergences: the smallest value of the conversion over all orders, at least 0.
+    """Convert Renyi divergences to epsilon: the smallest value of the conversion over all orders, at least 0.
 
     For `rdp-classic` the conversion is eps_RDP(alpha) + ln(1/delta) / (alpha - 1) (Mironov 2017, proposition 3; Bernau
     et al. 2021, Eq. (3)), which is at least ln(1/delta) / 62. For `rdp` it is eps_RDP(alpha) + ln((alpha - 1) / alpha)
@@ -155,9 +157,10 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
 
 
 def _rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
-    """Return the largest mu for which a Gaussian composition has at most a given epsilon, in closed form.
+    """Return the largest mu for which the accountant's epsilon of a Gaussian composition at delta is at most `epsilon`.
 
-    Epsilon must exceed the accountant's epsilon without any release, e.g. ln(1/delta) / 62 by `rdp-classic`.
+    `epsilon` must exceed the accountant's epsilon without any release, e.g. ln(1/delta) / 62 by `rdp-classic`;
+    otherwise `InputError` is raised.
     """
     require_epsilon(epsilon)
     require_delta(delta)

@@ -1,4 +1,4 @@
-"""The releases of one training as stated by its operator; clients and servers import this module without scipy."""
+"""Releases of one training, as stated by its operator; clients and servers import this module without scipy."""
 
 from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass, fields
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StatedReleases:
-    """The releases of a training with Gaussian noise, as stated by its operator, and the adjacency.
+    """Releases of a training with Gaussian noise as its operator states them: adjacency, noise, rounds, sampling rate.
 
     Raises `InputError` if a number is out of its range or the adjacency is unknown.
     """
 
     adjacency: Adjacency  # the adjacency, or its name
     noise_multiplier: float  # standard deviation of the noise over the sensitivity of the sum, above 0
-    rounds: int  # at least 1
+    rounds: int  # number of rounds, at least 1
     # Probability with which a unit participates in a round, above 0 and up to 1, e.g. cohort size over all units.
     sampling_rate: float = defaults.SAMPLING_RATE
     # The quantity that the given noise multiplier multiplies; `noise_multiplier` is always over the sensitivity.
@@ -50,20 +50,20 @@ class StatedReleases:
 
     @property
     def events(self) -> "tuple[ReleaseEvent, ...]":
-        """The release events of the training for an accountant."""
+        """Release events of the training, from which an accountant computes epsilon."""
         return lazy_imports.events.gaussian_rounds(self.noise_multiplier, self.rounds, self.sampling_rate)
 
     def claim(self, delta: float) -> "Claim":
-        """Return the claim for these releases at delta, with the exact accountant."""
+        """Return the claim for these releases at `delta`, above 0 and below 1, with the exact accountant."""
         return lazy_imports.claim.Claim(self.adjacency, self.events, delta)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
+        """Return the fields as a dict of JSON values."""
         return asdict(self) | {"adjacency": str(self.adjacency)}
 
 
 def terms_of_json(values: Mapping[str, Any], where: str) -> StatedReleases:
-    """Return `StatedReleases` from JSON values; other keys are ignored.
+    """Build `StatedReleases` from JSON values; keys that are no fields are ignored.
 
     Parameters
     ----------

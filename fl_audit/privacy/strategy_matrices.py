@@ -1,21 +1,21 @@
 """Strategy matrices of noise that is correlated over rounds (DP-FTRL), and their sensitivities.
 
-A strategy matrix C is lower triangular (rounds x rounds) with ones on its diagonal. Round t releases r_t = g_t +
-(C^-1 z)_t, where g_t is the sum of clipped contributions and z has independent rows N(0, sigma^2 I). C r = C g + z has
-the same information. So all rounds together are one Gaussian release of C g, whose sensitivity is sens(C)
-(`sensitivity`) times the sensitivity of one contribution. This also holds for adaptively chosen contributions (Denisov
+A strategy matrix C is lower triangular (rounds x rounds) with ones on its diagonal. Round t releases r_t = g_t + (C^-1
+z)_t, where g_t is the sum of clipped contributions and z has independent rows N(0, sigma^2 I). C r = C g + z has the
+same information. So all rounds together are one Gaussian release of C g. Its sensitivity is sens(C) (function
+`sensitivity`) times the sensitivity of one contribution. This also holds for adaptively chosen contributions (Denisov
 et al. 2022, arXiv:2202.08312, theorem 2.1). The identity matrix gives independent noise. Other matrices reduce the
 error of the prefix sums g_1 + ... + g_t, from which the model after round t is computed.
 
 `tree` is the binary tree (Chan, Shi & Song 2011; Kairouz et al. 2021, arXiv:2103.00039) without Honaker's estimator,
-which averages over more nodes. A prefix sum is the sum of the noised nodes given by its binary digits. Round t uses one
-new node, (t - l(t), t], where l(t) is the lowest set bit of t. Row t of C is 1 on the rounds of this node, so C r
-consists of the noised nodes.
+which averages over more nodes. The binary digits of t tell which noised nodes of the tree sum to the prefix sum of
+round t. Round t uses one new node, (t - l(t), t], where l(t) is the lowest set bit of t. Row t of C is 1 on the rounds
+of this node, so C r consists of the noised nodes.
 
-`banded` is a Toeplitz matrix with a few bands (Choquette-Choo et al. 2023, arXiv:2306.08153), for which columns of
-rounds at least `bands` apart are orthogonal. Its coefficients are read from `banded_coefficients.json`, where
-tests/validation/banded_matrices.py wrote coefficients optimised with jax-privacy, and are otherwise those of the banded
-square root. Functions raise `InputError` for numbers out of range.
+`banded` is a Toeplitz matrix with a few bands (Choquette-Choo et al. 2023, arXiv:2306.08153); its columns of rounds at
+least `bands` apart are orthogonal. Its coefficients are read from `banded_coefficients.json`, which
+tests/validation/banded_matrices.py wrote with coefficients optimised by jax-privacy. Numbers of bands that the file
+lacks get the coefficients of the banded square root. Functions raise `InputError` for numbers out of range.
 """
 
 import json
@@ -40,6 +40,8 @@ _CHUNK = 4096
 
 def strategy_matrix(kind: StrategyMatrixKind, rounds: int, bands: int = 1) -> Floats:
     """Return the strategy matrix C, float64 (rounds, rounds): lower triangular, non-negative, ones on the diagonal.
+
+    C defines noise that is correlated over rounds: the noise of all rounds is C^-1 times independent draws.
 
     Parameters
     ----------
@@ -66,19 +68,19 @@ def strategy_matrix(kind: StrategyMatrixKind, rounds: int, bands: int = 1) -> Fl
 def _square_root_coefficients(bands: int) -> Floats:
     """Return the first `bands` Toeplitz coefficients of the square root of the lower-triangular matrix of ones.
 
-    They are c_j = binom(2j, j) / 4^j, positive and decreasing from 1. Truncated to `bands`, they define the banded
-    square root (Kalinin & Lampert 2024, arXiv:2405.13763).
+    They are c_j = binom(2j, j) / 4^j for j from 0, decreasing from 1. A Toeplitz matrix with these bands is called the
+    banded square root (Kalinin & Lampert 2024, arXiv:2405.13763).
     """
     j = np.arange(1, bands)
     return np.cumprod(np.append(1.0, (2 * j - 1) / (2 * j)))
 
 
 def banded_coefficients(rounds: int, bands: int) -> Floats:
-    """Return the coefficients of the banded Toeplitz matrix, shape (bands,); the first one is 1.
+    """Return the coefficients of the banded Toeplitz matrix, float64 (bands,); the first one is 1.
 
     If `banded_coefficients.json` has this number of bands, the coefficients are optimised for the mean squared error of
-    prefix sums. The file has them for several numbers of rounds; the result is for the smallest one that is at least
-    `rounds`, or else for the largest. Otherwise the coefficients are those of the banded square root.
+    prefix sums. They are taken from the file's smallest number of rounds that is at least `rounds`, or else from its
+    largest. Otherwise the coefficients are those of the banded square root.
 
     Parameters
     ----------
@@ -102,34 +104,37 @@ def _optimised() -> dict[tuple[int, int], list[float]]:
 
 
 def inverse(strategy: Floats) -> Floats:
-    """Return C^-1; the noise of round t is row t of C^-1 times the independent draws z of all rounds."""
+    """Return the inverse C^-1 of a strategy matrix C, float64 (rounds, rounds).
+
+    The noise of round t is row t of C^-1 times the independent draws z of all rounds.
+    """
     return np.asarray(solve_triangular(strategy, np.eye(strategy.shape[0]), lower=True), dtype=np.float64)
 
 
 def correlated_event(
     noise_multiplier: float, kind: StrategyMatrixKind, rounds: int, bands: int, separation: int, participations: int
 ) -> GaussianRelease:
-    """Return the single Gaussian release event that represents all rounds with correlated noise.
+    """Return one Gaussian release event that represents all rounds with correlated noise.
 
-    Its sensitivity, sens(C), is exact or, for a tree with very many possible sets of rounds, an upper bound.
+    Its sensitivity sens(C) is exact, or an upper bound for a tree with more than 100,000 possible sets of rounds.
 
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the draws z over the sensitivity of one contribution (once or twice the clipping norm,
-        depending on the adjacency); positive. The noise multiplier of the event is this one divided by sens(C).
+        Standard deviation of the draws z over the sensitivity of one contribution, which is once or twice the clipping
+        norm, depending on the adjacency; positive. The noise multiplier of the event is this value divided by sens(C).
     kind
-        Kind of the matrix, as for `strategy_matrix`.
+        Kind of the matrix, `tree` or `banded`.
     rounds
         Number of rounds, from 1.
     bands
-        Number of bands, as for `strategy_matrix`.
+        Number of non-zero diagonals of `banded`, from 1 to the number of rounds; ignored by `tree`.
     separation
-        Smallest distance between two rounds with the same unit, as for `sensitivity`; 1 if every unit participates in
-        every round.
-    participations
-        Largest number of rounds in which a unit participates, as for `sensitivity`; the number of rounds if every unit
+        Smallest difference between the numbers of two rounds in which the same unit participates; 1 if every unit
         participates in every round.
+    participations
+        Largest number of rounds in which a unit participates; the number of rounds if every unit participates in every
+        round.
     """
     require_noise_multiplier(noise_multiplier)
     strategy = strategy_matrix(kind, rounds, bands)
@@ -137,14 +142,16 @@ def correlated_event(
 
 
 def sensitivity(strategy: Floats, separation: int, participations: int) -> float:
-    """Return sens(C), the L2 sensitivity of C g to a unit whose contribution to each round has a norm of at most 1.
+    """Return sens(C): the L2 sensitivity of C g to a unit whose contribution to each round has a norm of at most 1.
 
-    A unit that participates in the rounds of a set S changes C g by at most (sum over s, t in S of |(C'C)_st|)^(1/2).
-    If C'C has no negative entry, equal contributions in all rounds attain this. The sensitivity is the maximum over all
-    sets S that the participation pattern allows (Choquette-Choo et al. 2023, arXiv:2306.08153, Eq. (5)).
+    C is the strategy matrix, and row t of g is the sum of contributions of round t. A unit that participates in the
+    rounds of a set S changes C g by at most (sum over s, t in S of |(C'C)_st|)^(1/2). If C'C has no negative entry,
+    equal contributions in all rounds reach this bound. The sensitivity is the maximum over all sets S that the
+    participation pattern allows (Choquette-Choo et al. 2023, arXiv:2306.08153, Eq. (5)).
 
-    The result is exact if C'C has no negative entry, as for all matrices here, or if the columns of rounds at least
-    `separation` apart are orthogonal; otherwise it is an upper bound. The first of these methods that applies is used:
+    The result is exact if C'C has no negative entry, as for all matrices of this module, or if the columns of rounds at
+    least `separation` apart are orthogonal; otherwise it is an upper bound. The function uses the first of these
+    methods that applies:
 
     * the sum over all rounds, if a unit may participate in every round;
     * a dynamic programme over squared column norms, if the columns of rounds at least `separation` apart are
@@ -158,10 +165,10 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
     strategy
         The strategy matrix C, square.
     separation
-        Smallest distance between two rounds with the same unit, from 1.
+        Smallest difference between the numbers of two rounds in which the same unit participates, from 1.
     participations
-        Largest number of rounds in which a unit participates, from 1. If `separation` allows fewer, that number is
-        used.
+        Largest number of rounds in which a unit participates, from 1. If `separation` allows only fewer rounds, the
+        largest allowed number is used.
     """
     most = _require_pattern(strategy, separation, participations)
     gram, rounds = np.abs(strategy.T @ strategy), strategy.shape[0]
@@ -181,8 +188,8 @@ def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: 
     """Return an upper bound on `sensitivity` for any matrix and participation pattern.
 
     For every round s, a dynamic programme finds the largest sum of |(C'C)_st| over an allowed set of rounds t. A second
-    one finds the largest sum of these values over an allowed set of rounds s. The result is an upper bound because the
-    sets may differ (Choquette-Choo et al. 2023, arXiv:2306.08153, algorithm 4).
+    programme finds the largest sum of the results over an allowed set of rounds s. The square root of this sum is an
+    upper bound because the two sets may differ (Choquette-Choo et al. 2023, arXiv:2306.08153, algorithm 4).
     """
     most = _require_pattern(strategy, separation, participations)
     rows = _largest_sum(np.abs(strategy.T @ strategy), separation, most)
@@ -190,7 +197,10 @@ def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: 
 
 
 def _require_pattern(strategy: Floats, separation: int, participations: int) -> int:
-    """Return the largest possible number of participations of a unit; raise `InputError` for invalid arguments."""
+    """Check the arguments of `sensitivity` and return the largest number of rounds in which a unit can participate.
+
+    Raises `InputError` if an argument is invalid.
+    """
     square = strategy.ndim == 2 and strategy.shape[0] == strategy.shape[1] > 0
     require(square, f"strategy has shape {strategy.shape}: accepted are square matrices of at least one round")
     require(bool(np.all(np.isfinite(strategy))), "strategy has entries that are no finite numbers: accepted are none")
@@ -199,10 +209,11 @@ def _require_pattern(strategy: Floats, separation: int, participations: int) -> 
 
 
 def _largest_sum(weights: Floats, separation: int, most: int) -> Floats:
-    """Return the largest sum of non-negative weights over sets of at most `most` positions along the last axis.
+    """Return the largest sum of non-negative weights over at most `most` positions along the last axis.
 
-    Positions in a set are at least `separation` apart. This is a dynamic programme: after j steps, best[i] is the
-    largest sum of at most j positions from i on, either with i and later ones from i + separation, or without i.
+    The positions must be at least `separation` apart. The result has the shape of `weights` without the last axis. It
+    is computed by a dynamic programme: after j steps, best[i] is the largest sum over at most j positions from i on,
+    either with i and later positions from i + separation, or without i.
     """
     best = np.zeros((*weights.shape[:-1], weights.shape[-1] + separation))
     for _ in range(most):
@@ -218,7 +229,10 @@ def _is_decreasing_toeplitz(strategy: Floats) -> bool:
 
 
 def _largest_enumerated(gram: Floats, separation: int, taken: int) -> float:
-    """Return the largest sum of Gram matrix entries over all allowed sets of exactly `taken` rounds."""
+    """Return the largest sum of Gram matrix entries over all sets of `taken` rounds.
+
+    The rounds of a set must be at least `separation` apart.
+    """
     free = gram.shape[0] - (taken - 1) * (separation - 1)
     sets, largest = combinations(range(free), taken), 0.0
     while chunk := list(islice(sets, _CHUNK)):

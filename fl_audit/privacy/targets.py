@@ -1,4 +1,4 @@
-"""Privacy targets of calibration: belief, advantage, epsilon, reconstruction, singling out, or the noise multiplier."""
+"""Privacy targets of calibration: belief, advantage, epsilon, reconstruction, singling out, or noise multiplier."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,14 +12,17 @@ from fl_audit.privacy.identifiability_bounds import require_advantage
 
 @dataclass(frozen=True)
 class BeliefTarget:
-    """Target: the insider's belief in the true training set exceeds `belief` with probability at most delta."""
+    """Target of calibration: the adversary's belief in the true training set is at most `belief`.
+
+    The belief may exceed this limit with probability at most delta of the claim.
+    """
 
     belief: float  # above the prior and below 1
 
 
 @dataclass(frozen=True)
 class AdvantageTarget:
-    """Target: the insider's advantage, 2 P(right guess) - 1 with equal priors, is at most `advantage`."""
+    """Target of calibration: the adversary's advantage, 2 P(right guess) - 1 at equal priors, is <= `advantage`."""
 
     advantage: float
 
@@ -29,7 +32,7 @@ class AdvantageTarget:
 
 @dataclass(frozen=True)
 class EpsilonTarget:
-    """Target: the accountant's epsilon is at most `epsilon`, which is positive and at most 1e100."""
+    """Target of calibration: the accountant's epsilon is at most `epsilon`, which is positive and at most 1e100."""
 
     epsilon: float
 
@@ -39,7 +42,10 @@ class EpsilonTarget:
 
 @dataclass(frozen=True)
 class ReconstructionTarget:
-    """Target: an attacker picks the right one of equally likely records with a probability of at most `probability`."""
+    """Target of calibration: a reconstruction attack succeeds with a probability of at most `probability`.
+
+    The attacker picks one of `candidates` records, which are equally likely without any release.
+    """
 
     probability: float  # above `chance` and below 1
     candidates: int = defaults.CANDIDATES  # number of equally likely records, a whole number from 2
@@ -50,13 +56,17 @@ class ReconstructionTarget:
 
     @property
     def chance(self) -> float:
-        """Baseline success probability of the attacker, without any release."""
+        """Success probability of the attacker without any release: 1 / `candidates`."""
         return 1 / self.candidates
 
 
 @dataclass(frozen=True)
 class SinglingOutTarget:
-    """Target: an attacker's description singles out the target with a probability of at most `probability`."""
+    """Target of calibration: a singling-out attack succeeds with a probability of at most `probability`.
+
+    The attacker describes the target's record. Without any release, the description fits with probability
+    `population_share`.
+    """
 
     probability: float  # above `population_share` and below 1
     population_share: float = defaults.POPULATION_SHARE  # share that fits the description, above 0 and below 1
@@ -67,7 +77,7 @@ class SinglingOutTarget:
 
     @property
     def chance(self) -> float:
-        """Baseline success probability of the attacker, without any release."""
+        """Success probability of the attacker without any release: `population_share`."""
         return self.population_share
 
 
@@ -78,7 +88,7 @@ def _require_above_chance(name: str, probability: float, chance: float) -> None:
 
 @dataclass(frozen=True)
 class NoiseMultiplierTarget:
-    """Target: a given noise multiplier, positive and finite, which needs no calibration."""
+    """Target of calibration: a given noise multiplier, positive and finite, so that nothing needs to be calibrated."""
 
     noise_multiplier: float
 
@@ -106,15 +116,16 @@ DETAILS: Final = {"candidates": "reconstruction", "population-share": "singling-
 
 
 def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
-    """Return the target that was given, of which there must be exactly one.
+    """Return the one privacy target among the given values.
 
-    Raises `InputError` if no or several targets are given, an additional setting belongs to another target, or a value
-    is out of range.
+    Raises `InputError` if no target or several targets are given, a detail belongs to another target, or a value is out
+    of range.
 
     Parameters
     ----------
     given
-        Values of `TARGETS` and of `DETAILS`, keyed by their names; exactly one target is not None.
+        Values of targets (names of `TARGETS`) and of their details (names of `DETAILS`), keyed by name; None for a
+        value that is not given. Exactly one target is given.
     mark
         Prefix of the names in error messages, such as "--" for command-line options.
 

@@ -1,1 +1,1 @@
-"""The kinds of noise; to add one, write a module for it and add a line to the registry."""
+"""Kinds of noise; to add one, write a module for it and add a line to the registry."""

@@ -1,9 +1,9 @@
-"""The interface of all kinds of noise, so that other code does not depend on the kind.
+"""Interface of all kinds of noise, so that other code does not depend on the kind.
 
-Every noise is Gaussian given the releases of earlier rounds; the insiders' likelihood ratios and the tests of the
-verdict rely on this. The module of each kind defines the scale and the origin of the noise, its drawing, accounting and
-whitening, the parts that it is incompatible with, and its phrases in reports. These modules do not import torch, so
-that a configuration can be checked without it.
+Every noise is Gaussian given the releases of earlier rounds; the adversary's likelihood ratios and the tests of the
+verdict rely on this. The module of each kind defines the scale and the origin of the noise, how it is drawn, accounted
+and whitened, which other parts of a mechanism it excludes, and its phrases in reports. These modules do not import
+torch, so that a configuration can be checked without it.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class NoiseOrigin(StrEnum):
-    """The party that adds the noise, and the quantity to which it is added."""
+    """Party that adds the noise, and the quantity to which the party adds it."""
 
     NOBODY = "nobody"  # no noise is added, and there is no claim
     SERVER = "server"  # the server adds the noise to the sum
@@ -37,15 +37,15 @@ class NoiseOrigin(StrEnum):
 
 @dataclass(frozen=True)
 class NoiseSettings:
-    """Configuration of the noise, and the other settings on which noises depend."""
+    """Configured settings of the noise, and the other settings of a run on which kinds of noise depend."""
 
     name: str  # name of the noise in the configuration
-    multiplier: float  # z
+    multiplier: float  # noise multiplier z
     scaling: NoiseScaling  # sensitivity that the noise is scaled to
     clients: int  # m, number of clients
     rounds: int  # k, number of rounds
-    separation: int | None  # with cohorts, fewest rounds from a client's participation to its next; otherwise None
-    own: Mapping[str, Any]  # values of the settings that only this noise has, by name; None for those left out
+    separation: int | None  # smallest number of rounds between a client's participations, with cohorts; otherwise None
+    own: Mapping[str, Any]  # values of the settings that only this kind of noise has, by name; None if left out
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class SumSensitivity:
 
 @dataclass(frozen=True)
 class AccountedRounds:
-    """Description of the rounds for the accountant."""
+    """Description of a run's rounds, from which a kind of noise derives the release events for the accountant."""
 
-    count: int  # k, from 1
-    multiplier: float  # effective z of one round's releases together, against the adversary
+    count: int  # number of rounds k, from 1
+    multiplier: float  # noise multiplier of a round's releases together, without noise that the adversary knows
     participation: "Participation"  # rule of participation
     seen: bool  # whether the adversary sees in which rounds the target participates
     schedule: "LocalSchedule | None" = None  # training of clients, if they train by DP-SGD; otherwise None
@@ -76,30 +76,33 @@ Sets with different numbers are independent. Set 0 is drawn in advance, while cl
 
 
 class ServerDraws(Protocol):
-    """Draws the server's noise for some trials round by round, and keeps the draws of earlier rounds that it needs."""
+    """Protocol of an object that draws the server's noise for some trials, one round after the other.
+
+    It keeps the draws of earlier rounds that later draws depend on.
+    """
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the draws of the next round in units of `MechanismNoise.scale`, float32 (trials, parameters).
+        """Return the noise of the next round divided by `MechanismNoise.scale`, float32 (trials, parameters).
 
         Parameters
         ----------
         normals
-            Function that returns standard normal draws of this round, whose memory may be overwritten.
+            Function that returns a numbered set of standard normal draws of this round; the returned memory may be
+            overwritten.
         server_round
             Number of the round, from 1.
         """
 
 
 class _IndependentDraws:
-    """Independent standard normal draws in every round."""
+    """Server noise that is independent and standard normal in every round."""
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the first set of standard normal draws."""
         return normals(0)
 
 
 class MechanismNoise(ABC):
-    """Interface of a kind of noise, a frozen dataclass; numbers out of range raise `InputError`."""
+    """Interface of a kind of noise, implemented by frozen dataclasses; numbers out of range raise `InputError`."""
 
     kind: str
     """Name of the kind in a stored mechanism, which is its key in the registry."""
@@ -122,11 +125,11 @@ class MechanismNoise(ABC):
     @classmethod
     @abstractmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise for the settings of a configuration."""
+        """Build the noise from the settings of a configuration."""
 
     @property
     def name(self) -> str:
-        """The name of this noise in a configuration."""
+        """Name of this noise in a configuration."""
         return self.names[0]
 
     def with_multiplier(self, multiplier: float) -> Self:
@@ -143,30 +146,31 @@ class MechanismNoise(ABC):
         sensitivity
             Sensitivity of the sum in each trial.
         multiplier
-            Effective noise multiplier against the adversary.
+            Noise multiplier that counts only noise unknown to the adversary.
         """
         return multiplier * sensitivity.largest
 
     def share_scale(self, global_sensitivity: float) -> float:
-        """Return the standard deviation of each client's noise share; 0 if the server adds the noise.
+        """Return the standard deviation of the noise that each client adds; 0 if the server adds the noise.
 
         Parameters
         ----------
         global_sensitivity
-            Global sensitivity Delta of the sum.
+            Global sensitivity Delta of a round's sum.
         """
         return 0.0
 
     def server_draws(self) -> ServerDraws:
-        """Return an object that draws the server's noise for some trials."""
+        """Return an object that draws the server's noise for some trials, round by round."""
         return _IndependentDraws()
 
     # Accounting of the noise.
 
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return the effective noise multiplier after an adversary subtracts the noise that it knows; 0 without noise.
+        """Return the noise multiplier after an adversary has subtracted the noise that it knows; 0 without noise.
 
-        For a server that adds the noise itself, `effective_noise_multiplier` raises an error instead.
+        Do not call this method for a server that adds the noise itself: `effective_noise_multiplier` checks for this
+        case.
 
         Parameters
         ----------
@@ -176,31 +180,32 @@ class MechanismNoise(ABC):
         return self.multiplier
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the noise relative to the largest difference of D and D' that an adversary can see in one round.
+        """Return the standard deviation of a round's noise over the largest difference of D and D' in the round.
 
-        0 without noise.
+        The difference is the largest that the adversary can see. The result is 0 without noise.
 
         Parameters
         ----------
         multiplier
-            Effective noise multiplier against the adversary.
+            Noise multiplier that counts only noise unknown to the adversary.
         participation
-            Rule of participation.
+            Rule by which units participate in rounds.
         """
         return multiplier
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the release events of some rounds for the accountant, one tuple for every kind of client.
+        """Return the release events of the described rounds, one tuple of events for every kind of client.
 
-        The tuple is empty without noise.
+        There are several kinds only if clients train by DP-SGD on shards of different sizes. The tuples are empty
+        without noise.
         """
         often = rounds.participation.participations(rounds.count)
         return (gaussian_rounds(rounds.multiplier, often, rounds.participation.rate, rounds.seen),)
 
     def joint_sensitivity(self, participation: "Participation") -> float | None:
-        """Return the sensitivity of all rounds as one release, relative to the sensitivity of one contribution.
+        """Return the sensitivity of all rounds as a single release, over the sensitivity of one contribution.
 
-        None if every round is a separate release.
+        None if every round is a release of its own. `participation` is the rule by which units participate in rounds.
         """
         return None
 
@@ -208,13 +213,17 @@ class MechanismNoise(ABC):
 
     @property
     def rounds_needed(self) -> int:
-        """Number of rounds, including the latest, whose releases are needed to whiten the latest release."""
+        """Number of latest rounds whose releases are combined to whiten the noise of the latest release.
+
+        Whitened noise is independent of all earlier releases. The number is 1 for independent noise.
+        """
         return 1
 
     def whitening(self, server_round: int) -> Floats:
-        """Return the whitening weights of the releases up to a round, float64 (rounds,).
+        """Return the weights that whiten the releases of rounds 1 to `server_round`, float64 (rounds,).
 
-        The noise of the weighted sum is independent of all earlier releases, and has the scale of one round's noise.
+        The weighted sum of the releases has noise that is independent of all earlier releases, with the scale of one
+        round's noise.
 
         Parameters
         ----------
@@ -229,7 +238,9 @@ class MechanismNoise(ABC):
 
     @abstractmethod
     def require_participation(self, participation: "Participation") -> None:
-        """Raise `InputError` if this noise has no accounting or likelihood ratio for partial participation.
+        """Raise `InputError` if this noise does not support rounds in which only some units participate.
+
+        Supported are rules for which this noise has an accounting and a likelihood ratio.
 
         Parameters
         ----------
@@ -242,7 +253,7 @@ class MechanismNoise(ABC):
         """Raise `InputError` if this noise has no accounting or likelihood ratio for adaptive clipping."""
 
     def require_rounds(self, rounds: int) -> None:  # noqa: B027  # most noises are made for any number
-        """Raise `InputError` if this noise does not support a number of rounds.
+        """Raise `InputError` if this noise does not support `rounds` rounds.
 
         Parameters
         ----------
@@ -254,19 +265,22 @@ class MechanismNoise(ABC):
 
     @abstractmethod
     def source_words(self) -> str:
-        """Return a phrase on the kind of noise and the party that adds it."""
+        """Return a phrase for reports that names the kind of noise and the party that adds it."""
 
     @property
     def multiplied_words(self) -> str | None:
-        """Phrase for the quantity that the noise multiplier multiplies; None for the sensitivity of the sum."""
+        """Phrase for reports on the quantity that the noise multiplier multiplies.
+
+        None if it is the sensitivity of the sum.
+        """
         return None
 
     def mu_words(self, rounds: str) -> str:
-        """Return the formula of the claimed mu in words, in terms of the noise multiplier z.
+        """Return the formula of the claimed Gaussian-DP parameter mu in words, e.g. "square root of the rounds over z".
 
         Parameters
         ----------
         rounds
-            Phrase for the rounds in which a unit participates.
+            Phrase for the number of rounds in which a unit participates.
         """
         return f"square root of {rounds} over z"

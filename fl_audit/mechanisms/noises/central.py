@@ -22,7 +22,10 @@ Below it the noise would be smaller than float32 rounding errors."""
 
 @dataclass(frozen=True)
 class CentralGaussian(MechanismNoise):
-    """Central Gaussian noise: the server adds N(0, sigma_i^2 I) to the sum, sigma_i = z Delta_i."""
+    """Central Gaussian noise: the server adds N(0, sigma_i^2 I) to the sum of round i, sigma_i = z Delta_i.
+
+    z is the noise multiplier and Delta_i the local or the global sensitivity of the sum.
+    """
 
     multiplier: float  # z, noise standard deviation in units of the sensitivity; positive and finite
     scaling: NoiseScaling = NoiseScaling.GLOBAL  # whether Delta_i is the local or the global sensitivity
@@ -37,7 +40,7 @@ class CentralGaussian(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise with the multiplier and the scaling of the configuration."""
+        """Build the noise from the configured multiplier and scaling."""
         return cls(settings.multiplier, settings.scaling)
 
     @property
@@ -45,9 +48,9 @@ class CentralGaussian(MechanismNoise):
         return self.scaling is NoiseScaling.LOCAL
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return z times the sensitivity to which the noise is scaled.
+        """Return the multiplier times the local or the global sensitivity, whichever the noise is scaled to.
 
-        A local sensitivity is raised to at least `SENSITIVITY_FLOOR` times the clipping norm C.
+        A local sensitivity below `SENSITIVITY_FLOOR` times the clipping norm is raised to this value.
         """
         if not self._is_local:
             return super().scale(sensitivity, multiplier)
@@ -67,10 +70,10 @@ class CentralGaussian(MechanismNoise):
         require(not self._is_local, local)
 
     def source_words(self) -> str:
-        """Return a phrase saying that the server adds the noise."""
+        """Return a phrase for reports which says that the server adds the noise."""
         return "central: the server adds it to the sum"
 
     @property
     def multiplied_words(self) -> str | None:
-        """Phrase for the local sensitivity if the noise is scaled to it; otherwise None."""
+        """Phrase for reports on the local sensitivity if the noise multiplier multiplies it; otherwise None."""
         return "the difference that the pair makes in the round, the local sensitivity" if self._is_local else None

@@ -1,4 +1,4 @@
-"""Correlated noise of the server (matrix mechanism, DP-FTRL): later rounds cancel part of the noise of earlier ones."""
+"""Correlated noise of the server (matrix mechanism, DP-FTRL): later noise cancels part of earlier noise."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class CorrelatedGaussian(MechanismNoise):
     """Noise of the server that is correlated over rounds: r_t = g_t + sum over s <= t of (C^-1)_ts z_s.
 
-    The z_s are N(0, sigma^2 I) with sigma = z Delta, where Delta is the global sensitivity of one round's sum. C is a
-    lower-triangular matrix, the strategy matrix; with it, the noise of later rounds cancels part of the noise of
-    earlier rounds.
+    r_t is the release of round t and g_t its sum of contributions. The z_s are N(0, sigma^2 I) with sigma = z Delta,
+    where z is the noise multiplier and Delta the global sensitivity of one round's sum. The strategy matrix C is lower
+    triangular; through C, the noise of later rounds cancels part of the noise of earlier rounds.
 
     Source: Kairouz et al. 2021, "Practical and private (deep) learning without sampling or shuffling"; Choquette-Choo
     et al. 2023, "(Amplified) banded matrix factorization".
@@ -53,10 +53,10 @@ class CorrelatedGaussian(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise for the settings of a configuration, in which the noise has the name of its matrix.
+        """Build the noise from the settings of a configuration, in which the noise has the name of its matrix.
 
-        The default number of bands of a banded matrix is the number of rounds from one participation of a client to its
-        next, if there are cohorts, and otherwise the number of rounds.
+        A banded matrix without a configured number of bands gets, with cohorts, as many bands as there are rounds from
+        one participation of a client to its next, and otherwise as many bands as there are rounds.
         """
         matrix, rounds, bands = StrategyMatrixKind(settings.name), settings.rounds, settings.own["bands"]
         match matrix:
@@ -69,7 +69,7 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def name(self) -> str:
-        """The name of the noise in a configuration, which is the name of its matrix."""
+        """Name of the noise in a configuration, which is the name of its matrix."""
         return str(self.matrix)
 
     @property
@@ -78,23 +78,26 @@ class CorrelatedGaussian(MechanismNoise):
         return late_privacy.strategy_matrices.strategy_matrix(self.matrix, self.rounds, self.bands)
 
     def server_draws(self) -> ServerDraws:
-        """Return an object that draws the server's noise from new normal draws and its draws of earlier rounds."""
+        """Return an object that draws the server's noise from new normal draws and its own earlier draws."""
         return _CorrelatedDraws(self._strategy, self.rounds_needed)
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the effective noise multiplier of all rounds together, sigma / ||Delta||.
+        """Return the noise multiplier of all rounds together: sigma over the L2 norm of their joint difference.
 
-        Here Delta stacks the whitened differences of all rounds. After whitening by C, the difference in round t is the
-        sum over s <= t of C_ts times the difference of round s.
+        The joint difference stacks the whitened differences of D and D' in all rounds. After whitening by the strategy
+        matrix C, the difference in round t is the sum over s <= t of C_ts times the difference of round s.
         """
         return self._event(multiplier, self.rounds, participation).noise_multiplier
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the events of all rounds together: a single Gaussian release."""
+        """Return the release events: one Gaussian release, which represents all rounds, for the only kind of client."""
         return ((self._event(rounds.multiplier, rounds.count, rounds.participation),),)
 
     def joint_sensitivity(self, participation: "Participation") -> float:
-        """Return the sensitivity of the strategy matrix C to one unit over all rounds."""
+        """Return the sensitivity of the strategy matrix C to one unit over all rounds.
+
+        It is relative to the sensitivity of one contribution.
+        """
         return self._event(self.multiplier, self.rounds, participation).sensitivity
 
     def _event(self, multiplier: float, rounds: int, participation: "Participation") -> GaussianRelease:
@@ -105,7 +108,10 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def rounds_needed(self) -> int:
-        """Largest number of rounds, including the latest, with non-zero entries in a row of C."""
+        """Largest number of rounds, including the latest, that a row of the strategy matrix C combines.
+
+        It is the number of bands of a banded matrix, and all rounds for the tree.
+        """
         match self.matrix:
             case StrategyMatrixKind.BANDED:
                 return self.bands
@@ -115,27 +121,34 @@ class CorrelatedGaussian(MechanismNoise):
                 assert_never(self.matrix)
 
     def whitening(self, server_round: int) -> Floats:
-        """Return the row of C for a round: in C r = C g + z the noise is independent."""
+        """Return the weights that whiten the releases of rounds 1 to `server_round`, float64 (server_round,).
+
+        They are row `server_round` of the strategy matrix C: for releases r and sums g, C r = C g + z, where the noise
+        z is independent between rounds.
+        """
         return self._strategy[server_round - 1, :server_round]
 
     def require_participation(self, participation: "Participation") -> None:
-        """Raise `InputError` for sampled rounds; cohorts are accepted, since their order is public."""
+        """Raise `InputError` if units are sampled.
+
+        Cohorts of clients that take turns are accepted, because their order is public.
+        """
         sampled = f"noise is correlated over rounds at sampling rate {participation.rate}"
         unknown = "and no amplification by sampling is known for it"
         require(participation.rate == 1, f"{sampled}, {unknown}: accepted are cohorts, or that everybody takes part")
 
     def require_adaptive_clipping(self) -> None:
-        """Raise `InputError`, because all rounds are accounted together for one clipping norm."""
+        """Raise `InputError` in every case, because all rounds are accounted together for one clipping norm."""
         correlated = "noise that is correlated over rounds, which is accounted for one norm in all rounds"
         raise InputError(f"clipping is 'adaptive' with {correlated}: accepted with it is 'fixed'")
 
     def require_rounds(self, rounds: int) -> None:
-        """Raise `InputError` if the number of rounds is not the size of C."""
+        """Raise `InputError` if the number of rounds differs from the size of the strategy matrix C."""
         found = f"the noise is correlated over {self.rounds} rounds and rounds is {rounds}"
         require(self.rounds == rounds, f"{found}: accepted is the same")
 
     def source_words(self) -> str:
-        """Return a phrase saying that the server adds the noise, with the matrix of its correlation."""
+        """Return a phrase for reports which says that the server adds the noise, and which matrix correlates it."""
         rounds = plural(self.rounds, "round")
         match self.matrix:
             case StrategyMatrixKind.TREE:
@@ -148,18 +161,25 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def multiplied_words(self) -> str:
-        """Phrase for the difference of all rounds together, which the noise multiplier multiplies."""
+        """Phrase for reports on the quantity that the noise multiplier multiplies.
+
+        It is the largest difference of all rounds together.
+        """
         return "the largest difference of all rounds together"
 
     def mu_words(self, rounds: str) -> str:
-        """Return the formula of the claimed mu, "1 over z", since all rounds are one release."""
+        """Return the formula of the claimed Gaussian-DP parameter mu in words, "1 over z"; `rounds` is not used.
+
+        All rounds are one release, so their number does not matter.
+        """
         return "1 over z"
 
 
 class _CorrelatedDraws:
-    """Draws w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, one per round, so that C w = z and w = C^-1 z.
+    """Server noise w_t = (z_t - sum over s < t of C_ts w_s) / C_tt of round t, from standard normal draws z_t.
 
-    Only the server has the earlier draws, so nobody else can subtract them.
+    So C w = z and w = C^-1 z for the strategy matrix C. Only the server keeps the earlier draws, so nobody else can
+    subtract them.
     """
 
     def __init__(self, strategy: Floats, rounds_needed: int) -> None:
@@ -167,7 +187,10 @@ class _CorrelatedDraws:
         self._drawn = deque["Tensor"](maxlen=rounds_needed - 1)
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the draws of round t, which overwrite z_t; rounds have to be in order."""
+        """Return the noise w_t of round t, float32 (trials, parameters), which overwrites its normal draws z_t.
+
+        Rounds must be drawn in order, from 1.
+        """
         row, draws = self._matrix[server_round - 1], normals(0)
         first = server_round - 1 - len(self._drawn)
         for place, earlier in enumerate(self._drawn, start=first):

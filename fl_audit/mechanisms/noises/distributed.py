@@ -1,4 +1,4 @@
-"""Distributed noise: the clients' noise shares add up to the noise that a server would add alone."""
+"""Distributed noise: the clients' noise shares add up to the noise that the server would otherwise add alone."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 class DistributedGaussian(ClientsNoise):
     """Distributed Gaussian noise: each of m clients adds N(0, sigma^2 / m I) to its contribution, sigma = z Delta.
 
-    Each client's share is secret. An insider knows its own share and subtracts it, so it faces less noise than others.
+    z is the noise multiplier and Delta the global sensitivity. Each client keeps its share secret. A client that
+    attacks knows its own share and subtracts it, so it faces less noise than an adversary outside the federation.
     """
 
     multiplier: float  # z, standard deviation of all shares together in units of the sensitivity; positive and finite
@@ -21,14 +22,21 @@ class DistributedGaussian(ClientsNoise):
     names: ClassVar = ("distributed",)
 
     def share_scale(self, global_sensitivity: float) -> float:
-        """Return the standard deviation of each client's share, sigma / sqrt(m)."""
+        """Return the standard deviation of each client's share, z `global_sensitivity` / sqrt(m).
+
+        z is the noise multiplier and m the number of clients.
+        """
         return self.multiplier * global_sensitivity / math.sqrt(self.clients)
 
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return z sqrt((m - c) / m) if the adversary knows c shares; z / sqrt(m) if it sees single contributions."""
+        """Return the noise multiplier that counts only noise unknown to the adversary.
+
+        It is z sqrt((m - c) / m) for a client that knows c of the m shares, and z / sqrt(m) for the server, which sees
+        single contributions; z is the multiplier of all shares together.
+        """
         return self.multiplier * root_of_shares(self.clients, threat_model) / math.sqrt(self.clients)
 
     def source_words(self) -> str:
-        """Return a phrase saying that each client adds a share of the noise."""
+        """Return a phrase for reports which says that each client adds a share of the noise."""
         clients = f"{self.clients:,}"
         return f"distributed: each of {clients} clients adds 1/{clients} of the variance, the server none"

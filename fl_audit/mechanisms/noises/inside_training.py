@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class LocalDPSGD(MechanismNoise):
     """Noise of local DP-SGD: every client adds N(0, (z C)^2 I) to the clipped gradient sum in each training step.
 
-    It is part of the contribution, and no further noise is added to the sum of contributions. The target's client adds
-    noise to its own steps, so other clients' knowledge of their own noise does not reduce it.
+    The noise is part of a client's contribution; no further noise is added to the sum of contributions. The client that
+    holds the target (the record in question) adds noise to its own steps, which no other client knows.
     """
 
     multiplier: float  # z, standard deviation of the noise of a step in units of the clipping norm; positive and finite
@@ -30,13 +30,13 @@ class LocalDPSGD(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise with the multiplier of the configuration."""
+        """Build the noise from the configured multiplier."""
         return cls(settings.multiplier)
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the release events of a client's steps, one tuple for every distinct size of shard.
+        """Return the release events of a client's DP-SGD steps in all rounds, one tuple per distinct size of shard.
 
-        The guarantee has to hold for all sizes.
+        A guarantee has to hold for all sizes.
         """
         schedule, z = rounds.schedule, rounds.multiplier
         assert schedule is not None, "noise inside training goes with private training alone"
@@ -47,15 +47,18 @@ class LocalDPSGD(MechanismNoise):
         return tuple(dict.fromkeys(each))
 
     def require_participation(self, participation: "Participation") -> None:
-        """Accept every rule; the check of private training itself requires that all clients participate."""
+        """Do nothing: another check requires that all clients participate (module `compatibility_checks`)."""
 
     def require_adaptive_clipping(self) -> None:
-        """Accept it here; the check of private training itself requires a fixed clipping norm."""
+        """Do nothing: another check requires a fixed clipping norm (module `compatibility_checks`)."""
 
     def source_words(self) -> str:
-        """Return a phrase saying in which steps each client adds the noise."""
+        """Return a phrase for reports which says that each client adds the noise in every step of its training."""
         return "in every step of the clients' training: each client adds it to its own clipped gradients"
 
     def mu_words(self, rounds: str) -> str:
-        """Return the formula of the claimed mu in words, in terms of training steps instead of rounds."""
+        """Return the formula of the claimed Gaussian-DP parameter mu in words, in terms of training steps.
+
+        `rounds` is not used.
+        """
         return "square root of the most steps that a client takes, over z"

@@ -11,8 +11,8 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 class LocalGaussian(ClientsNoise):
     """Local Gaussian noise: each of m clients adds N(0, sigma^2 I) to its contribution, sigma = z Delta.
 
-    The sum has m times this variance. Even an adversary that sees single contributions, such as the server, faces the
-    claimed noise.
+    z is the noise multiplier and Delta the global sensitivity. The sum has m times this variance. Even an adversary
+    that sees single contributions, such as the server, faces noise with the multiplier z.
     """
 
     multiplier: float  # z, standard deviation of one client's noise in units of the sensitivity; positive and finite
@@ -21,15 +21,19 @@ class LocalGaussian(ClientsNoise):
     names: ClassVar = ("local",)
 
     def share_scale(self, global_sensitivity: float) -> float:
-        """Return the standard deviation of each client's noise, z Delta."""
+        """Return the standard deviation of each client's noise: the noise multiplier times `global_sensitivity`."""
         return self.multiplier * global_sensitivity
 
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return z sqrt(m - c) if the adversary knows c clients' noise; z if it sees single contributions."""
+        """Return the noise multiplier that counts only noise unknown to the adversary.
+
+        It is z sqrt(m - c) for a client that knows the noise of c of the m clients, and z for the server, which sees
+        single contributions; z is the multiplier of one client's noise.
+        """
         return self.multiplier * root_of_shares(self.clients, threat_model)
 
     def source_words(self) -> str:
-        """Return a phrase saying that each client adds the noise, with the variance in the sum."""
+        """Return a phrase for reports which says that each client adds the noise, with its variance in the sum."""
         return (
             f"local: each of {self.clients:,} clients adds all of it to what it sends, so the sum holds "
             f"{self.clients:,} times the variance"

@@ -1,4 +1,4 @@
-"""No noise, and no claim."""
+"""No noise, and therefore no claim."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NoNoise(MechanismNoise):
-    """No noise: the sum itself is released, and there is no claim."""
+    """No noise: the sum itself is released, and nothing is claimed."""
 
     kind: Literal["none"] = "none"
     multiplier = 0.0  # a class attribute instead of a field, because it has no other value
@@ -24,15 +24,15 @@ class NoNoise(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the object for no noise; the settings are not used."""
+        """Return a `NoNoise`; the settings are not used."""
         return cls()
 
     def with_multiplier(self, multiplier: float) -> Self:
-        """Return the same object, since its multiplier is always 0."""
+        """Return the same object, because its multiplier is always 0."""
         return self
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
-        """Return standard deviations of 0, in the shape of the sensitivities."""
+        """Return zeros, float64 in the shape of the sensitivities."""
         return np.zeros_like(sensitivity.local, dtype=np.float64)
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
@@ -40,11 +40,11 @@ class NoNoise(MechanismNoise):
         return ((),)
 
     def require_participation(self, participation: "Participation") -> None:
-        """Accept every rule, because without a claim nothing is accounted."""
+        """Accept every rule of participation, because nothing is claimed."""
 
     def require_adaptive_clipping(self) -> None:
-        """Accept it here; a mechanism without noise does not clip."""
+        """Do nothing: a mechanism without noise does not clip."""
 
     def source_words(self) -> str:
-        """Return the word "none"."""
+        """Return "none", the phrase for reports."""
         return "none"

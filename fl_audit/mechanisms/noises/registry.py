@@ -1,4 +1,4 @@
-"""The registry of noises by the name of their kind; to add one, write a module for it and add a line here."""
+"""Registry of the kinds of noise by name; to add one, write a module for it and add a line here."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -32,14 +32,15 @@ NO_NOISE = NoNoise()
 
 
 def names_of_noises(*origins: NoiseOrigin, carries_canaries: bool | None = None) -> tuple[str, ...]:
-    """Return the names of noises in a configuration.
+    """Return the names, as in a configuration, of all kinds of noise that meet the given conditions.
 
     Parameters
     ----------
     origins
-        Parties that add the noise; all noises if none is given.
+        Accepted parties that add the noise; every party if none is given.
     carries_canaries
-        Whether canaries can be measured under the noise; None for all noises.
+        If True, only noise under which canaries (inserted test contributions) can be measured; if False, only other
+        noise; None for both.
     """
     return tuple(
         name
@@ -50,26 +51,27 @@ def names_of_noises(*origins: NoiseOrigin, carries_canaries: bool | None = None)
 
 
 def quoted_names(*origins: NoiseOrigin, carries_canaries: bool | None = None) -> str:
-    """Return the names of `names_of_noises` as a list for a message: 'a', 'b' and 'c'.
+    """Return the names that `names_of_noises` returns as text for a message, e.g. "'a', 'b' and 'c'".
 
     Parameters
     ----------
     origins
-        Parties that add the noise, as for `names_of_noises`.
+        Accepted parties that add the noise; every party if none is given.
     carries_canaries
-        Whether canaries can be measured under the noise, as for `names_of_noises`.
+        If True, only noise under which canaries (inserted test contributions) can be measured; if False, only other
+        noise; None for both.
     """
     *first, last = [f"'{name}'" for name in names_of_noises(*origins, carries_canaries=carries_canaries)]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def noise_named(name: str) -> type[MechanismNoise]:
-    """Return the class of noise with a given name in a configuration.
+    """Return the class of the noise that has the given name in a configuration.
 
     Raises
     ------
     InputError
-        If there is no such noise.
+        If no noise has this name.
     """
     found = [kind for kind in NOISES.values() if name in kind.names]
     require(bool(found), f"noise is {name!r}: accepted are {', '.join(names_of_noises())}")
@@ -77,12 +79,13 @@ def noise_named(name: str) -> type[MechanismNoise]:
 
 
 def noise_of(settings: NoiseSettings) -> MechanismNoise:
-    """Return the noise for the settings of a configuration.
+    """Build the noise that the settings of a configuration name.
 
     Raises
     ------
     InputError
-        If there is no such noise, it does not support scaling to the local sensitivity, or a number is out of range.
+        If no noise has the configured name, the noise cannot be scaled to the local sensitivity as configured, or a
+        number is out of range.
     """
     kind = noise_named(settings.name)
     fits = kind.may_follow_data or settings.scaling is NoiseScaling.GLOBAL
@@ -91,17 +94,20 @@ def noise_of(settings: NoiseSettings) -> MechanismNoise:
 
 
 def settings_of_noises() -> Mapping[str, str]:
-    """Return the settings that belong to a single noise, each with the name of this noise."""
+    """Return, for each setting that only one kind of noise has, the name of this noise, keyed by setting."""
     return {setting: name for kind in NOISES.values() for setting, name in kind.own_settings.items()}
 
 
 def foreign_settings(name: str) -> Mapping[str, str]:
-    """Return the settings that belong only to noises other than the named one, each with the name of its noise."""
+    """Return the settings that belong to other kinds of noise than the named one, each with the name of its noise."""
     return {setting: needed for setting, needed in settings_of_noises().items() if needed != name}
 
 
 def _read(value: Any) -> MechanismNoise:
-    """Return a noise, or deserialise a stored one."""
+    """Return a noise unchanged, or build it from its stored form, a dict with the key `kind`.
+
+    Raises `InputError` if the kind is unknown.
+    """
     if isinstance(value, MechanismNoise):
         return value
     kind = value.get("kind") if isinstance(value, dict) else None

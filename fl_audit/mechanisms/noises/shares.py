@@ -1,4 +1,4 @@
-"""Common parts of the noises of which each client adds a share."""
+"""Parts that are common to the kinds of noise of which each client adds a share."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClientsNoise(MechanismNoise):
-    """Noise of which each client adds a secret share to its contribution."""
+    """Base of the kinds of noise of which each client adds a secret share to its contribution."""
 
     multiplier: float
     clients: int
@@ -27,23 +27,23 @@ class ClientsNoise(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Return the noise with the multiplier and the number of clients of the configuration."""
+        """Build the noise from the configured multiplier and number of clients."""
         return cls(settings.multiplier, settings.clients)
 
     def require_participation(self, participation: "Participation") -> None:
-        """Raise `InputError`, because the noise shares of absent clients would be missing."""
+        """Raise `InputError` in every case, because the noise shares of absent clients would be missing."""
         some = f"noise is '{self.name}' and not everybody takes part in every round"
         shares = "so the shares of the noise that a round holds would change"
         raise InputError(f"{some}, {shares}: accepted with it is that everybody takes part")
 
     def require_adaptive_clipping(self) -> None:
-        """Raise `InputError`, because the server, which sums the quantile bits, adds no noise to them."""
+        """Raise `InputError` in every case: no client adds noise to the count that adaptive clipping releases."""
         nobody = f"noise is '{self.name}', where nobody is there to add the noise of the bits"
         raise InputError(f"clipping is 'adaptive' and {nobody}: accepted with it is 'fixed'")
 
 
 def root_of_shares(clients: int, threat_model: ThreatModel) -> float:
-    """Return the square root of the number of noise shares in an adversary's observation that it does not know.
+    """Return the square root of the number of noise shares that an adversary sees but does not know.
 
     It is 1 for the server, which sees single contributions. Raises `InputError` if the adversary knows all shares.
 

@@ -18,11 +18,12 @@ class CyclicPoisson(Participation):
     """Cyclic Poisson sampling: b groups take turns, and each unit of the group participates with probability q.
 
     Each unit is put into a random, public group independently of other units, so no group changes when a unit is added
-    or removed. The groups give no protection. A unit may be sampled in at most ceil(k / b) of k rounds, each time with
-    probability q; this is accounted as Poisson sampling at rate q over so many rounds.
+    or removed. The groups themselves give no protection. A unit has its turn in at most ceil(k / b) of k rounds, and is
+    sampled in each of them with probability q. So the accountant counts ceil(k / b) rounds of Poisson sampling at rate
+    q.
 
     Source: Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta & Xu 2023, "(Amplified) banded matrix
-    factorization", algorithm 2, whose amplification for bands of one round, independent noise, is this one.
+    factorization", algorithm 2, here for independent noise (bands of one round).
     """
 
     rate: float  # q, above 0 and below 1
@@ -43,7 +44,13 @@ class CyclicPoisson(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Return the rule with the configured sampling rate and number of groups."""
+        """Build the rule from the configured sampling rate and number of groups (`cycle`).
+
+        Raises
+        ------
+        InputError
+            If the number of groups is missing, or the rate is 1.
+        """
         cycle = settings.own["cycle"]
         if cycle is None:
             left_out = "sampling is 'cyclic-poisson' and cycle is left out"
@@ -55,35 +62,38 @@ class CyclicPoisson(Participation):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether the configuration has a number of groups."""
+        """Return True if the configuration has a number of groups."""
         return settings.own["cycle"] is not None
 
     @property
     def separation(self) -> int:
-        """Number of groups, which is the number of rounds from one turn of a unit to its next."""
+        """Number of rounds from one turn of a unit to its next: the number of groups."""
         return self.cycle
 
     def participations(self, rounds: int) -> int:
-        """Return the number of turns of the first group, the maximum of all groups, in the given number of rounds."""
+        """Return the number of turns of the first group in `rounds` rounds, the largest that a unit can have."""
         return -(-rounds // self.cycle)
 
     def members(self, seed: int, server_round: int) -> Integers:
-        """Return the units of the group whose turn it is in a round, ascending."""
+        """Return the numbers of the units whose group has its turn in a round, ascending, integers (units,).
+
+        `seed` is the public seed of the data.
+        """
         groups = generator(seed, Purpose.COHORT_ORDER, client=1).integers(self.cycle, size=self.units)
         if self.first is not None:
             groups[self.first] = 0
         return np.flatnonzero(groups == (server_round - 1) % self.cycle)
 
     def with_first(self, unit: int) -> Self:
-        """Return the same rule with a given unit in the first group."""
+        """Return the same rule with the unit of the given number in the first group."""
         return replace(self, first=unit)
 
     def mean_units(self, units: int) -> float:
-        """Return the mean number of participating units per round."""
+        """Return the mean number of units that participate in a round, if there are `units` units."""
         return units * self.rate / self.cycle
 
     def words(self, words: ParticipationWords) -> str:
-        """Return a description of the groups, the sampling rate, and whether participation is secret."""
+        """Return a phrase for reports on the groups, the sampling rate, and whether participation is secret."""
         often = f"{self.participations(words.rounds):,} of {plural(words.rounds, 'round')}"
         return (
             f"{self.cycle:,} groups of {words.one}s take turns, at most {often} each, and everybody knows whose turn "
@@ -92,11 +102,17 @@ class CyclicPoisson(Participation):
         )
 
     def curve_words(self, differing: str) -> str:
-        """Return the sentence that a curve shows rounds in which the differing unit participates."""
+        """Return a sentence about a curve over rounds: it shows the change by the differing unit in its rounds.
+
+        `differing` is the phrase for the differing unit.
+        """
         return f"The curve is what {differing} changes in a round in which it takes part; in turns of others it is 0."
 
     def turn_words(self, rounds: int) -> str:
-        """Return the sentence that the differing unit is in the first group, if it is by construction; otherwise ""."""
+        """Return the sentence which says that the differing unit is in the first group, with its number of turns.
+
+        It is "" if `first` is None.
+        """
         if self.first is None:
             return ""
         often = f"{self.participations(rounds):,} of {plural(rounds, 'round')}"

@@ -17,20 +17,20 @@ class Everybody(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Return the rule; raises `InputError` if the configuration has a sampling rate below 1."""
+        """Return full participation; raise `InputError` if the configuration has a sampling rate below 1."""
         written = f"sampling is 'everybody' at a sampling rate of {float(settings.rate):g}"
         require(settings.rate == 1, f"{written}: accepted with it is none")
         return cls()
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether a configuration implies full participation: a cohort of all units, or no cohort and rate 1."""
+        """Return True if the configuration means full participation: a cohort of all units, or no cohort and rate 1."""
         return settings.cohort == settings.units if settings.cohort is not None else settings.rate == 1
 
     def participations(self, rounds: int) -> int:
-        """Return the number of rounds, because a unit participates in all."""
+        """Return `rounds`, because a unit participates in every round."""
         return rounds
 
     def words(self, words: ParticipationWords) -> str:
-        """Return the phrase that every unit participates in every round."""
+        """Return a phrase for reports which says that every unit participates in every round."""
         return f"every {words.one} in every round"

@@ -1,8 +1,8 @@
-"""The interface of all rules of participation, so that other code does not depend on the rule.
+"""Interface of all rules of participation, so that other code does not depend on the rule.
 
-A rule has a public and a secret part: which units have their turn in a round is public, and each of them then
-participates independently with some probability, in secret. The server and the clients draw samples by the rule, the
-accountant accounts it, and the insider and the tests of revealed samples use its probabilities.
+A rule has a public and a secret part. It is public which units have their turn in a round; it is secret which of these
+units participate, each independently with some probability. The server and the clients draw samples by the rule, the
+accountant accounts for it, and the adversary and the tests of revealed samples use its probabilities.
 """
 
 from abc import ABC, abstractmethod
@@ -17,18 +17,18 @@ from fl_audit.errors import require
 
 @dataclass(frozen=True)
 class ParticipationSettings:
-    """Settings of a configuration for participation."""
+    """Configured settings of participation, from which a rule is built."""
 
     name: str | None  # name of the rule in the configuration; None leaves it to the other settings
-    rate: Fraction  # probability with which a unit participates in a round of its turn, exactly as it was written
+    rate: Fraction  # probability with which a unit participates in a round of its turn, exactly as written
     units: int  # number of all units: records, users or clients
     cohort: int | None  # number of clients in a round, if it is fixed; otherwise None
-    own: Mapping[str, Any]  # values of the settings that only this rule has, by name; None for those left out
+    own: Mapping[str, Any]  # values of the settings that only this rule has, by name; None if left out
 
 
 @dataclass(frozen=True)
 class ParticipationWords:
-    """Nouns for the units of a federation and facts on the training, from which rules write their phrases."""
+    """Words for the units of a federation and facts about the training, from which rules write phrases for reports."""
 
     one: str  # a unit, e.g. `record`
     differing: str  # the differing unit, e.g. `the differing record`
@@ -37,7 +37,10 @@ class ParticipationWords:
 
 
 class Participation(ABC):
-    """Interface of a rule of participation, a frozen dataclass; numbers out of range raise `InputError`."""
+    """Interface of a rule of participation, implemented by frozen dataclasses.
+
+    Numbers out of range raise `InputError`.
+    """
 
     kind: str
     """Name of the rule in a stored mechanism and in a configuration, which is its key in the registry."""
@@ -56,51 +59,57 @@ class Participation(ABC):
     @classmethod
     @abstractmethod
     def of_settings(cls, settings: ParticipationSettings) -> "Participation":
-        """Return the rule for the settings of a configuration that names it."""
+        """Build the rule from the settings of a configuration."""
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether a configuration without the name of a rule implies this one."""
+        """Return True if a configuration that names no rule implies this rule."""
         return False
 
     @abstractmethod
     def participations(self, rounds: int) -> int:
-        """Return the maximum number of turns of one unit in the given number of rounds."""
+        """Return the largest number of turns that a unit can have in `rounds` rounds.
+
+        A unit has its turn in a round if it may participate.
+        """
 
     @property
     def separation(self) -> int:
-        """Minimum number of rounds from one turn of a unit to its next."""
+        """Smallest number of rounds from one turn of a unit to its next."""
         return 1
 
     @property
     def known_separation(self) -> int | None:
-        """The same as `separation` if participation is partial and public; otherwise None."""
+        """Smallest number of rounds from one participation of a unit to its next, if participation is public.
+
+        None if every unit participates in every round, or participation is secret.
+        """
         return None
 
     def members(self, seed: int, server_round: int) -> Integers | None:
-        """Return the units that have their turn in a round, ascending; None if all have.
+        """Return the numbers of the units that may participate in a round, ascending; None if all may.
 
         Parameters
         ----------
         seed
-            Public seed of the data.
+            Public seed of the data, from which turns are drawn.
         server_round
             Number of the round, from 1.
         """
         return None
 
     def with_first(self, unit: int) -> Self:
-        """Return the same rule with a given unit placed so that it has the maximum number of turns."""
+        """Return the same rule with the unit of the given number placed so that it has the maximum number of turns."""
         return self
 
     def mean_units(self, units: int) -> float:
-        """Return the mean number of participating units per round, of the given number of units."""
+        """Return the mean number of units that participate in a round, if there are `units` units."""
         return units * self.rate
 
     def require_contribution(self, unit: str, is_of_client: bool) -> None:
-        """Raise `InputError` if the rule is incompatible with the unit of contributions.
+        """Raise `InputError` if the rule does not support contributions of this kind of unit.
 
-        Public turns without sampling need clients as the units.
+        A rule by which units take turns without sampling supports only clients as units.
 
         Parameters
         ----------
@@ -115,14 +124,17 @@ class Participation(ABC):
 
     @abstractmethod
     def words(self, words: ParticipationWords) -> str:
-        """Return a description of who participates in a round, and whether this protects the units."""
+        """Return a phrase for reports on who participates in a round, and whether this protects the units."""
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence on what a curve over rounds shows of the differing unit; "" if none is needed."""
+        """Return a sentence on what a curve over rounds shows of the differing unit; "" if none is needed.
+
+        `differing` is the phrase for the differing unit.
+        """
         return ""
 
     def turn_words(self, rounds: int) -> str:
-        """Return a sentence on the differing unit if its turns are fixed by construction; otherwise "".
+        """Return a sentence for reports if the rule gives the differing unit the most turns on purpose; otherwise "".
 
         Parameters
         ----------
@@ -133,14 +145,14 @@ class Participation(ABC):
 
 
 def in_turn(drawn: Flags, turn: Integers | None, units: Integers) -> Flags:
-    """Return a random sample restricted to the units that have their turn, bool (trials, units).
+    """Restrict a random sample to the units that have their turn in the round, and return it, bool (trials, units).
 
     Parameters
     ----------
     drawn
         Whether each unit was sampled, bool (trials, units).
     turn
-        Numbers of the units that have their turn; None for all.
+        Numbers of the units that may participate in the round; None for all.
     units
         Numbers of the units in the columns of `drawn`, shape (units,).
     """

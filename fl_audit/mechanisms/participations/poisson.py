@@ -20,29 +20,32 @@ class PoissonSampling(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Return the rule with the configured sampling rate."""
+        """Build the rule from the configured sampling rate."""
         return cls(float(settings.rate))
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether the configuration has a sampling rate below 1."""
+        """Return True if the configuration has a sampling rate below 1."""
         return settings.rate < 1
 
     def participations(self, rounds: int) -> int:
-        """Return the number of rounds, because a unit may participate in all."""
+        """Return `rounds`, because a unit may participate in every round."""
         return rounds
 
     def words(self, words: ParticipationWords) -> str:
-        """Return a description of the sampling rate, and whether participation is secret."""
+        """Return a phrase for reports on the sampling rate, and on whether participation is secret."""
         return f"each {words.one} in each round on its own with probability {self.rate:g}; {secret_words(words)}"
 
     def curve_words(self, differing: str) -> str:
-        """Return the sentence that a curve shows rounds in which the differing unit participates."""
+        """Return a sentence about a curve over rounds: it shows the change by the differing unit in its rounds.
+
+        `differing` is the phrase for the differing unit.
+        """
         return f"The curve is what {differing} changes in a round in which it takes part."
 
 
 def secret_words(words: ParticipationWords) -> str:
-    """Return a phrase on whether the differing unit's participation is secret, and whether sampling protects it."""
+    """Return a phrase for reports on whether the differing unit's participation is secret and sampling protects it."""
     rounds = f"in which rounds {words.differing} does"
     if words.is_seen:
         return f"the insider is told {rounds}: only being left out protects it"

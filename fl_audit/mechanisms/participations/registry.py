@@ -1,4 +1,4 @@
-"""The registry of rules of participation by name, and of unsupported rules with the reasons.
+"""Registry of the rules of participation by name, and of unsupported rules with the reasons.
 
 To add a rule, write a module for it and add a line here.
 """
@@ -41,12 +41,12 @@ REFUSED: dict[str, str] = {
 
 
 def participation_of(settings: ParticipationSettings) -> Participation:
-    """Return the rule of participation for the settings of a configuration.
+    """Build the rule of participation that the settings of a configuration name or imply.
 
     Raises
     ------
     InputError
-        If there is no such rule, it is not supported, or a number is out of range.
+        If the named rule is unknown or not supported, or a number is out of range.
     """
     name = settings.name
     if name is None:
@@ -56,13 +56,16 @@ def participation_of(settings: ParticipationSettings) -> Participation:
 
 
 def accepted_instead(name: str) -> str:
-    """Return a list of the accepted rules for an error message; if the named rule is in `REFUSED`, its reason first."""
+    """Return the end of an error message about a rule: why it is unsupported, if known, and the accepted rules."""
     accepted = f"accepted are {', '.join(PARTICIPATIONS)}"
     return f"{REFUSED[name]}; {accepted}" if name in REFUSED else accepted
 
 
 def foreign_settings(name: str | None) -> Mapping[str, str]:
-    """Return the settings that belong only to rules other than the named one, each with its rule; empty for None."""
+    """Return the settings that belong to other rules than the named one, each with the name of its rule.
+
+    Empty if `name` is None.
+    """
     needed = settings_of_participations() | {"cohort": "cohort"}
     return {setting: rule for setting, rule in needed.items() if name not in (None, rule)}
 
@@ -73,12 +76,15 @@ def participation_at(rate: float) -> Participation:
 
 
 def settings_of_participations() -> dict[str, str]:
-    """Return the settings that belong to a single rule, each with the name of this rule."""
+    """Return, for each setting that only one rule has, the name of this rule, keyed by setting."""
     return {setting: name for kind in PARTICIPATIONS.values() for setting, name in kind.own_settings.items()}
 
 
 def _read(value: Any) -> Participation:
-    """Return a rule, or deserialise a stored one."""
+    """Return a rule unchanged, or build it from its stored form, a dict with the key `kind`.
+
+    Raises `InputError` if the kind is unknown.
+    """
     if isinstance(value, Participation):
         return value
     kind = value.get("kind") if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Cohorts of fixed size, which take turns in a public order."""
+"""Cohorts of clients of a fixed size, which take turns in a public order."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class FixedCohort(Participation):
-    """In each round a cohort of a fixed number of clients participates, in a public order.
+    """Participation of one cohort of clients per round; cohorts have a fixed size and take turns in a public order.
 
-    The cohorts are consecutive sections of one public random order of all clients, which is repeated. So everybody
-    knows who participates in which round, and there is no amplification. A client participates in every (m / size)-th
-    round on average, and two rounds with the same client are at least floor(m / size) apart.
+    The cohorts are consecutive sections of one public random order of all m clients, which is repeated. So everybody
+    knows who participates in which round, and sampling does not amplify privacy. A client participates in every (m /
+    size)-th round on average, and two of its rounds are at least floor(m / size) apart.
     """
 
     size: int  # number of clients in a round, from 1 to m - 1; for all m, use `Everybody`
@@ -39,7 +39,7 @@ class FixedCohort(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Return cohorts of the configured size."""
+        """Build the rule from the configured cohort size; raise `InputError` if there is none."""
         if settings.cohort is None:
             raise InputError(
                 "sampling is 'cohort' and cohort is left out: accepted is the number of clients of a round"
@@ -48,30 +48,30 @@ class FixedCohort(Participation):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return whether the configuration has a cohort size."""
+        """Return True if the configuration has a cohort size."""
         return settings.cohort is not None
 
     @property
     def separation(self) -> int:
-        """Minimum number of rounds from one participation of a client to its next."""
+        """Smallest number of rounds from one participation of a client to its next."""
         return self.clients // self.size
 
     @property
     def known_separation(self) -> int | None:
-        """The same as `separation`, because the order is public."""
+        """Smallest number of rounds from one participation of a client to its next; it is public."""
         return self.separation
 
     def participations(self, rounds: int) -> int:
-        """Return the maximum number of participations of one client in the given number of rounds."""
+        """Return the largest number of rounds in which a client can participate, out of `rounds` rounds."""
         return math.ceil(rounds * self.size / self.clients)
 
     def members(self, seed: int, server_round: int) -> Integers:
-        """Return the clients that participate in a round, ascending.
+        """Return the numbers of the clients that participate in a round, ascending, integers (size,).
 
         Parameters
         ----------
         seed
-            Public seed of the order.
+            Public seed of the data, from which the order is drawn.
         server_round
             Number of the round, from 1.
         """
@@ -83,20 +83,20 @@ class FixedCohort(Participation):
         return np.sort(order[np.arange(begin, begin + self.size) % self.clients]).astype(np.int64)
 
     def with_first(self, unit: int) -> Self:
-        """Return the same cohorts with a given client at the beginning of the order."""
+        """Return the same rule with the client of the given number at the beginning of the order."""
         return replace(self, first=unit)
 
     def mean_units(self, units: int) -> float:
-        """Return the number of clients in a cohort."""
+        """Return the number of clients in a cohort; `units` is not used."""
         return self.size
 
     def require_contribution(self, unit: str, is_of_client: bool) -> None:
-        """Raise `InputError` unless clients are the units of contributions."""
+        """Raise `InputError` if units of contributions are not clients; `unit` is the kind of unit, for the message."""
         cohort = f"cohort is {self.size} clients with strategy 'dp-fedsgd', whose units are {unit}s"
         require(is_of_client, f"{cohort}: accepted with it are sampling-rate and expected-batch")
 
     def words(self, words: ParticipationWords) -> str:
-        """Return a description of the cohorts: their size, their order, and how often a client participates."""
+        """Return a phrase for reports on the cohorts: their size, their order, and how often a client participates."""
         often = self.participations(words.rounds)
         return (
             f"cohorts of {self.size:,} of {self.clients:,} clients in a public order: a client takes part in "
@@ -105,11 +105,17 @@ class FixedCohort(Participation):
         )
 
     def curve_words(self, differing: str) -> str:
-        """Return the sentence that the differing unit changes nothing in rounds without it."""
+        """Return a sentence about a curve over rounds: the differing unit changes nothing in rounds without it.
+
+        `differing` is the phrase for the differing unit.
+        """
         return f"In rounds in which {differing} is not in the cohort it changes nothing."
 
     def turn_words(self, rounds: int) -> str:
-        """Return the sentence that the differing client is first in the order, if `first` is set; otherwise ""."""
+        """Return the sentence which says that the differing client is first in the order, with its number of rounds.
+
+        It is "" if `first` is None.
+        """
         if self.first is None:
             return ""
         often = f"{self.participations(rounds):,} of {plural(rounds, 'round')}"
