@@ -1,7 +1,7 @@
-"""The Flower ClientApp of all clients: data owners, among them the victim, insiders, and canary clients.
+"""The Flower ClientApp of all clients: data owners, among them the victim and insiders, and canary clients.
 
-Every message contains the public federation, from which a client derives its records, so the same app runs under any
-engine.
+The victim holds the unit in which D and D' differ, and insiders are adversarial clients. Every message contains the
+public federation, from which a client derives its records. Therefore the same app runs on any engine.
 """
 
 import faulthandler
@@ -36,7 +36,10 @@ from fl_audit.torch_device import to_numpy
 
 
 def build_app(mods: list[Mod] | None = None) -> ClientApp:
-    """Return the ClientApp; `mods` are Flower mods that wrap training, for example to inject faults in a test."""
+    """Return the ClientApp of all clients.
+
+    `mods` are Flower mods that wrap training, for example to inject faults in a test.
+    """
     app = ClientApp()
     app.train(mods=[_within_time_limit, *(mods or [])])(train)
     app.query(NonTrainingQuery.IDENTIFY)(identify)
@@ -47,7 +50,7 @@ def build_app(mods: list[Mod] | None = None) -> ClientApp:
 
 
 def train(message: Message, context: Context) -> Message:
-    """Return the reply to a training message: the client's contribution, e.g. a clipped gradient sum, in each trial."""
+    """Return the reply to a training message: the client's contribution in each trial, e.g. clipped gradient sums."""
     request = Request(message, context)
     federation, client, mechanism = request.federation, request.client, request.federation.public.mechanism
     if request.round % ROUNDS_BETWEEN_TRIMS == 0:
@@ -79,7 +82,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 def _train_privately(request: Request) -> Message:
-    """Return the reply to a round in which clients train with DP-SGD: updates in all trials, and accountant's state."""
+    """Return the reply to a round of local DP-SGD: a client's updates in all trials, and its accountant's state."""
     federation, client, draws, canaries = request.federation, request.client, request.draws, None
     # The victim trains on x in trials in which x is a member; other clients have no target.
     is_in = None if request.own_membership is None else request.own_membership.bits
@@ -97,7 +100,10 @@ def _train_privately(request: Request) -> Message:
 
 
 def _send_canary(request: Request, canary: int) -> Message:
-    """Return the reply of a canary client, which has no data and sends its canary in trials with coin heads."""
+    """Return the reply of a canary client, which has no data, for all trials of a round.
+
+    It sends its canary (an update in a known random direction) in trials whose coin says so.
+    """
     coins = request.coins(1)[:, 0]
     found = canary_contribution(request.federation, canary, request.round, request.trials, coins, request.norms)
     within = None if found.within is None else found.within.numpy()
@@ -105,10 +111,10 @@ def _send_canary(request: Request, canary: int) -> Message:
 
 
 def _own_accountant(request: Request) -> str | None:
-    """Return the state of the client's accountant before a round; None before the first round.
+    """Return the state of the client's privacy accountant before a round, as text; None before the first round.
 
     The stored state may belong to another round or batch of trials, if two batches are trained together or a process
-    died. The state is then computed from the schedule, which determines the number of steps.
+    died. Then the state is computed from the schedule, which determines the number of steps.
     """
     kept = request.context.state.config_records.get(MessageRecord.OWN_ACCOUNTANT)
     if kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (request.config[Key.BATCH], request.round - 1):
@@ -120,7 +126,7 @@ def _own_accountant(request: Request) -> str | None:
 
 
 def identify(message: Message, context: Context) -> Message:
-    """Return a reply with the partition of this node, whose node ID is random in every run, after loading its data."""
+    """Load the data of this client, and return a reply with its partition; its node ID differs between runs."""
     request = Request(message, context)
     _ready = request.federation  # loaded before the first round
     config = ConfigRecord({Key.PARTITION: request.client})
@@ -128,7 +134,9 @@ def identify(message: Message, context: Context) -> Message:
 
 
 def observe(message: Message, context: Context) -> Message:
-    """Return an insider's reply with its evidence from one release, e.g. the log-likelihood ratio of D against D'.
+    """Return the reply of an insider (adversarial client) with its evidence from a release, such as an LLR.
+
+    The log-likelihood ratio (LLR) is that of D against D'. A release is what clients see of a round.
 
     Raises
     ------
@@ -162,7 +170,10 @@ def observe(message: Message, context: Context) -> Message:
 
 
 def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Floats | None]:
-    """Return an insider's evidence on every target by message key: log-odds, signal and noise."""
+    """Return an insider's (adversarial client's) evidence on every target: log-odds, signal and noise.
+
+    The keys are those of messages. A target is a unit whose membership is in question.
+    """
     return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
 
 
@@ -173,18 +184,18 @@ def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Float
 
 
 def answer_loss_range(message: Message, context: Context) -> Message:
-    """Return a data owner's reply with number, minimum and maximum of its losses on a release, for each trial."""
+    """Return a data owner's reply with the number, minimum and maximum of its losses under each trial's model."""
     request = Request(message, context)
     found = moments.joint_range([moments.range_of(losses).where(held) for losses, held in request.losses()])
     return request.reply({Key.COUNT: found.count, Key.LOW: found.low, Key.HIGH: found.high})
 
 
 def answer_loss_moments(message: Message, context: Context) -> Message:
-    """Return a data owner's reply with the moments of its scores on a release, and store Epsilon* of its own shard.
+    """Return a data owner's reply with the moments of its scores under each trial's model, and store Epsilon*.
 
-    Epsilon* compares the shard with the population. It is NaN if the shard has fewer than two records. It is stored in
-    the client's own state, and sent to the server only if the configuration says so. If several batches of trials are
-    trained together, the state has the value of the latest reply.
+    Scores are transformed losses. Epsilon* (privacy risk) compares the owner's records with the population. It is NaN
+    for fewer than two records. It is stored in the client's own state, and sent to the server only if the message asks
+    for it. If several batches of trials are trained together, the state holds the value of the latest reply.
     """
     request = Request(message, context)
     low, high = request.array(Key.LOW), request.array(Key.HIGH)
@@ -200,11 +211,12 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
 
 
 def _within_time_limit(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Flower mod that ends this Ray actor's process if the call exceeds the time limit in the message.
+    """Call the app, and end the process of this Ray client if the call exceeds the time limit in the message.
 
-    Otherwise a hanging client would keep the whole simulation waiting, even after its server gave up. The timer runs in
-    C without Python's GIL, so it also ends a call that holds the GIL. On the local engine it does nothing, because
-    clients share the engine's process there, and the engine itself applies the time limit.
+    The function is a Flower mod. Without it a hanging client would keep the whole simulation waiting, even after its
+    server gave up. The timer runs in C without Python's GIL, so it also ends a call that holds the GIL. On the local
+    engine the function only calls the app: clients share the engine's process there, and the engine itself applies the
+    time limit.
     """
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:

@@ -1,13 +1,13 @@
-"""A Flower mod with which a client refuses to train once the privacy budget of its site is spent.
+"""A Flower mod with which a client refuses to train if the privacy budget of its site would be exceeded.
 
     app = ClientApp(mods=[budget_mod(Path("/var/ledger"), StatedReleases(...), budget=8.0, delta=1e-5)])
 
-Before the first round of a run the privacy cost of the whole run is added to the site's ledger. If it would exceed the
-budget, nothing is added, and every training message of the run is answered with an error. Later rounds are only
-counted, up to the number of rounds in the terms.
+Before the first round of a run, the privacy cost of the whole run is added to the site's ledger. If the total would
+exceed the budget, nothing is added, and every training message of the run is answered with an error. Later rounds are
+only counted; a run may have as many rounds as its terms state.
 
 Rounds of an audit's trials count too, because a server could pretend that any round belongs to a trial. An audit inside
-an app's own code runs hundreds of trials, so use the app without this mod for it.
+an app's own code runs hundreds of trials; use the app without this mod for such an audit.
 """
 
 import sys
@@ -34,27 +34,28 @@ def budget_mod(
     sensitivity: float | None = None,
     clipping_norm: float | None = None,
 ) -> Mod:
-    """Return a mod that answers a training message with an error if the run would exceed the site's privacy budget.
+    """Return a Flower mod that answers training messages with an error if the run would exceed the site's budget.
 
     Parameters
     ----------
     ledger
         Path of the site's ledger file, which is shared by all trainings at the site.
     terms
-        Terms that limit the releases of a run of this app, such as noise multiplier and number of rounds.
+        Terms that a run of this app must keep, such as noise multiplier and number of rounds.
     budget
         Largest total epsilon of all trainings at the site, above 0.
     delta
         Delta of the budget, above 0 and below 1.
     sensitivity
-        Sensitivity of the training, see `LedgerTraining`.
+        Sensitivity of the sum of contributions that the noise multiplier refers to; None if it follows from the
+        adjacency. Given only together with `clipping_norm`.
     clipping_norm
-        Clipping norm of the training, see `LedgerTraining`.
+        Clipping norm of the contributions; None if `sensitivity` is None.
 
     Raises
     ------
     InputError
-        Raised by the mod in a round, if the ledger or the file that counts the rounds is damaged or missing.
+        The mod raises it in a round if the ledger, or the file that counts the rounds, is damaged or missing.
     """
 
     def ask(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -71,7 +72,7 @@ def budget_mod(
 
 @contextmanager
 def _told_at_the_site() -> Iterator[None]:
-    """Write an `InputError` of the block to the site's own log, and raise one without details instead.
+    """Replace an `InputError` of the block by one without details, and write the details to the site's own log.
 
     Flower sends the text of exceptions to the server, which must not learn the content of the site's files.
 
@@ -88,9 +89,9 @@ def _told_at_the_site() -> Iterator[None]:
 
 
 def _refusal(ledger: Path, line: LedgerTraining, budget: float, delta: float) -> str | None:
-    """Count one more round of a run and return None, or return the reason to refuse the round.
+    """Count one more round of a run and return None, or return why the round must be refused.
 
-    The caller holds the ledger's lock.
+    The caller must hold the ledger's lock.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""Flower client mods for canaries in a running federation: one sends a canary, one only observes global models.
+"""Flower client mods for canaries in a running federation: one sends a canary, one scores canaries from global models.
+
+A canary is an update in a known random direction, which a client sends or leaves out by a secret coin.
 
     app = ClientApp(mods=[canary_mod(Canary(0, directions=11, coins=secret, clipping_norm=1.0))])
 
@@ -37,7 +39,7 @@ _LAST, _LAST_ROUND = "fl-audit-last-model", "fl-audit-last-round"
 
 @dataclass(frozen=True)
 class Canary:
-    """The settings with which a client sends a canary."""
+    """The settings of the canary that a client sends: an update in a random direction, sent or not by a secret coin."""
 
     number: int  # number of the canary, from 0
     directions: int  # seed of the directions, which the observer knows too
@@ -57,7 +59,11 @@ class Canary:
         require(apart, "coins and directions have one seed: accepted are two, since who sees releases knows the latter")
 
     def update(self, server_round: int, dimension: int, clipping_norm: float) -> Floats:
-        """Return the update that the canary sends in a round, shape (dimension,).
+        """Return the update that a client sends in a round instead of its own, shape (dimension,).
+
+        A canary is an update in a known random direction, sent or left out by a secret coin. If the coin says "in", the
+        update is the canary, of norm `clipping_norm` in the canary's direction. Otherwise it is the opposite of the
+        canary if `is_replaced`, else an update of nearly zero.
 
         Parameters
         ----------
@@ -76,7 +82,9 @@ class Canary:
         return _NOTHING * clipping_norm * beside
 
     def note(self, dimension: int, clipping_norm: float) -> str:
-        """Return the note for a reply, from which the observer learns the canary's settings, but not its coin.
+        """Return a note for the reply, from which the observer learns the canary's settings, but not its coin.
+
+        A canary is an update in a known random direction, sent or left out by a secret coin.
 
         Parameters
         ----------
@@ -96,9 +104,10 @@ def _require_shared(directions: int, clipping_norm: float) -> None:
 
 
 def canary_mod(canary: Canary) -> Mod:
-    """Return a mod that sends a canary instead of the app's trained model.
+    """Return a Flower mod that sends a canary instead of the app's trained model.
 
-    The mod raises `InputError` in a round whose message has no floating-point model or no round number.
+    A canary is an update in a known random direction, sent or left out by a secret coin. The mod raises `InputError` in
+    a round whose message has no floating-point model or no round number.
     """
 
     def send(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -130,19 +139,20 @@ def canary_mod(canary: Canary) -> Mod:
 
 
 def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = False) -> Mod:
-    """Return a mod for all clients of an app, which sends a canary only on nodes whose configuration names one.
+    """Return a Flower mod for all clients of an app, which sends a canary on nodes whose configuration names one.
 
-    A SuperNode sends canary 2 if it is started with `--node-config 'canary=2 canary-coins="/path"'`. The file contains
-    the seed of the coins, which therefore never leaves the node. Clients of other nodes train as usual.
+    A canary is an update in a known random direction, sent or left out by a secret coin. A SuperNode sends canary 2 if
+    it is started with `--node-config 'canary=2 canary-coins="/path"'`. The file contains the seed of the coins, which
+    therefore never leaves the node. Clients of other nodes train as usual.
 
     Parameters
     ----------
     directions
-        Seed of the public directions, see `Canary`.
+        Public seed of the canaries' directions, which the observer knows too.
     clipping_norm
-        Clipping norm C, see `Canary`.
+        Clipping norm C, above 0; a norm that the server sends in a round is used instead.
     is_replaced
-        Whether the adjacency of the guarantee is replacement, see `Canary`.
+        Whether the adjacency of the guarantee is replacement instead of add-remove.
 
     Raises
     ------
@@ -167,12 +177,13 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
 
 
 def watching_mod(watch: TrainingObserver) -> Mod:
-    """Return a mod that scores the canaries of every round from the global models that a client receives.
+    """Return a Flower mod that scores the canaries of every round from the global models that a client receives.
 
-    The difference between the models of rounds t and t + 1 is the release of round t, if the server only averages. If
-    the models are equal, round t released nothing. The release of the last round is missing, because no further
-    training message follows. The mod does not know which clients replied, and assumes that all canaries did. Clients of
-    one run may share one directory.
+    A canary is an update in a known random direction, sent or left out by a secret coin. If the server only averages,
+    the difference between the models of rounds t and t + 1 is the release of round t. If both models are equal, round t
+    released nothing. The release of the last round is missing, because no further training message follows. The mod
+    does not know which clients replied, and assumes that all canaries did. `watch` stores the scores; clients of one
+    run may share its directory.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -209,7 +220,13 @@ def _numbers(message: Message) -> dict[str, object]:
 
 
 def _round(message: Message) -> int:
-    """Return the number of the round from the message's configuration, or else from the message's group ID."""
+    """Return the number of the round, from the message's configuration or else from its group ID.
+
+    Raises
+    ------
+    InputError
+        If the message has no round number.
+    """
     told = _numbers(message)
     named = next((told[name] for name in _ROUND_NAMES if name in told), message.metadata.group_id)
     try:

@@ -24,16 +24,18 @@ from fl_audit.mechanisms.likelihood_ratio import local_sensitivity
 
 @dataclass(frozen=True)
 class ClientTask:
-    """Input of a client's training in a round: the models of all trials, the round, and the participating records."""
+    """Input of a client's training in a round: models of all trials, the round, and the records that take part."""
 
     models: torch.Tensor  # float32 tensor (trials, parameters)
     moment: RoundContext  # the round
-    taking_part: Flags | None = None  # the participating records of its shard, (trials, records); None for all
+    taking_part: Flags | None = None  # which records of its shard take part, (trials, records); None for all
     told: LocallyRandomisedRecords | None = None  # its locally randomised records; None without a local randomizer
 
 
 def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> TrialContributions:
-    """Return the contribution, in each trial, of those records of a client that are in both D and D'.
+    """Return a client's contribution in each trial, computed from its records that are in both D and D'.
+
+    D and D' are the neighbouring data sets; the unit in which they differ is left out.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> T
     client
         Number of the client.
     task
-        The client's input in this round.
+        Models, round and participating records of the client.
     """
     differs, honest = federation.differs(client), None
     if task.taking_part is not None:
@@ -56,7 +58,7 @@ def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> T
 def contribute_members(
     federation: LoadedFederation, client: int, task: ClientTask, membership: TargetMembership
 ) -> TrialContributions:
-    """Return a client's contribution in the membership audit, which in each trial is that of its members alone.
+    """Return a client's contribution in each trial of the membership audit, from its records that are members.
 
     Parameters
     ----------
@@ -65,7 +67,7 @@ def contribute_members(
     client
         Number of the client.
     task
-        The client's input in this round.
+        Models, round and participating records of the client.
     membership
         Membership of the client's own targets in each trial.
     """
@@ -89,18 +91,19 @@ def contribute_members(
 def contribute_as_victim(
     federation: LoadedFederation, task: ClientTask, membership: TargetMembership
 ) -> tuple[TrialContributions, Floats]:
-    """Return the victim's contribution in each trial, and the local sensitivity Delta_i, (trials,).
+    """Return the victim's contribution in each trial, and its local sensitivity Delta_i, shape (trials,).
 
-    The contribution includes the differing unit x in trials in which x is a member, and otherwise the replacement of x,
-    if there is one. With sampling, x and its replacement are sampled in the same rounds, because both have the same
-    position in the shard.
+    The victim is the client that holds the unit x in which D and D' differ. Its contribution includes x in trials in
+    which x is a member, and otherwise the replacement of x, if there is one. Delta_i is the norm of the difference
+    between both contributions. With sampling, x and its replacement are sampled in the same rounds, because both have
+    the same position in the shard.
 
     Parameters
     ----------
     federation
         The federation.
     task
-        The victim's input in this round.
+        Models, round and participating records of the victim.
     membership
         Membership of the differing unit in each trial.
     """
@@ -128,7 +131,7 @@ def contribute_as_victim(
 def with_noise(
     federation: LoadedFederation, total: torch.Tensor, draws: ClientRandomness, server_round: int
 ) -> torch.Tensor:
-    """Return a contribution with the client's own share of the noise added.
+    """Return a client's contribution with its own share of the noise added, shape (trials, parameters).
 
     Parameters
     ----------
@@ -137,7 +140,7 @@ def with_noise(
     total
         The contribution, float32 (trials, parameters).
     draws
-        Secret seed of the client, and the numbers of the trials.
+        Secret seed of the client's noise, and the numbers of the trials.
     server_round
         Number of the round, from 1.
     """

@@ -1,8 +1,8 @@
-"""Parsing of messages to a client, which contain the public federation, and building of the client's replies.
+"""Reading of messages to a client, which contain the public federation, and building of the client's replies.
 
 With a single trial, clients that are called one after the other in one process are trained together for speed. An
-engine that has several messages announces them to the thread that will answer them (`read_ahead`). This changes no
-result: a contribution is the same to the last bit as when the client is called alone.
+engine that has several messages announces them to the thread that will answer them (`read_ahead`). Results do not
+change: a contribution is the same to the last bit as if the client were called alone.
 """
 
 import threading
@@ -38,7 +38,7 @@ from fl_audit.torch_device import to_device
 
 @dataclass(frozen=True)
 class Request:
-    """A message to a client with the client's Flower context; parts are parsed when they are first used."""
+    """A message to a client, with the client's Flower context; its parts are read when they are first used."""
 
     message: Message
     context: Context
@@ -58,7 +58,10 @@ class Request:
 
     @cached_property
     def federation(self) -> LoadedFederation:
-        """The federation of the message, with its data; also sets torch's number of threads as the federation says."""
+        """The federation that the message describes, with its data.
+
+        At first use torch's number of threads is set as the federation says.
+        """
         federation = load_federation(Federation.from_json(str(self.config[Key.FEDERATION])))
         torch.set_num_threads(federation.public.threads)
         return federation
@@ -73,28 +76,28 @@ class Request:
 
     @property
     def trials(self) -> tuple[int, ...]:
-        """Numbers of the trials of the request."""
+        """Numbers of the trials in the message."""
         trials = self.config[Key.TRIALS]
         assert isinstance(trials, list)
         return tuple(int(trial) for trial in trials)
 
     @property
     def draws(self) -> ClientRandomness:
-        """The secret seed of the client's random draws, with the numbers of the trials."""
+        """Secret seed of the client's random draws, with the numbers of the trials."""
         return ClientRandomness(int(str(self.config[Key.NOISE_SEED])), self.trials)
 
     @property
     def own_membership(self) -> TargetMembership | None:
-        """The membership of the client's own targets in each trial; None if the client has no targets."""
+        """Membership of the client's own targets in each trial; None if the client has no targets."""
         targets = len(self.federation.targets_of(self.client))
         return self.membership(targets) if targets else None
 
     def membership(self, targets: int) -> TargetMembership:
-        """Return the membership in the message, for the given number of targets."""
+        """Return the membership of the targets that the message contains; `targets` is the number of targets."""
         return TargetMembership.unpack(self._bytes(Key.MEMBERSHIP), targets)
 
     def coins(self, canaries: int) -> Flags:
-        """Return the coins in the message, shape (trials, canaries), for the given number of canaries."""
+        """Return the coins in the message, shape (trials, canaries); a coin says whether a canary is sent."""
         return np.frombuffer(self._bytes(Key.COINS), dtype=np.bool_).reshape(-1, canaries)
 
     def _bytes(self, key: Key) -> bytes:
@@ -103,24 +106,24 @@ class Request:
         return found
 
     def array(self, key: str) -> NDArray[Any]:
-        """Return the array under a key of the message, read-only."""
+        """Return the array that the message holds under a key, read-only."""
         return unpack(self.arrays[key])
 
     def tensor(self, key: str) -> torch.Tensor:
-        """Return a copy of the array under a key of the message, on the device of the federation."""
+        """Return a copy of the array that the message holds under a key, on the device of the federation."""
         return to_device(self.array(key), self.federation.public.device)
 
     @property
     def norms(self) -> torch.Tensor | None:
-        """The adaptive clipping norms of the round, one for each trial; None if clipping is not adaptive."""
+        """Adaptive clipping norms of the round, one for each trial; None if clipping is not adaptive."""
         return copy_to_tensor(self.array(Key.NORMS)) if Key.NORMS in self.arrays else None
 
     @cached_property
     def models(self) -> torch.Tensor:
-        """The models of all trials in the round; do not modify them, because clients in one process share them.
+        """Models of all trials in the round, shape (trials, parameters); clients share them, so do not modify them.
 
-        The tensor is cached between calls if there is a single trial, and on a graphics card, to which it would be sent
-        for every client. With many trials the cache would take too much of a processor's memory.
+        The tensor is kept between client calls if there is a single trial, or on a graphics card, to which it would
+        otherwise be sent for every client. With many trials on the CPU it would take too much memory.
         """
         sent = self.arrays[models_key(0)].data
         if _KEPT.models is not None and _KEPT.sent is sent:
@@ -131,7 +134,7 @@ class Request:
 
     @property
     def task(self) -> ClientTask:
-        """The input of the client's training in this round."""
+        """Input of the client's training in this round: models, round, and the records that take part."""
         federation, models, norms = self.federation, self.models, self.norms
         moment = RoundContext(self.round, None if norms is None else norms.to(federation.public.device))
         told = None if federation.public.local_randomizer is None else told_by(federation, self.client, self.draws)
@@ -143,14 +146,14 @@ class Request:
         return ClientTask(models, moment, taking_part, told)
 
     def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:
-        """Return the reply to this request.
+        """Return the reply to this message; it repeats the number of the round and of the batch of trials.
 
         Parameters
         ----------
         arrays
-            Arrays of the reply; entries of None are left out.
+            Arrays of the reply, keyed as in messages; entries of None are left out.
         more
-            Further entries of the reply's configuration record.
+            Further entries of the reply's configuration record; None for none.
         """
         packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items() if value is not None})
         config = ConfigRecord({**self.about, **(more or {})})
@@ -158,14 +161,15 @@ class Request:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The number of the round and of the batch of trials, which every reply repeats."""
+        """Number of the round and of the batch of trials, keyed as in messages; every reply repeats them."""
         return {Key.ROUND: self.config[Key.ROUND], Key.BATCH: self.config[Key.BATCH]}
 
     def losses(self) -> list[tuple[Floats, Flags]]:
-        """Return the losses on the client's records, in parts of losses (trials, n) and a mask (trials,) each.
+        """Return the models' losses on the client's records, in parts: losses (trials, n) with a mask (trials,).
 
-        The mask marks the trials in which the client has the records of the part. The first part are the records that
-        it has in all trials. It has x in trials in which x is a member, and the replacement of x, if any, in others.
+        The mask marks the trials in which the client has the records of the part. The first part has the records of all
+        trials. Further parts have the target's records, for trials in which it is a member, and its replacement, if
+        there is one, for the others.
         """
         federation, models, membership = self.federation, self.tensor(models_key(0)), self.own_membership
         everywhere = np.ones(len(models), dtype=np.bool_)
@@ -177,7 +181,7 @@ class Request:
 
 
 class _ThreadCache(threading.local):
-    """Cache of one thread between client calls: the latest models, and contributions that were computed ahead."""
+    """Data that a thread keeps between client calls: the latest models, and contributions computed ahead."""
 
     def __init__(self) -> None:
         self.models: torch.Tensor | None = None  # models of the latest message
@@ -190,9 +194,10 @@ _KEPT = _ThreadCache()
 
 
 def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
-    """Announce the next calls in this thread, so that clients of one round and one trial can be trained together.
+    """Announce the next client calls of this thread, so that clients of one round with one trial train together.
 
-    Calls for different rounds, federations or models are not trained together. Earlier announcements are discarded.
+    A call is a message with its context. Calls for different rounds, federations or models are not trained together.
+    Each announcement replaces the previous one.
     """
     trained = [call for call in calls if call[0].metadata.message_type == "train"]
     # Messages of other apps contain no federation, and their clients are not trained together.
@@ -205,14 +210,14 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
 
 
 def trained_together(request: Request, task: ClientTask, alone: Callable[[], TrialContributions]) -> TrialContributions:
-    """Return a client's contribution, from joint training with the announced clients if possible, else by `alone`.
+    """Return a client's contribution: trained together with the announced clients if possible, else by `alone`.
 
     Parameters
     ----------
     request
         The training message to the client.
     task
-        The client's input in this round.
+        Models, round and participating records of the client.
     alone
         Function that computes the contribution of this client alone.
     """

@@ -1,4 +1,4 @@
-"""The Flower ServerApp, which trains the batches of trials, several at a time, and passes on each finished batch."""
+"""The Flower ServerApp of a run: it trains batches of trials, several at a time, and passes on each finished batch."""
 
 import time
 from collections import defaultdict
@@ -53,7 +53,7 @@ _OnRound = Callable[[int], None]  # called with the number of trials that finish
 
 @dataclass(frozen=True)
 class FederationPlan:
-    """The server's plan of a run: batches of trials, stored observations, and evaluations."""
+    """The server's plan of a run: which trials it trains, what it stores, and how it evaluates models."""
 
     public: Federation  # the public federation
     seed: int  # secret seed of the run
@@ -61,7 +61,7 @@ class FederationPlan:
     batches: tuple[TrialBatch, ...]  # batches of trials still to be computed
     batches_in_flight: int = 1  # number of batches that are trained together
     time_limit: float = 600.0  # seconds that one client call may take
-    keep_releases: int = 4  # number of trials, from trial 0, of which the clients' view of every round is stored
+    keep_releases: int = 4  # number of trials, from trial 0, for which the clients' view of every round is stored
     star: StarSettings | None = None  # delta and cut of Epsilon*; None leaves Epsilon* out
     membership: bool = True  # whether the final models are attacked by loss-threshold membership inference
     # Rounds between two evaluated releases; the initial models and the last release are always evaluated.
@@ -79,14 +79,14 @@ class FederationPlan:
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:
-        """Numbers of the releases that are evaluated, 0 being the initial models."""
+        """Numbers of the releases (models after a round) that are evaluated; 0 is the initial model."""
         rounds = self.public.rounds
         return (*range(0, rounds, self.evaluate_every), rounds)
 
 
 @dataclass
 class FederationClock:
-    """Times at which the federation started, was ready and finished, in seconds of a monotonic clock."""
+    """Times at which a federation started, was ready and finished (monotonic clock, seconds); NaN until then."""
 
     started: float = field(default_factory=time.monotonic)
     ready: float = field(default=float("nan"))
@@ -95,7 +95,7 @@ class FederationClock:
 
 @dataclass
 class _ReleaseRecorder:
-    """A recorder of the clients' view of every round, for the first trials of the run."""
+    """Recorder of what clients see in every round, for the first `keep` trials of the run."""
 
     view: InsiderView  # the view of clients: noised sums or models
     keep: int  # number of trials, from trial 0
@@ -107,12 +107,12 @@ class _ReleaseRecorder:
     norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
     def start(self, batch: TrialBatch, models: Tensor) -> Array:
-        """Record the initial models (trials, parameters) of a batch of trials, and return them as a Flower array."""
+        """Record the initial models (trials, parameters) of a batch, and return all of them as a Flower array."""
         self.initial[batch.name] = models[: self._kept(batch)].clone()
         return Array(*pack(models.numpy()))
 
     def __call__(self, batch: TrialBatch, made: ServerRound) -> None:
-        """Record the clients' view of a round, and the adaptive clipping norms of all trials."""
+        """Record what clients see of a round in the recorded trials, and the adaptive clipping norms of all trials."""
         kept = kept_of(self.view, made.first(self._kept(batch)))
         if self.noise_seeds:
             kept["noise_seeds"] = torch.tensor(self.noise_seeds, dtype=torch.int64)
@@ -122,9 +122,9 @@ class _ReleaseRecorder:
         self.on_round(batch.count)
 
     def kept(self, batch: TrialBatch) -> dict[str, Tensor]:
-        """Return the recorded tensors of a batch of trials by name; empty if no trial of it is kept.
+        """Return the recorded tensors of a batch of trials, keyed by name; empty if none of its trials is recorded.
 
-        They are the trial numbers, the batch's size, the initial models, and the clients' view stacked over rounds.
+        They are the trial numbers, the batch's size, the initial models, and what clients saw, stacked over rounds.
         """
         if self._kept(batch) == 0:
             return {}
@@ -143,7 +143,7 @@ def build_server_app(
     on_round: _OnRound = lambda trials: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
-    """Return the ServerApp that executes a plan.
+    """Return the ServerApp that carries out a plan.
 
     Parameters
     ----------
@@ -152,11 +152,11 @@ def build_server_app(
     sink
         Function that receives the result of each finished batch of trials.
     clock
-        Clock that records when the federation was ready and when it had finished.
+        Clock whose times are set when the federation is ready and when it has finished; None if nobody needs them.
     on_round
-        Function that is called with the number of trials that finished a round.
+        Function that is called after every round of a batch with the batch's number of trials.
     interrupted
-        Function that returns whether the run was interrupted.
+        Function that returns whether the run was interrupted, and must therefore stop.
     """
     app = ServerApp()
 
@@ -182,9 +182,9 @@ def run_federation(
     sink
         Function that receives the result of each finished batch of trials.
     clock
-        Clock that records when the federation was ready and when it had finished.
+        Clock whose times are set when the federation is ready and when it has finished.
     on_round
-        Function that is called with the number of trials that finished a round.
+        Function that is called after every round of a batch with the batch's number of trials.
 
     Raises
     ------
@@ -269,7 +269,7 @@ def _play_wave(
 
 
 def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> ChallengerLog | None:
-    """Return the challenger's log of secrets for the verdict; None if the audit does not use these secrets."""
+    """Return the challenger's log, which reveals secrets of trials after training; None if the audit reveals none."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):
@@ -281,8 +281,8 @@ def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Chal
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
     """Yield the functions that evaluate each release.
 
-    If members' losses stay with their owners, population losses are stored in `losses` by batch and release, for the
-    later queries to the owners.
+    If members' losses stay with their owners, one of the functions stores population losses in `losses`, keyed by batch
+    and release, for later queries to the owners.
     """
 
     def kept_population(release: evaluation.EvaluatedRelease) -> ResultColumns:
@@ -301,7 +301,10 @@ def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> It
 
 
 def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
-    """Return the collector of the models' outputs on the targets' records; None if no attack uses them."""
+    """Return the collector of the models' outputs on the targets' records; None if no attack of the audit uses them.
+
+    A target is a unit whose membership is in question.
+    """
     public = plan.public
     if not audit_of(public).keeps_outputs(public):
         return None
@@ -309,9 +312,10 @@ def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
 
 
 def _insiders(federation: LoadedFederation, challenger: SeededChallenger) -> dict[int, list[int]]:
-    """Return the noise seeds that each insider knows, which are its own and its colluders', by insider.
+    """Return the noise seeds that each insider (adversarial client) knows, keyed by insider.
 
-    Empty lists unless clients add the noise.
+    They are its own seed and those of its colluders. The lists are empty if clients do not add the noise, or if the
+    adversary is the server.
     """
     knows_some = (
         federation.public.mechanism.clients_add_noise
@@ -331,7 +335,10 @@ def _round_queries(
     population: Callable[[TrialBatch, int], Floats],
     challenger: SeededChallenger,
 ) -> tuple[_Queries, ...]:
-    """Return the queries of a run besides training: accountants' states, releases to insiders, and losses."""
+    """Return the queries of a run in addition to training: for accountants' states, for insiders, and for losses.
+
+    `population` takes a batch and the number of a release, and returns the population losses.
+    """
     round_queries, public = list[_Queries](), plan.public
     if isinstance(public.mechanism.contribution, PrivateTraining):
         shards = [len(shard) for shard in federation.shards]
@@ -346,7 +353,10 @@ def _round_queries(
 def _release_queries(
     federation: LoadedFederation, insiders: dict[int, list[int]], wave: _Wave, challenger: SeededChallenger
 ) -> list[_Queries]:
-    """Return the queries by which this audit shows every release to insiders; empty if it shows none."""
+    """Return the queries by which this audit shows every release to insiders (adversarial clients).
+
+    A release is the models after a round. The result is empty if the audit shows no release.
+    """
     public = federation.public
     match audit_of(public).query(public):
         case ReleaseQuery.NOTHING:
@@ -369,7 +379,10 @@ def _release_queries(
 
 
 def measured_layout(federation: LoadedFederation) -> NoiseStatisticsLayout:
-    """Return the layout of an insider's measurements of the noise, which follows from the model and the sampling."""
+    """Return the layout of the noise measurements of an insider (adversarial client).
+
+    It follows from the model's layers and from the sampling.
+    """
     layout = federation.model.layout
     sides = 3 if federation.public.is_secretly_sampled else 2
     directions = number_of_directions(layout.size)
@@ -377,7 +390,10 @@ def measured_layout(federation: LoadedFederation) -> NoiseStatisticsLayout:
 
 
 def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> ResultColumns:
-    """Return the noise scale sigma of every round, NaN if it follows the local sensitivity, and adaptive norms."""
+    """Return the result columns with each round's noise standard deviation `sigma`, and the clipping norms if adaptive.
+
+    `sigma` is NaN in rounds whose noise follows the local sensitivity.
+    """
     unknown = np.full((batch.count, plan.public.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None
     rounds = {"sigma": plan.public.mechanism.server_scale(unknown, used)}

@@ -1,9 +1,9 @@
-"""Evaluation of released models from their outputs and losses: accuracy, Epsilon*, membership attack, early stopping.
+"""Evaluation of released models from outputs and losses: accuracy, privacy risk, membership attack, early stopping.
 
-A finding is a function from a release to columns of the run's tables. If members' losses stay with their owners,
-`fl_audit.strategies.epsilon_star_queries` computes Epsilon*, and only the population's losses are computed here. The
-membership attack needs single losses, so it pools members' losses in any case. Early stopping selects a release by the
-losses on the population.
+Epsilon* is the privacy risk of a model. Each evaluation is a function that takes a release (models after a round) and
+returns columns of the run's tables. If members' losses stay with their owners, only the population's losses are
+computed here, and `fl_audit.strategies.epsilon_star_queries` computes Epsilon*. The membership attack needs single
+losses, so members' losses are always pooled for it. Early stopping selects a release by the losses on the population.
 """
 
 from collections import defaultdict
@@ -37,7 +37,9 @@ from fl_audit.trials import TrialBatch
 
 
 def require_evaluable(federation: LoadedFederation, epsilon_star: bool, membership: bool) -> None:
-    """Raise `InputError` if there are fewer than two records for Epsilon* or the membership attack.
+    """Raise `InputError` if there are too few records for Epsilon* (privacy risk) or for the membership attack.
+
+    Only what is wanted is checked. Two records are needed of each set whose losses are compared.
 
     Parameters
     ----------
@@ -46,14 +48,17 @@ def require_evaluable(federation: LoadedFederation, epsilon_star: bool, membersh
     epsilon_star
         Whether Epsilon* is to be computed.
     membership
-        Whether the membership attack is to be run.
+        Whether the membership attack is to be carried out.
     """
     audit_of(federation.public).require_evaluable(federation, epsilon_star, membership)
 
 
 @dataclass(frozen=True)
 class EvaluatedRelease:
-    """One release of every trial of a batch, with its outputs and losses, each computed once at first use."""
+    """One release of every trial in a batch, i.e. models after a round, with their outputs and losses.
+
+    Outputs and losses are computed at first use.
+    """
 
     federation: LoadedFederation  # the federation with its data
     batch: TrialBatch  # the trials
@@ -63,17 +68,17 @@ class EvaluatedRelease:
 
     @property
     def is_last(self) -> bool:
-        """Whether this is the release of the last round."""
+        """Return whether this is the release of the last round."""
         return self.number == self.federation.public.rounds
 
     @cached_property
     def logits(self) -> Tensor:
-        """Logits (trials, n, classes) on the test records."""
+        """Logits of the models on the test records, shape (trials, n, classes)."""
         return self.federation.model.logits(self.models, self.federation.test.features)
 
     @cached_property
     def population_losses(self) -> Floats:
-        """Losses (trials, p) on the population sample."""
+        """Losses of the models on the population sample, shape (trials, p)."""
         if self.federation.population_records is self.federation.test_records:  # no second pass over the same records
             losses = losses_of(self.logits, self.federation.test.labels)
             return np.asarray(losses.double().cpu().numpy())
@@ -81,26 +86,37 @@ class EvaluatedRelease:
 
     @cached_property
     def common_losses(self) -> Floats:
-        """Losses on the records that D and D' share, (trials, n - 1); for clients as units, all but the victim's."""
+        """Losses on the records that D and D' share, shape (trials, records).
+
+        If the unit is the client, they are the records of all clients except the one whose membership is in question.
+        """
         return self.federation.losses(self.models, self.federation.common)
 
     @cached_property
     def differing_losses(self) -> Floats:
-        """Losses on the differing records, (trials, m): x, those of the differing user or client, or all targets'."""
+        """Losses on the records of the targets, shape (trials, records).
+
+        A target is a unit whose membership is in question. With one target these are the records in which D and D'
+        differ: one record, or those of a user or client.
+        """
         return self.federation.losses(self.models, self.federation.differing)
 
     @cached_property
     def replacement_losses(self) -> Floats:
-        """Losses on the replacement of the differing unit under D'; (trials, 0) if there is no replacement."""
+        """Losses on the replacement of the differing unit under D'; shape (trials, 0) if there is no replacement."""
         return self.federation.losses(self.models, self.federation.replacement)
 
     @property
     def target_of_records(self) -> Integers:
-        """Index of the target that each differing record belongs to, (m,)."""
+        """Index of the target to which each column of `differing_losses` belongs, shape (records,)."""
         return self.federation.target_of_records
 
     def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
-        """Yield masks of trials with the same data set, each with the losses on its members and on the population."""
+        """Yield masks of trials, each with these trials' losses on their own members and on the population.
+
+        There is one mask, shape (trials,), for each size of the training set; the losses have a row for each marked
+        trial.
+        """
         for rows, members in audit_of(self.federation.public).members(self):
             yield rows, members, self.population_losses[rows]
 
@@ -114,7 +130,7 @@ overwritten by those of later releases.
 
 
 def utility(release: EvaluatedRelease) -> ResultColumns:
-    """Return the test accuracy, and for two classes also the AUROC of the last release."""
+    """Return the test accuracy of a release (models after a round), and for two classes also the last one's AUROC."""
     labels = release.federation.test.labels
     right = (_predicted(release.logits) == labels).sum(dim=1)
     accuracy = {"test_accuracy": (right.double() / len(labels)).cpu().numpy()}
@@ -135,10 +151,10 @@ def _predicted(logits: Tensor) -> Tensor:
 
 
 def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> ResultColumns:
-    """Return Epsilon* from the pooled losses of all members, by fitted normal distributions.
+    """Return Epsilon* (privacy risk) of the models of a release, from the pooled losses of all members.
 
-    For the first and last release also Epsilon* from the empirical distributions, and for the last release whether the
-    normal distributions fit.
+    Normal distributions are fitted to the losses' scores. For the first and the last release, Epsilon* from the
+    empirical distributions is added, and for the last release p-values of the normal fits.
 
     Parameters
     ----------
@@ -160,9 +176,10 @@ def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Result
 
 
 def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
-    """Return the results of the loss-threshold attack of Yeom et al. 2018 on the final models.
+    """Return the results of the loss-threshold attack of Yeom et al. 2018 on the last release; no columns for others.
 
-    They are the membership advantage over all members, the guess whether x is a member, and the score of x by its loss.
+    They are the membership advantage over all members, the guess whether x, the unit in which D and D' differ, is a
+    member, and the score of x by its loss.
     """
     if not release.is_last:
         return ResultColumns()
@@ -179,10 +196,10 @@ def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
 
 @dataclass
 class CheckpointSelector:
-    """Early stopping: selects for every trial the release with the smallest mean loss on the population sample.
+    """Early stopping: selects for every trial the release (model after a round) with the smallest population loss.
 
-    The rule uses only releases and records outside of all training sets, so it is post-processing and does not affect
-    the guarantee.
+    The loss is the mean over the population sample. The selection uses releases and records outside of all training
+    sets. It is therefore post-processing and does not affect the guarantee.
     """
 
     patience: int  # number of evaluated releases without a smaller loss after which training ends, from 1
@@ -192,14 +209,14 @@ class CheckpointSelector:
     _models: dict[str, Tensor] = field(init=False, default_factory=dict)
 
     def look(self, batch: TrialBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
-        """Update the selection with an evaluated release; to be called in the order of releases.
+        """Update the selection with an evaluated release (models after a round); releases must be passed in order.
 
         Parameters
         ----------
         batch
             The batch of trials.
         number
-            Number of the release; 0 is the initial models.
+            Number of the release; 0 stands for the initial models.
         models
             The released models, shape (trials, parameters).
         losses
@@ -225,24 +242,25 @@ class CheckpointSelector:
         return bool(self.ended(batch).all())
 
     def ended(self, batch: TrialBatch) -> Flags:
-        """Return in which trials of a batch training has ended, bool (trials,)."""
+        """Return whether training has ended, for each trial of a batch, shape (trials,)."""
         waited = self._waited.get(batch.name)
         return np.zeros(batch.count, np.bool_) if waited is None else np.asarray(waited >= self.patience)
 
     def models(self, batch: TrialBatch) -> Tensor:
-        """Return the selected models of a batch of trials, (trials, parameters)."""
+        """Return the selected models of a batch of trials, shape (trials, parameters)."""
         return self._models[batch.name]
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the number of the selected release of every trial."""
+        """Return the number of the selected release of each trial, as the result column "chosen_release"."""
         return ResultColumns(trials={"chosen_release": self._chosen[batch.name].astype(np.float64)})
 
 
 @dataclass
 class ReleaseEvaluator:
-    """Applies all findings to the releases of several batches of trials, and collects their columns.
+    """Evaluator that applies functions to releases (models after a round) and collects their result columns.
 
-    It is called with the number and the models of each release, from release 0, the initial models.
+    It serves several batches of trials. It is called with the number and the models of each release, from release 0,
+    the initial models.
     """
 
     federation: LoadedFederation  # the federation with its data
@@ -256,7 +274,10 @@ class ReleaseEvaluator:
     _by_release: dict[tuple[str, str], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> None:
-        """Apply all findings to one release, and store the resulting columns."""
+        """Apply all functions to a release of each batch, and store the resulting columns.
+
+        `server_round` is the number of the release, and `arrays` holds the models (trials, parameters), keyed by batch.
+        """
         for batch in self.batches:
             release = self._release(batch, server_round, arrays[batch.name])
             for finding in self.findings:
@@ -269,15 +290,16 @@ class ReleaseEvaluator:
         give_back_freed_memory()
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the columns of all findings on the releases of a batch of trials."""
+        """Return the result columns of all functions on the releases of a batch of trials."""
         own = {name: values for (of, name), values in self._by_release.items() if of == batch.name}
         releases = {name: np.stack(values, axis=1) for name, values in own.items()}
         return self._found[batch.name] | ResultColumns(releases=releases)
 
     def _release(self, batch: TrialBatch, number: int, array: Floats32) -> EvaluatedRelease:
-        """Return the release to evaluate; with early stopping, trials whose training has ended keep their last models.
+        """Return the release of a batch to evaluate.
 
-        The release of the last round then has the selected models.
+        With early stopping, trials whose training has ended keep the models of that time, and the release of the last
+        round has the selected models.
         """
         membership, stopping, is_last = self.challenger.membership(batch.trials), self.stopping, False
         if stopping is not None:
@@ -301,7 +323,10 @@ class ReleaseEvaluator:
 
 @dataclass
 class BackgroundEvaluation:
-    """Evaluates releases in a background thread, one at a time, while training goes on."""
+    """Evaluator that evaluates releases (models after a round) in a background thread, one at a time.
+
+    Training goes on meanwhile.
+    """
 
     evaluate: Callable[[int, Mapping[str, Floats32]], None]  # the function that evaluates a release
     executor: ThreadPoolExecutor  # runs the thread
@@ -309,7 +334,11 @@ class BackgroundEvaluation:
     _pending: Future[None] | None = field(init=False, default=None)
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
-        """Wait for the evaluation of the previous release, and start that of this one in the thread."""
+        """Wait for the evaluation of the previous release, then start evaluating this one in the background thread.
+
+        A release is the models after a round. Releases that are not to be evaluated are skipped. `arrays` holds the
+        models, keyed by batch.
+        """
         if server_round not in self.releases:
             if server_round % ROUNDS_BETWEEN_TRIMS == 0:
                 give_back_freed_memory()
@@ -319,7 +348,7 @@ class BackgroundEvaluation:
         self._pending = self.executor.submit(self.evaluate, server_round, models)
 
     def settle(self) -> None:
-        """Wait for the running evaluation, if any, and raise its exception if it failed."""
+        """Wait for the running evaluation, if there is one, and raise its exception if it failed."""
         if self._pending is not None:
             self._pending.result()
         self._pending = None
@@ -327,7 +356,7 @@ class BackgroundEvaluation:
 
 @contextmanager
 def one_thread(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """Yield an executor with one thread, set to a number of torch threads; queued work is cancelled at the end."""
+    """Yield an executor with one thread, in which torch uses `threads` threads; queued work is cancelled at the end."""
     executor = ThreadPoolExecutor(max_workers=1, initializer=torch.set_num_threads, initargs=(threads,))
     try:
         yield executor

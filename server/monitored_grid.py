@@ -1,4 +1,4 @@
-"""A grid that stops waiting at the first failure or after too long without a reply; and the discovery of clients."""
+"""Flower grid that stops waiting after a failure or too long without a reply, and the discovery of clients."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -31,9 +31,10 @@ _GRACE_SECONDS = 5.0
 
 
 class MonitoredGrid(DelegatingGrid):
-    """A grid that gives up if no reply arrives for the time limit of one client call; the total time is not limited.
+    """Flower grid that gives up if no reply arrives within the time limit of one client call.
 
-    If all clients work, some reply arrives within this time, no matter how many calls are queued.
+    The total time is not limited. If all clients work, some reply arrives within the time limit, no matter how many
+    calls are queued.
     """
 
     def __init__(self, grid: Grid, time_limit: float, is_interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -42,12 +43,12 @@ class MonitoredGrid(DelegatingGrid):
         self.is_interrupted = is_interrupted
 
     def nodes_in_order(self) -> Sequence[int] | None:
-        """Return the node ID of each partition, in order, if the engine knows them; None if clients must be asked."""
+        """Return the node ID of each partition, in order of partitions; None if the engine does not know them."""
         known = getattr(self.grid, "nodes_in_order", None)
         return None if known is None else known()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Send messages and return all replies, or those until a failure, an interruption or the time limit."""
+        """Send messages and return all replies, or, after a failure, interruption or time limit, the replies so far."""
         unsent, waiting = list(messages), set[str]()
         wait = getattr(self.grid, "wait_for_replies", None)
         most = _UNDER_WAY if wait is None else len(unsent)
@@ -75,15 +76,15 @@ class MonitoredGrid(DelegatingGrid):
 
 
 def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> ClientRoster:
-    """Wait until all clients have registered, find the partition of each, and let clients load their data.
+    """Return the roster of clients, i.e. their nodes and records, once all clients have registered.
 
-    If the engine does not know the partitions, every client is asked for its partition. Otherwise only the clients that
-    are needed first are called, so that they load their data.
+    A client's number is its partition. If the engine does not know the partitions, every client is asked for its
+    partition. Otherwise only the clients that are needed first are called, so that they load their data.
 
     Parameters
     ----------
     grid
-        The grid that reaches the clients.
+        The grid through which messages reach the clients.
     federation
         The federation, which states the number of clients.
 
@@ -114,7 +115,7 @@ def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> Clien
 
 
 def _first_needed(federation: LoadedFederation) -> list[int]:
-    """Return the clients that should load their data before the first round: insiders, target holders, some others."""
+    """Return the clients that should load their data before round 1: insiders, holders of targets, and some others."""
     cohort = federation.public.cohort(1)
     apart = {*federation.insiders, *islice(federation.holders, _MOST_ASKED // 2)}
     others = range(federation.public.nodes) if cohort is None else cohort.tolist()
@@ -122,7 +123,13 @@ def _first_needed(federation: LoadedFederation) -> list[int]:
 
 
 def _ask(grid: MonitoredGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:
-    """Ask nodes for their partitions, and return the node ID of each partition; raises `FederationError` on failure."""
+    """Ask nodes for their partitions, and return the node ID of each partition, keyed by partition.
+
+    Raises
+    ------
+    FederationError
+        If a client cannot start or does not state its partition.
+    """
     config = RecordDict({MessageRecord.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
     questions = [Message(config, node, f"query.{NonTrainingQuery.IDENTIFY}") for node in nodes]
     found = {}

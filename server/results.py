@@ -1,4 +1,7 @@
-"""Results of a finished batch of trials as tables, and the outputs of its models on the targets' records."""
+"""Results of a finished batch of trials as tables, and the outputs of its final models on the targets' records.
+
+A target is a unit (record, user or client) whose membership is in question.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,10 +52,10 @@ class BatchResult:
     outputs: Mapping[str, Tensor] = field(default_factory=dict)
 
     def frames(self, prior: float) -> dict[str, pd.DataFrame]:
-        """Return the tables of the batch by name: those that every run has, and those for which there are results.
+        """Return the tables of the batch, keyed by name: "trials", "rounds", "releases", and others that have results.
 
-        `prior` is the insider's prior belief in D. It affects beliefs and wins, because the insider guesses the data
-        set with the larger posterior belief.
+        `prior` is the prior belief in D, in (0, 1), of the insider (adversarial client). It affects beliefs and wins,
+        because the insider guesses the data set with the larger posterior belief.
         """
         found, rounds = self.columns, range(1, self.rounds + 1)
         in_rounds = {**nan_columns(ROUND_FINDINGS, (self.batch.count, self.rounds)), **found.rounds}
@@ -81,7 +84,11 @@ class BatchResult:
         return frames
 
     def _frame(self, columns: Table, **axes: Iterable[int]) -> pd.DataFrame:
-        """Return a table with one row per element of the columns, indexed by trial and by the further named axes."""
+        """Return result columns as a table with one row per element, indexed by trial and by the keys of `axes`.
+
+        `columns` holds arrays keyed by name, whose dimensions are the trials and then the axes. `axes` holds the labels
+        of each axis.
+        """
         places = np.meshgrid(*(np.array(list(one)) for one in (self.batch.trials, *axes.values())), indexing="ij")
         index = dict(zip(("trial", *axes), places, strict=True))
         return pd.DataFrame({name: values.reshape(-1) for name, values in {**index, **columns}.items()})
@@ -100,10 +107,10 @@ ResultSink = Callable[[BatchResult], None]  # a function that stores the result 
 
 
 def _believed(log_odds: Floats, bits: Flags, prior: float) -> dict[str, Floats | Flags]:
-    """Return the insider's posterior belief in the true data set, and whether its guess is right.
+    """Return the insider's posterior belief in the true data set, and whether its guess is right, keyed by name.
 
-    The insider guesses D if its posterior belief in D exceeds 1/2, and D' otherwise. So an insider that learns nothing
-    and has an even prior always guesses D', and is right in the trials with D'.
+    `bits` says where D is true. The insider guesses D if its posterior belief in D exceeds 1/2, and D' otherwise. An
+    insider that learns nothing and has an even prior therefore always guesses D'.
     """
     posterior = log_odds + logit(prior)
     return {"belief": expit(np.where(bits, 1.0, -1.0) * posterior), "won": (posterior > 0) == (bits != 0)}
@@ -121,7 +128,10 @@ QUERIES, VALUES = "queries", "values"
 
 @dataclass(frozen=True)
 class FinalQueries:
-    """Further queries to the final models: with variations of the targets' records, or other values of an attribute."""
+    """Further queries to the final models: variations of the targets' records, or other values of an attribute.
+
+    A target is a unit whose membership is in question.
+    """
 
     queries: int = 1  # number of queries about each target; with 1 only its unchanged records are used
     ways: Queries | None = None  # the variations of the records; None if `queries` is 1
@@ -130,7 +140,10 @@ class FinalQueries:
 
 @dataclass
 class TargetOutputs:
-    """Collects the models' outputs on the targets' records, and those of the final models on the population sample."""
+    """Collector of models' outputs on the targets' records, and of final models' outputs on the population sample.
+
+    A target is a unit whose membership is in question.
+    """
 
     evaluated: Sequence[int]  # numbers of the evaluated releases
     sees_weights: bool = False  # whether the features of a white-box attacker are collected, for three releases
@@ -145,9 +158,11 @@ class TargetOutputs:
         self._looked_at = {self.evaluated[place] for place in places}
 
     def __call__(self, release: EvaluatedRelease) -> ResultColumns:
-        """Collect outputs of a release; for the last one return log p_y and scaled confidence, (trials, targets).
+        """Collect outputs of a release; for the last one return the targets' log p_y and scaled confidence.
 
-        If a target has several records, its values are means over them.
+        A target is a unit whose membership is in question. Both columns have shape (trials, targets), and p_y is the
+        probability of the true class. If a target has several records, its values are means over them. Other releases
+        return no columns.
         """
         federation, records, name = release.federation, release.federation.differing, release.batch.name
         if release.number in self._looked_at:
@@ -172,7 +187,7 @@ class TargetOutputs:
         return ResultColumns(targets=told)
 
     def _answers(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
-        """Return the final models' outputs for the further queries, by name."""
+        """Return the final models' outputs for the further queries `more`, keyed by name."""
         found, records, more = dict[str, Tensor](), federation.differing, self.more
         labels = records.labels.cpu().numpy()
         if more.ways is not None:
@@ -192,21 +207,25 @@ class TargetOutputs:
         return found
 
     def outputs(self, batch: TrialBatch) -> dict[str, Tensor]:
-        """Return the outputs of a batch of trials by name.
+        """Return the collected outputs of a batch of trials, keyed by name.
 
-        They are the final models' logits on the targets' records (trials, records, classes), their log p_y on the
-        population (trials, p), and the outputs for white-box attackers and further queries if there are any.
+        They are the final models' logits on the targets' records (trials, records, classes), the log-probability of the
+        true class on the population (trials, p), and the outputs for white-box attackers and further queries if there
+        are any.
         """
         return self._outputs[batch.name]
 
 
 def _logits(federation: LoadedFederation, models: Tensor, features: Tensor) -> Floats:
-    """Return the models' logits for some features, float64 (trials, records, classes)."""
+    """Return the models' logits on some records as float64, shape (trials, records, classes)."""
     return np.asarray(federation.model.logits(models, features).cpu().double().numpy(), dtype=np.float64)
 
 
 def _by_target(values: Floats, target_of_records: Integers) -> Floats:
-    """Return the mean of values (trials, records) over the records of each target, (trials, targets)."""
+    """Return the mean of values (trials, records) over the records of each target, shape (trials, targets).
+
+    `target_of_records` holds the index of each record's target, ascending, shape (records,).
+    """
     counts = np.bincount(target_of_records)
     sums = np.add.reduceat(values, np.append(0, np.cumsum(counts)[:-1]), axis=1)
     return np.asarray(sums / counts, dtype=np.float64)

@@ -1,7 +1,7 @@
-"""Epsilon* and accuracy of users, who have several records each.
+"""Epsilon* (privacy risk) and accuracy for users, i.e. persons with several records each.
 
-The statistic of a user is the mean of the losses on the user's records. An attacker can compute it, so Epsilon* of
-these means is a lower bound on the privacy loss of users, as Epsilon* of single losses is for records.
+A user's loss is the mean loss on the user's records. An attacker can compute it, so Epsilon* of these means is a lower
+bound on the privacy loss of users, as Epsilon* of single losses is a lower bound for records.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _FEWEST = 2  # smallest number of users for which a variance can be estimated
 
 
 def means_of_users(values: Floats, users: Integers) -> Floats:
-    """Return the mean value over the records of each user, shape (..., users), users in ascending order.
+    """Return the mean of values over the records of each user, shape (..., users), users in ascending order.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def means_of_users(values: Floats, users: Integers) -> Floats:
 
 @dataclass(frozen=True)
 class UserLosses:
-    """The mean losses of users in a batch of trials, with the interface that audits use for losses of members."""
+    """The mean losses of users in a batch of trials; audits use them in the same way as losses of records."""
 
     membership: TargetMembership  # membership of the targets
     common_losses: Floats  # mean losses of the users in all trials, (trials, users)
@@ -55,12 +55,12 @@ class UserLosses:
 
     @classmethod
     def of(cls, release: EvaluatedRelease) -> "UserLosses":
-        """Return the mean losses of users under a released model.
+        """Return the mean losses of users for a release.
 
         Parameters
         ----------
         release
-            The release, of a run in which the unit is the user.
+            The release; the privacy unit of its run is the user.
         """
         federation, instead = release.federation, release.replacement_losses
         users = _required(federation.user)[federation.common_records]
@@ -73,12 +73,14 @@ class UserLosses:
 
     @property
     def target_of_records(self) -> Integers:
-        """Index of the target of each column of `differing_losses`."""
+        """Index of the target of each column of `differing_losses`: 0, 1, 2 and so on, shape (targets,)."""
         return np.arange(self.differing_losses.shape[1])
 
 
 def has_losses_of_users(federation: LoadedFederation) -> bool:
-    """Return whether the unit is the user, and members and population have enough users for Epsilon*.
+    """Return whether the unit is the user, with enough users among members and population for their Epsilon*.
+
+    Epsilon* is the privacy risk of a model, estimated from losses.
 
     Parameters
     ----------
@@ -91,7 +93,10 @@ def has_losses_of_users(federation: LoadedFederation) -> bool:
 
 
 def of_users(star: StarSettings | None, release: EvaluatedRelease) -> ResultColumns:
-    """Return Epsilon* of users by fitted normal distributions, and the mean over test users of the accuracy on each.
+    """Return the Epsilon* (privacy risk) of users, by normal fits to scores of mean losses, and their mean accuracy.
+
+    The accuracy is that on the records of each test user, averaged over users. Results that do not apply to the run are
+    left out.
 
     Parameters
     ----------

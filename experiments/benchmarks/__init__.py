@@ -1,1 +1,1 @@
-"""Benchmarks: each prints its measurements next to their targets."""
+"""Benchmarks of time and memory, which print their measurements next to targets."""

@@ -1,18 +1,20 @@
-"""Time per trial of whole audits on both engines, compared with a lower bound, the authors' code and the targets.
+"""Benchmark of whole audits: time per trial on the engines local and Ray, next to a lower bound and to targets.
 
     python -m fl_audit.experiments.benchmarks.audit_speed [--data-dir DIR] [--only NAME] [--trials N] [--repeat N]
         [--devices cpu cuda] [--engines local ray] [--random-records] [--all-cores]
 
-Three settings of Bernau et al. 2021 with 10 clients, 30 rounds, local sensitivity and a replaced record: `adult`
-(n = 1000, 104-6-6-2), `mnist` (n = 100, convolutions), and `dense` (n = 1000, 600-128-100, on random records of the
-shape of Purchase-100, since time does not depend on their values; `--random-records` takes such records for all
-settings). Time is measured from the moment when all clients are ready until the last batch of trials is stored.
-Accuracy and Epsilon* are evaluated at every release of `adult`, and only at the last release of the other settings.
+The time of the authors' code is shown too. Three settings follow Bernau et al. 2021, with 10 clients, 30 rounds, noise
+scaled by the local sensitivity and a replaced record: `adult` (n = 1000 records, network 104-6-6-2), `mnist` (n = 100,
+convolutions) and `dense` (n = 1000, network 600-128-100). `dense` has random records of the shape of Purchase-100,
+since time does not depend on their values; with `--random-records` all settings have such records. Accuracy and
+Epsilon* (a privacy metric) are evaluated after every round of `adult`, and after the last round of the other settings.
+
+The time per trial is measured from the moment when all clients are ready until the last batch of trials is stored.
 Engines and devices take turns, so that the load of the machine affects all of them. The lower bound ("floor") is the
 time of the clipped gradients alone: 30 rounds, once for the clients and once for the insider, at the speed of one
-stacked pass on all cores, or on the graphics card, measured just before. The first round is counted from the start of
-the run, with all that happens once. The memory is the largest that torch held on the
-graphics card at one time in this process: on Ray, that of the client processes is not in it.
+stacked pass on all cores or on the graphics card, which is timed just before. The time of the first round is counted
+from the start of the run, and includes everything that happens once. The memory is the largest that torch held on the
+graphics card in this process; with Ray it does not include the client processes.
 """
 
 import os
@@ -44,17 +46,17 @@ _PRIVACY = {"belief": 0.9, "clipping-norm": 3.0, "sensitivity": "local", "accoun
 
 
 class AuditSpeedSetting(NamedTuple):
-    """One audit whose speed is measured, and its target times."""
+    """An audit whose speed is measured, with its target times."""
 
-    data: Mapping[str, Any]  # settings of the section [data], as far as benchmarks differ in them
+    data: Mapping[str, Any]  # settings of the section [data] in which audits differ
     model: str  # name of the model
     shape: tuple[int, ...]  # shape of the features of a record
     classes: int  # number of classes
     delta: float  # delta of the guarantee
     trials: int  # trials of a run
-    authors_seconds: float  # seconds a repetition that the published code takes on one thread
-    targets: Mapping[Engine, str]  # by engine, what to reach on two cores
-    local_actors: int = 1  # client calls at a time of the local engine in its target
+    authors_seconds: float  # seconds per trial of the authors' code on one thread
+    targets: Mapping[Engine, str]  # target time on two cores, by engine
+    local_actors: int = 1  # number of client calls that the local engine makes at a time
     evaluate_every: int = 1  # rounds between evaluated releases
 
 
@@ -81,7 +83,7 @@ class MeasuredAudit(NamedTuple):
     trial: float  # milliseconds of training for each trial
     floor: float  # the lower bound, in milliseconds a trial
     first: float  # seconds from the start until the first round was over
-    memory: float  # the most memory that torch held on the graphics card in this process, in MiB; 0 on the CPU
+    memory: float  # peak memory that torch held on the graphics card in this process, in MiB; 0 on the CPU
 
 
 def configuration(
@@ -95,26 +97,27 @@ def configuration(
     has_random_records: bool = False,
     uses_all_cores: bool = False,
 ) -> RunConfig:
-    """Return the configuration of a setting; random records are written to `scratch`.
+    """Return the configuration of the audit for one of the benchmark's settings.
 
     Parameters
     ----------
     name
-        Name of the setting.
+        Name of the setting: "adult", "mnist" or "dense".
     trials
         Number of trials.
     engine
         The engine that trains the clients.
     data_dir
-        Directory of the data sets; None for the default place.
+        Directory of the data sets; None means the default directory.
     scratch
-        Directory to which random records are written.
+        Directory to which random records are written, if the audit uses them.
     device
         The device on which clients and the evaluator compute.
     has_random_records
         Whether random records take the place of a data set.
     uses_all_cores
-        Whether the local engine makes as many client calls at a time as the machine has cores.
+        Whether the local engine makes as many client calls at a time as the machine has cores; otherwise one, or as
+        many as the setting says.
     """
     setting, is_threaded = SETTINGS[name], engine is Engine.LOCAL and device is Device.CPU
     data = {"clients": 10, **setting.data}
@@ -172,7 +175,10 @@ def main() -> None:
 
 
 def _cells(setting: AuditSpeedSetting, engine: Engine, device: Device, found: list[MeasuredAudit]) -> tuple[str, ...]:
-    """Return the cells of one row of the table, from the median on."""
+    """Return the cells of a table row: median time, range, ratio to the floor, ratio to the authors' time, and so on.
+
+    `found` holds the repeated measurements of one audit.
+    """
     taken = [one.trial for one in found]
     spread, floors = f"{min(taken):.1f} - {max(taken):.1f}", median(one.trial / one.floor for one in found)
     times = f"{setting.authors_seconds * 1000 / median(taken):.0f}x the time"
@@ -182,7 +188,10 @@ def _cells(setting: AuditSpeedSetting, engine: Engine, device: Device, found: li
 
 
 def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> MeasuredAudit:
-    """Run the audit, and return what it took."""
+    """Run an audit and return its measured times and memory.
+
+    `configured` takes a scratch directory and returns the audit's configuration.
+    """
     over: list[float] = []
 
     @contextmanager
@@ -202,7 +211,10 @@ def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> Measur
 
 
 def _floor(plan: AuditPlan) -> float:
-    """Return the lower bound: milliseconds per trial for the clipped gradients alone, by timed passes on all cores."""
+    """Return the lower bound on an audit's time in milliseconds per trial, by timed passes on all cores.
+
+    It is the time of the clipped gradients alone.
+    """
     federation, trials = load_federation(plan.public), plan.config.run.trials_per_batch or 1
     size, common, taken = federation.model.layout.size, federation.common, list[float]()
     models = 0.05 * torch.randn(size, generator=torch.Generator().manual_seed(0)).expand(trials, size)

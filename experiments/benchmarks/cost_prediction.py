@@ -1,12 +1,12 @@
-"""Time and memory that `fl-audit check` predicts, compared with the measured ones, on both engines.
+"""Benchmark of the estimates of `fl-audit check`: predicted and measured time and memory of runs.
 
     python -m fl_audit.experiments.benchmarks.cost_prediction [--only NAME ...] [--engine local|ray]
 
-Each of five settings is predicted and then run on each engine: an audit of many small trials with every release
-evaluated, an audit of a wide dense network, DP-FedAvg with 1,000 clients, a membership audit, and a large convolutional
-network. Each takes about half a minute on two idle cores. The target: in eight of the ten cases the prediction is
-within a factor of 1.5, both for time and for memory. CPU seconds are printed as well: if a run took much longer than
-its CPU seconds on all cores explain, other programs were using the machine.
+Five settings are predicted and then run on each engine, local and Ray: an audit of many small trials with an evaluation
+after every round, an audit of a wide dense network, DP-FedAvg with 1,000 clients, a membership audit, and a large
+convolutional network. Each run takes about half a minute on two idle cores. The target is that in eight of the ten
+cases both time and memory are within a factor of 1.5 of the prediction. CPU seconds are printed as well: if a run took
+much longer than its CPU seconds on all cores explain, other programs were using the machine.
 """
 
 import json
@@ -39,11 +39,11 @@ Values = dict[str, dict[str, Any]]
 
 
 class PredictedSetting(NamedTuple):
-    """A setting whose time and memory are predicted."""
+    """A configuration whose time and memory are predicted and measured, with the shape of its random records."""
 
-    shape: tuple[int, ...]  # shape of a random record; not used where `values` name data
+    shape: tuple[int, ...]  # shape of a random record; not used if `values` names data
     classes: int  # number of classes of the random records
-    records: int  # number of random records; 0 where `values` name data
+    records: int  # number of random records; 0 if `values` names data
     values: Values  # the configuration; `data.path` is added
 
 
@@ -87,13 +87,13 @@ SETTINGS = {
 class MeasuredCosts(NamedTuple):
     """Measured time and memory of one run, over all of its processes."""
 
-    seconds: float  # by the clock
-    processor: float  # of all its processes
-    mib: float  # at the most, of all its processes, without the pages that processes share
+    seconds: float  # wall-clock seconds
+    processor: float  # CPU seconds of all its processes
+    mib: float  # peak memory of all its processes in MiB, without shared pages
 
 
 def _written(name: str, scratch: Path) -> Path:
-    """Write the configuration of a setting and its random data to `scratch`, and return the configuration's path."""
+    """Write a setting's configuration and random records to `scratch`, and return the path of the configuration."""
     setting, draw = SETTINGS[name], np.random.default_rng(0)
     values = json.loads(json.dumps(setting.values))
     if setting.records:
@@ -106,21 +106,21 @@ def _written(name: str, scratch: Path) -> Path:
 
 
 def _predicted(file: Path, engine: Engine) -> dict[str, Any]:
-    """Return the estimate of `fl-audit check` for a configuration, computed in a new process."""
+    """Return the estimate of `fl-audit check` for a configuration file, from a new process, keyed by quantity."""
     command = [sys.executable, "-m", __spec__.name, "--child", str(file), "--engine", engine]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
 
 
 def _child(file: Path, engine: Engine) -> None:
-    """Estimate the time and memory of a run in this process, and print the estimate as JSON."""
+    """Print as JSON the estimated time and memory of running a configuration file on an engine."""
     found = check_plan(resolve(parse_config(json.loads(file.read_text()))), engine=engine).probe
     assert found is not None, "a check makes an estimate unless it is told not to"
     print(json.dumps(asdict(found)))
 
 
 def _costs(file: Path, engine: Engine) -> MeasuredCosts:
-    """Run a configuration with its report in a new process, and return the measured time and memory."""
+    """Run a configuration file in a new process and write its report; return the measured time and memory."""
     module = "fl_audit.experiments.benchmarks.cost_prediction"
     program = f"import json, sys, pathlib; from {module} import play; play(*sys.argv[1:])"
     began = time.monotonic()
@@ -138,21 +138,24 @@ def _costs(file: Path, engine: Engine) -> MeasuredCosts:
 
 
 def play(file: str, engine: str) -> None:
-    """Run a configuration and write its report, in a directory next to the configuration.
+    """Run a configuration and write its report to a directory next to the configuration file.
 
     Parameters
     ----------
     file
-        Path of the configuration as JSON.
+        Path of the configuration file, which is JSON.
     engine
-        Name of the engine.
+        Name of the engine, "local" or "ray".
     """
     path = Path(file)
     run_audit(resolve(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))
 
 
 def _looked(pid: int, busy: dict[int, float]) -> int:
-    """Record the CPU seconds of every process of a run in `busy`, by process id; return the bytes of all together."""
+    """Record CPU seconds of a process and its descendants in `busy`, keyed by process id; return their memory in bytes.
+
+    The memory is resident memory without shared pages. Processes that end meanwhile are left out.
+    """
     held = 0
     try:
         parent = psutil.Process(pid)

@@ -1,13 +1,13 @@
-"""DP-FedAvg beside Flower's own FedAvg, pfl-research and a plain torch loop, in one run.
+"""Benchmark of DP-FedAvg: time of a round next to Flower's FedAvg, pfl-research and a plain torch loop.
 
     python -m fl_audit.experiments.benchmarks.fedavg_speed [--quick] [--pfl PYTHON] [--only WAY ...] [--device cuda]
 
-A thousand clients of 50 random records train 784-128-10, 50 of them in a round, each for one epoch in batches of 10.
-Flower's FedAvg, pfl-research and the loop neither clip nor add noise. pfl-research is measured if `--pfl` names the
-Python interpreter of an environment in which it is installed. The implementations take turns, so that the load of the
-machine affects all of them. The time of a round is counted from the end of the previous round; the start-up time is the
-time until the end of the first round, less one median round. To measure how long a large federation takes to start, use
-`--clients 10000 --records 5 --rounds 2`.
+There are a thousand clients of 50 random records. In each round 50 of them train the network 784-128-10, each for one
+epoch in batches of 10. Flower's FedAvg, pfl-research and the loop neither clip nor add noise. pfl-research is measured
+if `--pfl` names the Python interpreter of an environment in which it is installed. The implementations take turns, so
+that the load of the machine affects all of them. The time of a round is counted from the end of the previous round. The
+start-up time is the time until the end of the first round, minus one median round. To measure how long a large
+federation takes to start, use `--clients 10000 --records 5 --rounds 2`.
 """
 
 import json
@@ -59,7 +59,7 @@ TARGETS = (
 
 @dataclass(frozen=True)
 class TrainedFederation:
-    """Sizes of the federation that every implementation trains."""
+    """Sizes of the federation that every implementation trains, with its data and the machine's resources."""
 
     path: Path  # archive of the records
     clients: int  # number of clients
@@ -71,12 +71,12 @@ class TrainedFederation:
     device: Device = Device.CPU  # device on which the loop and fl_audit compute
 
     def settings(self) -> dict[str, str | int | float]:
-        """Return the settings for the clients of Flower's FedAvg and the script of pfl-research, by name."""
+        """Return the settings for the clients of Flower's FedAvg and for the script of pfl-research, keyed by name."""
         sizes = {"clients": self.clients, "records": self.records, "cohort": self.cohort, "rounds": self.rounds}
         return {"path": str(self.path), **sizes, "batch": _BATCH, "rate": _RATE, "hidden": _HIDDEN, "classes": _CLASSES}
 
     def configuration(self, trials: int) -> RunConfig:
-        """Return the configuration of fl_audit for this federation."""
+        """Return the configuration with which fl_audit trains this federation in a number of trials."""
         data = {"name": "npz", "path": str(self.path), "test-records": _OTHERS // 4, "population-records": _OTHERS // 4}
         audit = {"trials": trials, "insider": False, "epsilon-star": False, "membership": False, "neighbour": 0}
         training = {"strategy": "dp-fedavg", "cohort": self.cohort, "rounds": self.rounds}
@@ -93,14 +93,14 @@ class TrainedFederation:
 
 
 class MeasuredSeconds(NamedTuple):
-    """Seconds of one implementation: the start-up of each run (without its first round), and all later rounds."""
+    """Measured seconds of one implementation: the start-up of each run, and each round after the first."""
 
     start_up: list[float]
     rounds: list[float]
 
 
 def _ours(federation: TrainedFederation, engine: Engine, trials: int) -> list[float]:
-    """Run fl_audit, and return the time at which each round ended, by the monotonic clock."""
+    """Train the federation by fl_audit, and return the time at the end of each round (monotonic clock, seconds)."""
     over: list[float] = []
 
     @contextmanager
@@ -114,7 +114,10 @@ def _ours(federation: TrainedFederation, engine: Engine, trials: int) -> list[fl
 
 
 def _loop(federation: TrainedFederation) -> list[float]:
-    """Train by a plain torch loop in one thread, and return the time at which each round ended (monotonic clock)."""
+    """Train the federation by a plain torch loop in one thread, and return the time at the end of each round.
+
+    The times are in seconds by the monotonic clock.
+    """
     torch.set_num_threads(1)
     features, labels = (one.to(federation.device) for one in load_records(str(federation.path)))
     module, over = network(_FEATURES, _HIDDEN, _CLASSES).to(federation.device), list[float]()
@@ -135,7 +138,10 @@ def _loop(federation: TrainedFederation) -> list[float]:
 
 
 def _pfl(federation: TrainedFederation, processes: int) -> list[float]:
-    """Run pfl-research in other processes, and return the time at which each round ended (same monotonic clock)."""
+    """Train the federation by pfl-research in other processes, and return the time at the end of each round.
+
+    The times are in seconds by the monotonic clock.
+    """
     assert federation.pfl is not None, "this way is measured only where there is an interpreter"
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch) / "pfl_rounds.py"
@@ -161,7 +167,7 @@ WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
 
 
 def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
-    """Run the named implementations in turns, `repeat` times each, and return their times by name."""
+    """Run the implementations named in `ways` in turns, `repeat` times each, and return their times keyed by name."""
     found = {way: MeasuredSeconds([], []) for way in ways}
     for _ in range(repeat):
         for way, (start_up, rounds) in found.items():
@@ -176,7 +182,7 @@ def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> di
 
 
 def _show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> None:
-    """Print the table of times, and the ratios of client updates per second with their targets."""
+    """Print the table of times, and the ratios of client updates per second next to their targets."""
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
     title = f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores"
     title += f", ours and the loop on {federation.device}"

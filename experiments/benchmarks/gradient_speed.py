@@ -1,12 +1,13 @@
-"""Speed of clipped gradient sums of stacked trials, compared with plain batch gradients and with Opacus.
+"""Benchmark of clipped gradient sums of stacked trials: time relative to plain batch gradients and to Opacus.
 
     python -m fl_audit.experiments.benchmarks.gradient_speed [--repeat N] [--threads N]
 
-The last two networks are defined outside the library, as a user's would be. The plain gradient is the non-private
-gradient of the summed loss, for the same trials and examples: `torch.func` over all trials at once or torch's backward
-pass trial by trial, whichever is faster. Opacus computes per-sample gradients trial by trial, clips and sums them. The
-methods take turns, so that the load of the machine affects all of them; every number is the median over turns. A second
-table shows the time of clipped sums with clipping per user, relative to clipping per record.
+Stacked trials are trained together as arrays. The last two networks are defined outside the library, as a user's would
+be. The plain gradient is the non-private gradient of the summed loss for the same trials and examples. It is computed
+by `torch.func` over all trials at once, or by torch's backward pass trial by trial; the faster one counts. Opacus
+computes per-sample gradients trial by trial; then they are clipped and summed. The methods take turns, so that the load
+of the machine affects all of them, and every number is the median over turns. A second table shows the time of clipping
+per user (a person with several records) relative to clipping per record.
 """
 
 import copy
@@ -45,7 +46,7 @@ _SLOWEST_TO_RECORDS = 1.3
 
 
 class GradientSpeedSetting(NamedTuple):
-    """One network with the sizes of its data and the target ratios."""
+    """A network with the sizes of its data and the accepted ratios of times."""
 
     label: str  # name in the table
     spec: ModelSpec  # the network
@@ -66,9 +67,9 @@ SETTINGS = (
 
 
 def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float, float, float]:
-    """Return the seconds for all trials of four methods: clipped, plain at once, plain one by one, and Opacus.
+    """Return the seconds for all trials by four methods: clipped sums, plain at once, plain one by one, and Opacus.
 
-    Each is the median of `repeat` turns after a warm-up. Opacus is timed on up to 4 trials and scaled up.
+    Each is the median of `repeat` turns after a warm-up. Opacus is timed on at most 4 trials and scaled to all.
     """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
@@ -88,7 +89,10 @@ def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float,
 
 
 def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Return each trial's gradient of the summed loss, computed for all trials at once with torch.func."""
+    """Return each trial's gradient of the summed loss, computed by torch.func for all trials at once.
+
+    Gradients are keyed by the parameter's name and have the trials in their first dimension.
+    """
 
     def loss(parameters: dict[str, Tensor]) -> Tensor:
         return F.cross_entropy(functional_call(stacked.template, parameters, (features,)), labels, reduction="sum")
@@ -98,7 +102,7 @@ def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labe
 
 
 def _plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return each trial's gradient of the summed loss, computed by one backward pass per trial."""
+    """Return each trial's gradient of the summed loss (trials, parameters), computed by one backward pass per trial."""
     module = copy.deepcopy(stacked.template).requires_grad_(True)
     rows = []
     for model in models:
@@ -109,7 +113,7 @@ def _plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, l
 
 
 def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return each trial's sum of clipped per-sample gradients, which Opacus computes."""
+    """Return each trial's sum of clipped per-sample gradients, shape (trials, parameters), computed by Opacus."""
     rows = []
     for model in models:
         module = copy.deepcopy(stacked.template).requires_grad_(True).train()
@@ -124,7 +128,10 @@ def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels
 
 
 def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tuple[float, list[float]]:
-    """Return the seconds of clipping per record, and the relative time of clipping per user, by size in `_SIZES`."""
+    """Return the seconds of clipping per record for all trials, and clipping per user relative to this time.
+
+    There is one relative time for each number of records per user in `_SIZES`.
+    """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(records, *spec.feature_shape, generator=source)
     labels, order = torch.randint(spec.classes, (records,), generator=source), torch.randperm(records, generator=source)
@@ -143,7 +150,7 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
 
 
 def _table_of_users(repeat: int) -> Table:
-    """Return the table of times of clipping per user, relative to clipping per record."""
+    """Return the table of times of clipping per user relative to clipping per record, medians of `repeat` turns."""
     columns = ("network", "records", "ms of records", *(f"users of {size or '1 to 16'} / records" for size in _SIZES))
     table = table_of(columns, f"Clipped sums of users beside those of records (target <= {_SLOWEST_TO_RECORDS:g})")
     for label, spec, records, trials in _OF_USERS:

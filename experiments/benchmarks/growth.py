@@ -1,12 +1,13 @@
-"""Growth of time and memory with clients, trials, parameters, rounds and cores: a table and a figure.
+"""Benchmark of growth: time and memory over the number of clients, trials, parameters, rounds and cores.
 
     python -m fl_audit.experiments.benchmarks.growth [--only AXIS ...] [--quick] [--csv FILE] [--figure FILE] [--draw]
 
-Each point is one run of DP-FedAvg on the local engine in a new process, whose start-up is included. One size grows
-while the others stay fixed: up to 100,000 clients with one record each, all of whom take part in a single round; up to
-10,000 trials of ten rounds with ten clients, in batches of 250 trials; up to 10 million parameters of a dense network;
-up to 1,000 rounds. The model is a logistic regression on ten features, except where parameters grow. Each point has
-wall-clock seconds, CPU seconds (which other programs on the machine affect less) and peak resident memory.
+The results are a table and a figure. Each point is one run of DP-FedAvg on the local engine in a new process, whose
+start-up is included. One size grows while the others stay fixed: up to 100,000 clients with one record each, all of
+whom take part in a single round; up to 10,000 trials of ten rounds with ten clients, in batches of 250 trials; up to 10
+million parameters of a dense network; up to 1,000 rounds. The model is a logistic regression on ten features, except
+where parameters grow. Each point has wall-clock seconds, CPU seconds (which other programs on the machine affect less)
+and peak resident memory.
 
 For the axis of cores, 500 of 1,000 clients train 784-128-10 in a round; one core and two are measured. Two larger
 machines are extrapolated: 64 cores, and 8 nodes of 64 cores with a 10 Gbit/s link each. The extrapolated time of a
@@ -59,7 +60,7 @@ _PAPER = (("64", 64, 1), ("512", 64, 8))
 
 
 class ScalingAxis(NamedTuple):
-    """One axis of the benchmark: the sizes, and the configuration for each size."""
+    """A size that grows in the benchmark: its values, and a function that returns the configuration for each value."""
 
     sizes: tuple[int, ...]
     values: Callable[[int], Values]  # the configuration of a size, without the path of its data
@@ -67,7 +68,10 @@ class ScalingAxis(NamedTuple):
 
 
 def _values(clients: int, records: int, trials: int, rounds: int, model: str, **run: Any) -> Values:
-    """Return the configuration of a DP-FedAvg run without the path of its data; `run` are settings of section [run]."""
+    """Return the configuration of a DP-FedAvg run, without the path of its data, as nested dictionaries.
+
+    `records` is the number of records of all clients together, and `run` holds settings of section [run].
+    """
     data = {"name": "npz", "records": records, "clients": clients, "test-records": _OTHERS // 2}
     training = {"strategy": "dp-fedavg", "rounds": rounds, "local-batch": 10, "local-learning-rate": 0.1}
     privacy = {"noise-multiplier": 1.0, "clipping-norm": 1.0, "adjacency": "add-remove-client", "delta": 1e-7}
@@ -86,7 +90,7 @@ _DENSE_FEATURES, _CLASSES = 100, 10
 
 
 def _dense(parameters: int) -> str:
-    """Return the model name of the dense network with about the given number of parameters, a power of ten."""
+    """Return the model name of a dense network with about the given number of parameters, which is a power of ten."""
     return f"fl_audit.experiments.benchmarks.user_networks:dense_{len(str(parameters)) - 1}"
 
 
@@ -111,10 +115,10 @@ def _on_cores() -> Values:
 class RunCosts(NamedTuple):
     """Time and memory of one run."""
 
-    seconds: float  # by the clock, from the start of its process
-    processor: float  # seconds of all its threads
-    mib: float  # largest resident memory
-    # Of the rounds after the first, for one round: seconds by the clock, processor seconds of this process and, of
+    seconds: float  # wall-clock seconds from the start of its process
+    processor: float  # CPU seconds of all its threads
+    mib: float  # peak resident memory in MiB
+    # Means per round, without the first round: wall-clock seconds, CPU seconds of this process and, of
     # these, those in the calls of clients.
     round_seconds: float
     round_processor: float
@@ -122,7 +126,15 @@ class RunCosts(NamedTuple):
 
 
 def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores: int = 0) -> RunCosts:
-    """Run a configuration in a new process on the given number of cores (0: all), and return its time and memory."""
+    """Run a configuration in a new process on `cores` cores (0: all), and return its time and memory.
+
+    `features` is the number of features of its random records.
+
+    Raises
+    ------
+    RuntimeError
+        If the run fails.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         draw, records = np.random.default_rng(0), values["data"]["records"] + _OTHERS + 2
         drawn = draw.standard_normal((records, features), dtype=np.float32)
@@ -139,7 +151,7 @@ def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores:
 
 
 def _child(scratch: Path, engine: Engine, cores: int) -> None:
-    """Run the configuration in `scratch` in this process, and print its time and memory as JSON."""
+    """Run the configuration in the directory `scratch` on `cores` cores (0: all), and print time and memory as JSON."""
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     began = psutil.Process().create_time()
@@ -169,7 +181,7 @@ Row = tuple[str, str, float, float, float, str]
 
 
 def _measured(axis: str, quick: bool) -> Iterator[Row]:
-    """Measure and yield the rows of the table for one axis; `quick` leaves out all but the three smallest sizes."""
+    """Yield a table row of measured time and memory for each size of an axis; `quick` keeps the three smallest."""
     growing = AXES[axis]
     for size in growing.sizes[: 3 if quick else None]:
         found = _played(growing.values(size), growing.features)
@@ -177,7 +189,7 @@ def _measured(axis: str, quick: bool) -> Iterator[Row]:
 
 
 def _cores() -> Iterator[Row]:
-    """Yield the rows for the axis of cores: measured on one core and two, extrapolated for larger machines."""
+    """Yield the table rows over the number of cores: measured on one core and two, extrapolated for larger machines."""
     values, features = _on_cores(), 784
     for cores in (1, 2):
         found = min((_played(values, features, cores=cores) for _ in range(2)), key=lambda one: one.round_seconds)
@@ -193,7 +205,10 @@ def _cores() -> Iterator[Row]:
 
 
 def _written(rows: list[Row], path: Path) -> pd.DataFrame:
-    """Write rows to the CSV file, where they replace all rows of the same axes, and return the whole table."""
+    """Write rows to the CSV file `path`, in place of its rows of the same axes, and return the whole table.
+
+    An axis is the size that grows, such as the number of clients.
+    """
     table = pd.DataFrame(rows, columns=list(_COLUMNS))
     if path.exists():
         before = pd.read_csv(path, dtype={"size": str})

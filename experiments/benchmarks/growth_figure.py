@@ -1,4 +1,4 @@
-"""The figure of how time and memory grow, from the table of `growth`."""
+"""The figure of time and memory over sizes, drawn from the table of the benchmark `growth`."""
 
 from math import log
 from typing import Any, NamedTuple
@@ -19,7 +19,10 @@ _UNITS = {"clients": "clients", "trials": "trials", "parameters": "parameters", 
 
 
 class ScalingFit(NamedTuple):
-    """A fitted power function: the cost at a size is `least` + (`most` - `least`) * (size / `largest`)^`power`."""
+    """A power function fitted to costs: `least` + (`most` - `least`) * (size / `largest`)^`power`.
+
+    `least` and `most` are the costs at the smallest and the largest size, and `largest` is the largest size.
+    """
 
     least: float
     most: float
@@ -27,7 +30,7 @@ class ScalingFit(NamedTuple):
     power: float  # from the two largest sizes; 0 where the cost does not grow
 
     def at(self, sizes: Floats) -> Floats:
-        """Return the cost that the power function predicts at each size."""
+        """Return the predicted cost at each of the sizes, in their shape."""
         if self.power == 0:
             return np.full_like(sizes, self.least)
         return self.least + (self.most - self.least) * (sizes / self.largest) ** self.power
@@ -38,14 +41,16 @@ class ScalingFit(NamedTuple):
 
 
 def slope_of(sizes: Floats, costs: Floats) -> ScalingFit:
-    """Return the power function of a cost over size; the exponent follows from the two largest sizes.
+    """Return the power function of cost over size that passes through the costs at the two largest sizes.
+
+    It does not grow if the cost at the largest size hardly exceeds that at the smallest.
 
     Parameters
     ----------
     sizes
-        At least two sizes, ascending.
+        At least two sizes, ascending, shape (sizes,).
     costs
-        Cost at each size.
+        Cost at each size, shape (sizes,).
     """
     least, most = float(costs[0]), float(costs[-1])
     before = float(costs[-2]) - least
@@ -58,12 +63,12 @@ def slope_of(sizes: Floats, costs: Floats) -> ScalingFit:
 
 
 def growth_figure(table: pd.DataFrame) -> Figure:
-    """Return the figure of the table of `growth`: a column of panels per axis, time above and memory below.
+    """Return the figure of a table of `growth`, with a column of panels per axis: time above, memory below.
 
     Parameters
     ----------
     table
-        The columns `axis`, `size`, `seconds`, `processor_seconds`, `mib` and `kind`.
+        A table with columns `axis` (what grows), `size`, `seconds`, `processor_seconds`, `mib` and `kind`.
     """
     axes_there = [name for name in (*_UNITS, "cores") if (table["axis"] == name).any()]
     figure = new_figure(_HEIGHT, _WIDTH)

@@ -1,10 +1,10 @@
-"""Speed of a client's local training, in one trial and in many, compared with a plain torch loop.
+"""Benchmark of a client's local training: updates per second in one trial and in many, next to a plain torch loop.
 
     python -m fl_audit.experiments.benchmarks.local_training_speed [--repeat N] [--threads N]
 
-A client update is one local epoch of a client on its own records, from the round's model to the clipped difference. The
-plain loop does the same with `torch.optim.SGD`, one trial after the other. The methods take turns, so that the load of
-the machine affects all of them; every number is the median over turns.
+A client update is one epoch of a client on its own records, from the round's model to the clipped difference. The plain
+loop does the same with `torch.optim.SGD`, one trial after the other. The methods take turns, so that the load of the
+machine affects all of them; every number is the median over turns.
 """
 
 import copy
@@ -29,7 +29,7 @@ _MANY_TRIALS = 50
 
 
 class LocalTrainingSetting(NamedTuple):
-    """One network with the number of records of a client and the target ratios."""
+    """A network with the number of records of a client and the accepted ratios of speed."""
 
     label: str  # name in the table
     spec: ModelSpec  # the network
@@ -49,7 +49,7 @@ SCHEDULE = LocalSchedule(learning_rate=0.1, batch=10, epochs=1)
 
 
 def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float, float]:
-    """Return client updates per second of the plain loop, of one trial and of many trials (medians over turns)."""
+    """Return client updates per second of the plain loop, of one trial, and of many trials (medians over turns)."""
     source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
     features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.records,), generator=source)
@@ -75,7 +75,7 @@ def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float,
 def _plain_update(
     module: nn.Module, start: Tensor, features: Tensor, labels: Tensor, batches: Sequence[Integers]
 ) -> Tensor:
-    """Return the clipped update of one trial by a plain torch loop."""
+    """Return one trial's clipped update, shape (parameters,), computed by a plain torch loop over the given batches."""
     parameters = list(module.parameters())
     nn.utils.vector_to_parameters(start.clone(), parameters)
     optimizer = torch.optim.SGD(parameters, lr=SCHEDULE.learning_rate)

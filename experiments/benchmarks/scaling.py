@@ -1,9 +1,9 @@
-"""Speed of concurrent batches of trials, memory over the number of trials, and start-up over the number of clients.
+"""Benchmark of scaling: concurrent batches of trials, memory over the number of trials, and start-up over clients.
 
     python -m fl_audit.experiments.benchmarks.scaling [--data-dir DIR] [--repeat N]
         [--part concurrency|memory|membership|clients]
 
-Concurrency: the MNIST audit (see `audit_speed`) with two batches of trials in flight on two client processes, compared
+Concurrency: the MNIST audit of `audit_speed` with two batches of trials at a time on two client processes, compared
 with the same batches one after the other on one process; the target speed-up is 1.7.
 
 Memory: peak memory of the Adult audit with 250 and with 4000 trials in batches of 250, including the client processes.
@@ -11,10 +11,10 @@ Memory: peak memory of the Adult audit with 250 and with 4000 trials in batches 
 Membership: peak memory of the membership audit on built-in digits (500 targets) with 64 and with 1024 trials in batches
 of 64, in one process, including attacks and report. The table of scores necessarily grows with the number of trials.
 
-Clients: DP-FedAvg with one record per client, for 10 to 10,000 clients on Ray and 1,000 to a million in one process.
-Measured are the seconds from the start of the command to the end of the first round, and the driver's CPU seconds and
-memory, also per client. The cost on 64 nodes of 16 cores is extrapolated. Targets: 8 s with 10 clients on Ray, 20 s
-with 10,000; 60 s with 100,000 in one process; 2 GB with a million.
+Clients: start-up of DP-FedAvg with one record per client, for 10 to 10,000 clients on Ray and 1,000 to a million in one
+process. The time from the start of the command to the end of the first round is measured, and the driver's CPU seconds
+and memory, in total and per client. The cost on 64 nodes of 16 cores is extrapolated. Targets: 8 s with 10 clients on
+Ray, 20 s with 10,000; 60 s with 100,000 in one process; 2 GB with a million.
 """
 
 import json
@@ -48,7 +48,10 @@ _CONCURRENCY_TARGET = 1.7
 
 
 def _seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
-    """Return the training time of two batches of the MNIST audit on Ray, with the given number of them in flight."""
+    """Return the training time in seconds of two batches of the MNIST audit on Ray, `in_flight` of them at a time.
+
+    `actors` is the number of client processes.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration("mnist", 2 * _TRIALS_A_BATCH, Engine.RAY, data_dir, Path(scratch)).as_dict()
         config["run"] |= {"actors": actors, "batches-in-flight": in_flight, "trials-per-batch": _TRIALS_A_BATCH}
@@ -82,13 +85,13 @@ def _peak_memory(config: dict[str, Any]) -> float:
 
 
 def _command(config: dict[str, Any], scratch: str, *words: str) -> list[str]:
-    """Write a configuration to `scratch`, and return the command that runs it in a new process."""
+    """Write a configuration to `scratch`, and return the command that runs it; `words` are further arguments."""
     (Path(scratch) / "audit.json").write_text(json.dumps(config))
     return [sys.executable, "-m", "fl_audit.experiments.benchmarks.scaling", "--child", scratch, *words]
 
 
 def _resident(pid: int) -> float:
-    """Return the resident memory of the run and of its client processes, in MiB; Ray's own servers are left out."""
+    """Return the resident memory of a run's process and its client processes in MiB, without Ray's own servers."""
     total = 0
     try:
         parent = psutil.Process(pid)
@@ -111,10 +114,10 @@ _DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.0011, 2.2
 
 
 def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, float]:
-    """Run two rounds of DP-FedAvg in a new process, and return the cost until the first round ended.
+    """Run two rounds of DP-FedAvg in a new process, and return its cost until the end of the first round.
 
-    The cost is wall-clock seconds, and the driver's CPU seconds and peak memory in MiB. `cohort` is the number of
-    clients in a round; 0 means all of them.
+    The result is wall-clock seconds, the driver's CPU seconds, and the driver's peak memory in MiB. `cohort` is the
+    number of clients in a round; 0 means all of them.
 
     Raises
     ------
@@ -144,7 +147,10 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
 
 
 def _child(scratch: Path, engine: Engine | None) -> None:
-    """Run the configuration in `scratch`; if an engine is named, print the cost until the first round ended as JSON."""
+    """Run the configuration in the directory `scratch` in this process.
+
+    If an engine is given, it is used, and the cost until the end of the first round is printed as JSON.
+    """
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
     if engine is None:
         run_audit(resolve(config), scratch / "run", Engine.RAY if config.audit.targets is None else Engine.LOCAL)
@@ -160,7 +166,10 @@ def _child(scratch: Path, engine: Engine | None) -> None:
 
 
 def _on_paper(clients: int, cohort: int) -> str:
-    """Return in words the extrapolated cost of start-up and a round on a cluster, with 1 MiB of data per client."""
+    """Return in words the extrapolated cost of start-up and of a round on a cluster, with 1 MiB of data per client.
+
+    `cohort` is the number of clients in a round; 0 means all of them.
+    """
     start, taking_part = _IMPORT_SECONDS + min(clients, 256) * _DRIVER_SECONDS_A_CALL, cohort or clients
     sent = taking_part * 2**20 / _LINK
     return (
@@ -170,7 +179,7 @@ def _on_paper(clients: int, cohort: int) -> str:
 
 
 def _print_clients(console: Console) -> None:
-    """Measure and print a row for every number of clients."""
+    """Measure the start-up for every number of clients, and print the table."""
     columns = ("engine", "clients", "cohort", "s to the end of round 1", "processor s", "MiB", "us a client",
                "KiB a client", f"on {_NODES} nodes of {_CORES} cores, on paper")  # fmt: skip
     table, (_, least_busy, least_memory) = table_of(columns, words=columns), _start_of(Engine.LOCAL, 10, 0)

@@ -1,11 +1,12 @@
-"""Speed of shadow models that are trained as trials of a membership audit, compared with a plain torch loop.
+"""Benchmark of shadow models trained as trials of a membership audit: time per model, next to a plain torch loop.
 
     python -m fl_audit.experiments.benchmarks.shadow_speed [--quick] [--repeat N]
 
-One client holds all records; in every trial about half of them are members. Like a shadow model, a trial trains on its
-members for some epochs with Adam in mini-batches of 64. The loop and the trials use the same mini-batches and take
+One client holds all records, and in every trial about half of them are members. A trial trains on its members for some
+epochs with Adam in mini-batches of 64, like a shadow model. The loop and the trials use the same mini-batches and take
 turns, in one thread each. CPU seconds are measured besides wall-clock seconds, because the machine may be shared. With
-`--whole` a complete run through Flower's app on the local engine is timed too, including evaluation and LiRA.
+`--whole` a complete run through Flower's app on the local engine is timed too, including evaluation and the attack
+LiRA.
 """
 
 import time
@@ -30,7 +31,7 @@ _RATE, _BATCH = 0.001, 64
 
 
 class TrainingShape(NamedTuple):
-    """The model and data that are trained."""
+    """A model and the sizes of its data, with the smallest accepted speed-up over the plain loop (`target`)."""
 
     name: str
     model: str
@@ -47,21 +48,21 @@ SHAPES = (
 
 
 class ModelTimes(NamedTuple):
-    """Seconds to train one model: by the wall clock, and CPU seconds."""
+    """Seconds to train one model: wall-clock time (`clock`) and CPU time (`processor`)."""
 
     clock: float
     processor: float
 
 
 def _timed(work: Callable[[], object], count: int) -> ModelTimes:
-    """Time `work`, which trains `count` models, and return the seconds per model."""
+    """Call `work`, which trains `count` models, and return the seconds per model."""
     clock, processor = time.perf_counter(), time.process_time()
     work()
     return ModelTimes((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
 def _compared(shape: TrainingShape, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
-    """Return the seconds per model in a plain loop over `loops` models, and as one of `trials` stacked trials."""
+    """Return the seconds per model in a plain loop over `loops` models, and in `trials` trials trained together."""
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)
     model, source = StackedModel.of(spec), np.random.default_rng(0)
@@ -80,7 +81,10 @@ def _compared(shape: TrainingShape, trials: int, epochs: int, loops: int) -> tup
 
 
 def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features: Tensor, labels: Tensor) -> None:
-    """Train one model from weights `start` on the given mini-batches with Adam, in a plain torch loop."""
+    """Train one model from the weights `start` with Adam on the given mini-batches, in a plain torch loop.
+
+    Each mini-batch holds indices of records; negative indices are left out.
+    """
     template = model.template
     template.load_state_dict(model.layout.of_one(start))
     template.requires_grad_(True)
@@ -96,7 +100,7 @@ def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features:
 
 
 def _whole(epochs: int, trials: int) -> None:
-    """Run a complete LiRA audit on Location-30, from the configuration to the result tables."""
+    """Run a complete audit with the attack LiRA on Location-30, from the configuration to the tables of results."""
     local = {"local-epochs": epochs, "local-batch": _BATCH, "local-optimizer": "adam", "local-learning-rate": _RATE}
     audit = {"kind": "membership", "targets": 2000, "trials": trials, "attacks": ["lira"], "epsilon-star": False}
     played({

@@ -1,7 +1,7 @@
-"""Reference implementations for `fedavg_speed`: Flower's FedAvg on its simulation runtime, and pfl-research.
+"""Reference implementations for the benchmark `fedavg_speed`: Flower's FedAvg by simulation, and pfl-research.
 
-Flower's client trains a torch module with `torch.optim.SGD` on its own records and sends its state; nothing is clipped,
-and no noise is added. The client is in this separate module so that client processes can import it.
+Flower's client trains a torch module with `torch.optim.SGD` on its own records and sends its weights; nothing is
+clipped and no noise is added. The client has a module of its own so that client processes can import it.
 """
 
 import time
@@ -24,22 +24,22 @@ app = ClientApp()
 
 
 def network(features: int, hidden: int, classes: int) -> nn.Module:
-    """Return the module that all clients train.
+    """Return the network that all clients train: one hidden layer with ReLU and an output layer.
 
     Parameters
     ----------
     features
-        Number of features.
+        Number of features of a record.
     hidden
         Width of the hidden layer.
     classes
-        Number of classes.
+        Number of classes, the width of the output layer.
     """
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
 def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int, rate: float) -> None:
-    """Train a module in place for one epoch of plain mini-batch SGD, in a random order.
+    """Train a module in place for one epoch of plain mini-batch SGD, in random order.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def load_records(path: str) -> tuple[Tensor, Tensor]:
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train the received model on the client's own records."""
+    """Return a message with the received model after one epoch of training on the client's own records."""
     torch.set_num_threads(1)
     asked = message.content.config_records["config"]
     records, batch = int(str(asked["records"])), int(str(asked["batch"]))
@@ -85,13 +85,13 @@ def train(message: Message, context: Context) -> Message:
 
 
 def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
-    """Train with Flower's FedAvg, and return the time at which each round ended, by the monotonic clock.
+    """Train with Flower's FedAvg, and return the time at the end of each round (monotonic clock, seconds).
 
     Parameters
     ----------
     config
-        Settings of the clients (path, records, batch, rate, hidden, classes), and the numbers of clients, of clients
-        in a round (`cohort`) and of rounds.
+        Settings of the clients, by name ("path" of the data, "records", "batch", "rate", "hidden", "classes"), and the
+        numbers of "clients", of clients in a round ("cohort") and of "rounds".
     options
         Options of Ray, the same as for runs of fl_audit.
     """

@@ -1,4 +1,4 @@
-"""Networks for benchmarks of models that are not built in, written as a user would write them."""
+"""Networks that are not built into fl_audit, written for benchmarks as a user would write them."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def group_norm_cnn() -> nn.Module:
-    """Return a convolutional network with group normalisation, for images of 28 by 28."""
+    """Return a convolutional network with group normalisation and random weights, for images of 28 by 28."""
     return nn.Sequential(
         *(nn.Conv2d(1, 16, 3, padding=1), nn.GroupNorm(4, 16), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(16, 32, 3, padding=1), nn.GroupNorm(8, 32), nn.ReLU(), nn.MaxPool2d(2)),
@@ -16,7 +16,7 @@ def group_norm_cnn() -> nn.Module:
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions with group normalisation, added to their input."""
+    """Residual block of two convolutions with group normalisation, whose result is added to the input."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class ResidualBlock(nn.Module):
 
 
 def residual_net() -> nn.Module:
-    """Return a residual network of two blocks, for images of 28 by 28."""
+    """Return a residual network of two blocks with random weights, for images of 28 by 28."""
     return nn.Sequential(
         *(nn.Conv2d(1, 16, 3, padding=1, stride=2), nn.ReLU(), ResidualBlock(16), ResidualBlock(16)),
         *(nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16 * 49, 10)),

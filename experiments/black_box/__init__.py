@@ -1,1 +1,1 @@
-"""Output of black-box audits: a page, a figure, and the same as JSON."""
+"""Subprocesses and output of black-box audits: programs that run other people's code, and the pages on results."""

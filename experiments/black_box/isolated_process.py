@@ -1,8 +1,8 @@
-"""Execution of other people's code in a subprocess, which leaves no processes and no temporary files behind.
+"""Execution of other people's code in a subprocess, which leaves no processes and temporary files behind.
 
-However this process ends, even by a signal, a guard process ends the subprocess with all its children and removes the
-temporary directory (`experiments.runs.process_guard`). If the guard was killed too, the next guard removes what is
-left.
+However the calling process ends, even by a signal, a guard process ends the subprocess with all its children and
+removes the temporary directory (`experiments.runs.process_guard`). If the guard was killed too, the next guard removes
+the remains.
 """
 
 import codecs
@@ -47,7 +47,7 @@ class ProcessResult(NamedTuple):
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """Yield a temporary directory for subprocesses; both end with the block, the directory after the processes."""
+    """Yield a new temporary directory; at the end of the block, subprocesses are ended and the directory is removed."""
     room = new_temporary_directory(os.getpid())
     try:
         with nothing_outlives(room):
@@ -59,18 +59,18 @@ def temporary_directory() -> Iterator[Path]:
 def wished_apart(
     module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool
 ) -> ProcessResult:
-    """Run a module as a subprocess with the options of a command; return its last message and how it ended.
+    """Run a module as a subprocess with a command's options, and return its last message and how it ended.
 
     Parameters
     ----------
     module
         Name of the module, whose main program calls `answer`.
     wishes
-        Options of the command.
+        Options of the command, a dataclass.
     out
         Directory to which the module writes files; None writes no files.
     seconds
-        Largest number of seconds that the module may run.
+        Limit of the module's running time in seconds.
     is_quiet
         Whether the output of the module is hidden.
 
@@ -106,7 +106,7 @@ def run_isolated(
     asked
         Request to the module, as JSON values.
     room
-        Temporary directory of the module.
+        Temporary directory through which request and answers are passed.
     seconds
         Time limit in seconds; a module that has sent a preliminary answer has 20 seconds more.
     directory
@@ -150,7 +150,7 @@ def run_isolated(
 def _pass_on(output: IO[bytes]) -> None:
     """Copy a subprocess's output to standard error line by line, without colours and with control characters escaped.
 
-    The output comes from other people's code, and the terminal would interpret control characters in it.
+    The output comes from other people's code, and a terminal would obey its control characters.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     with output:
@@ -161,7 +161,10 @@ def _pass_on(output: IO[bytes]) -> None:
 
 
 def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int | None:
-    """Return the exit status of a subprocess, or None if it is still running after the time limit."""
+    """Return the exit status of a subprocess, or None if it still runs after `seconds` seconds.
+
+    If it has written a preliminary answer to the file `told`, it gets 20 seconds more.
+    """
     until = time.monotonic() + seconds
     while True:
         late = _LATE if told.is_file() else 0.0
@@ -173,15 +176,17 @@ def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int
 
 
 def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
-    """Read the request from the file on the command line, and write the answer; for programs of `run_isolated`.
+    """Read a request from the file named on the command line, and write the answer to a file.
+
+    The request names the file of the answer. Programs that `run_isolated` starts call this function.
 
     Parameters
     ----------
     found
-        Function that takes the request and a function to send a preliminary answer, and returns the final answer. If it
-        fails, the last preliminary answer counts. The answer is a single key `error` in three cases: the input is
-        wrong; a file cannot be written; or other people's code raises an exception such as `SystemExit` before any
-        preliminary answer was sent.
+        Function that takes the request and a function for sending a preliminary answer, and returns the final answer.
+        Requests and answers are JSON values, keyed by name. If `found` fails, the last preliminary answer counts. The
+        answer has the single key `error` in three cases: the input is wrong; a file cannot be written; or other
+        people's code raises an exception such as `SystemExit` before a preliminary answer was sent.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The files of a black-box audit: a self-contained HTML page with figures of the findings, and the same as JSON."""
+"""The files of a black-box audit: a self-contained HTML page with figures of the findings, and its content as JSON."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -39,7 +39,7 @@ _NOTICE = (
 
 
 def write_result(result: ClaimAudit, found: Sequence[Finding], name: str, directory: Path) -> Path:
-    """Write `summary.json` and `report.html` into a directory, and return the path of the page.
+    """Write the page `report.html` and `summary.json` on one audit of a claim, and return the path of the page.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def write_result(result: ClaimAudit, found: Sequence[Finding], name: str, direct
     name
         Name of the audited mechanism.
     directory
-        Directory of the files, which is made if it is missing.
+        Directory of the files, which is created if it is missing.
     """
     page = html_page(
         title=f"{name}: {result.verdict}",
@@ -73,24 +73,26 @@ def write_page(
     values: Mapping[str, Any],
     directory: Path,
 ) -> Path:
-    """Write `report.html` (one screen, then details) and `summary.json` of a review; return the path of the page.
+    """Write the page `report.html` and `summary.json` on the review of an app, and return the path of the page.
+
+    The page begins with a summary of one screen; details follow.
 
     Parameters
     ----------
     name
-        Name of the app.
+        Name of the reviewed app.
     verdict
         Verdict on the app.
     headline
-        One line that states the verdict.
+        Sentence that states the verdict.
     screen
-        Lines of the first screen, each as a pair of subject and statement.
+        Lines of the first screen, each a pair of subject and statement.
     results
         The audits behind the verdict with their findings.
     values
         The review as JSON values, for `summary.json`.
     directory
-        The directory, which is made if it is missing.
+        Directory of the files, which is created if it is missing.
     """
     rows = "".join(f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen)
     first, _ = results[0]
@@ -112,7 +114,7 @@ def write_page(
 
 
 def write_assessment(assessment: Assessment, values: Mapping[str, Any], directory: Path) -> Path:
-    """Write `report.html` and `summary.json` of an audit of private training; return the path of the page.
+    """Write the page `report.html` and `summary.json` on an audit of private training, and return the page's path.
 
     Parameters
     ----------
@@ -121,7 +123,7 @@ def write_assessment(assessment: Assessment, values: Mapping[str, Any], director
     values
         The assessment as JSON values, for `summary.json`.
     directory
-        Directory of the files, which is made if it is missing.
+        Directory of the files, which is created if it is missing.
     """
     rows = "".join(
         f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen(assessment)
@@ -153,13 +155,16 @@ def _details(result: ClaimAudit, found: Sequence[Finding]) -> str:
 
 
 def _opening(result: ClaimAudit, found: Sequence[Finding]) -> str:
-    """Return sentences on the main cause if the claim is broken, untried scenarios, and floating-point leaks."""
+    """Return sentences on the main cause of a broken claim, on untried scenarios, and on floating-point leaks.
+
+    Parts that do not apply are left out; the result may be empty.
+    """
     causes = [finding.cause for finding in found[:1] if finding.attempt.is_broken]
     return " ".join(part for part in (*causes, untried_words(result), floating_words(result)) if part)
 
 
 def _next(result: ClaimAudit, found: Sequence[Finding]) -> str:
-    """Return a sentence that advises the reader what to do next, depending on the verdict."""
+    """Return a sentence of advice on what to do next, depending on the verdict."""
     broken = [finding for finding in found if finding.attempt.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."

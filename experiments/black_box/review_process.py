@@ -1,6 +1,6 @@
-"""Review of an app in a subprocess, in a copy of its directory, without network and with a time limit.
+"""Review of an app's directory in a subprocess, on a copy of the directory, without network and with a time limit.
 
-The program of that process is `review_program`.
+The subprocess runs `review_program`.
 """
 
 import shutil
@@ -26,21 +26,21 @@ _SWITCHES = {
 
 
 def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[str, Any]:
-    """Review an app in a subprocess, and return the review as JSON values.
+    """Review a Flower app in a subprocess, and return the review as JSON values, keyed by name.
 
     Parameters
     ----------
     app
         Directory of the app, which is copied and not changed.
     wishes
-        Further options of the review.
+        Options of the review, such as the time limit.
     out
         Directory for `report.html` and `summary.json`; None writes no files.
 
     Raises
     ------
     InputError
-        If the app cannot be reviewed, or not within the time limit.
+        If `app` is no directory, or its review fails or exceeds the time limit.
     """
     if not app.is_dir():
         raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")

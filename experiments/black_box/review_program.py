@@ -1,4 +1,4 @@
-"""The program that a review runs in a subprocess: it reviews the app in its working directory, without network."""
+"""Program that a review runs in a subprocess: it reviews the app in its working directory, without network."""
 
 import sys
 from collections.abc import Callable
@@ -15,13 +15,24 @@ _REFUSED = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
 
 
 def _without_network(event: str, arguments: tuple[Any, ...]) -> None:
-    """Audit hook that raises `ConnectionError` for network operations, except those on local (Unix) sockets."""
+    """Raise a `ConnectionError` for Python's audit events of network operations, except on local (Unix) sockets.
+
+    The function is an audit hook, see `sys.addaudithook`.
+
+    Raises
+    ------
+    ConnectionError
+        If the event is a network operation, except on a local socket.
+    """
     if event in _REFUSED and not isinstance(arguments[-1], (str, bytes)):
         raise ConnectionError("a review has no network")
 
 
 def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Review the app in the working directory with the options of the request, and return the review as JSON values."""
+    """Review the app in the working directory, and return the review as JSON values, keyed by name.
+
+    `asked` holds the options, and `tell` receives preliminary results.
+    """
     sys.addaudithook(_without_network)
     done = review(
         Path.cwd(),

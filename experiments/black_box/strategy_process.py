@@ -1,6 +1,6 @@
-"""Audit of a strategy by `fl-audit strategy`: factory and trials run in a subprocess, and this process reports.
+"""Audit of a strategy for `fl-audit strategy`: a subprocess makes the strategy and carries out trials.
 
-The program of that process is `strategy_program`.
+The calling process reports the results. The subprocess runs `strategy_program`.
 """
 
 import math
@@ -20,7 +20,7 @@ _START = 60.0  # seconds beyond the time for the trials in which a process may s
 
 @dataclass(frozen=True)
 class StrategyOptions:
-    """Options of the audit of a strategy, as the user gives them on the command line."""
+    """Options of the audit of a strategy, as given on the command line."""
 
     factory: str  # makes the strategy or system, as `package.module:name`
     adjacency: str  # between which neighbours the claim holds
@@ -43,19 +43,21 @@ class StrategyOptions:
     seed: int = 0  # as of `audit_system`
 
     def claim(self) -> StatedClaim:
-        """Return the claim that the options state; raises `InputError` if they state no valid claim."""
+        """Return the claim that the options state; raise `InputError` if they state no valid claim."""
         between = choice(Adjacency, "--adjacency", self.adjacency)
         over = choice(MultiplierReference, "--noise-over", self.noise_over)
         return StatedClaim(between, self.epsilon, self.delta, self.noise_multiplier, self.rounds, over)
 
 
 def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    """Audit a strategy in a subprocess; return the result as JSON values, the console lines and the page's path.
+    """Audit a strategy in a subprocess, and return the result, its lines for the console and its page.
+
+    The keys of the result are "result" (JSON values), "lines" (list of lines) and "report" (path of the page, or None).
 
     Parameters
     ----------
     wishes
-        The request of the user.
+        Options of the audit.
     out
         Directory of `report.html` and `summary.json`; None for no files.
 

@@ -1,4 +1,4 @@
-"""The program that `fl-audit strategy` runs in a subprocess: it plays the trials and sends the results."""
+"""Program that `fl-audit strategy` runs in a subprocess: it carries out the trials and sends back the results."""
 
 import math
 from collections.abc import Callable
@@ -17,14 +17,16 @@ from fl_audit.user_modules import search_last
 
 
 def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
-    """Audit a strategy in this process, and return the dictionary that `held_apart` returns.
+    """Audit a strategy in this process, and return the result, its lines for the console and its page.
+
+    The keys of the result are "result" (JSON values), "lines" (list of lines) and "report" (path of the page, or None).
 
     Parameters
     ----------
     asked
-        The request that `held_apart` sends.
+        Request of `held_apart`: the options ("wishes") and the directory of files ("out", None for no files).
     tell
-        Function that receives preliminary results while the trials go on.
+        Function that receives preliminary results, in the form of the result, while trials go on.
     """
     wishes = StrategyOptions(**asked["wishes"])
     system = system_of(
@@ -53,7 +55,7 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
 
 
 def _lines(result: ClaimAudit, found: tuple[Finding, ...]) -> list[str]:
-    """Return the verdict, the findings and the refusals as lines for the console."""
+    """Return the verdict, the findings, and scenarios that could not be carried out, as lines for the console."""
     lines = [opening(result)]
     for finding in found:
         if finding.attempt.is_broken:

@@ -1,6 +1,6 @@
-"""Audit of a training function by `fl-audit training`: the code runs in a subprocess, in a copy of the directory.
+"""Audit of a training function for `fl-audit training`: the function runs in a subprocess, in a copy of its directory.
 
-The program of that process is `training_program`.
+The subprocess runs `training_program`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _PROGRAM = "fl_audit.experiments.black_box.training_program"
 
 @dataclass(frozen=True)
 class TrainingAuditRequest:
-    """Options of the audit of a training function, as the user gives them on the command line."""
+    """Options of the audit of a training function, as given on the command line."""
 
     function: Annotated[
         str, argument("PACKAGE.MODULE:FUNCTION", "Trains: train(model, dataset), train(dataset) or train().")
@@ -50,12 +50,12 @@ class TrainingAuditRequest:
 
 
 def training_apart(wishes: TrainingAuditRequest, out: Path | None = None) -> dict[str, Any]:
-    """Audit a training function in a subprocess, and return the assessment as JSON values.
+    """Audit a training function in a subprocess, and return the assessment as JSON values, keyed by name.
 
     Parameters
     ----------
     wishes
-        The request of the user.
+        Options of the audit.
     out
         Directory of `report.html` and `summary.json`; None for no files.
 

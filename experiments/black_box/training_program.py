@@ -1,4 +1,4 @@
-"""The program that `fl-audit training` runs in a subprocess: it runs the function in a copy of the directory."""
+"""Program that `fl-audit training` runs in a subprocess: it audits the function in a copy of the working directory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,10 @@ from fl_audit.user_modules import import_function, search_last
 
 
 def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Audit a training function in a temporary copy of the working directory; return the assessment as JSON values."""
+    """Audit a training function in a temporary copy of the working directory, and return the assessment as JSON values.
+
+    `asked` holds the options; preliminary results are not sent.
+    """
     wishes = TrainingAuditRequest(**asked["wishes"])
     options = TrainingOptions(
         wishes.rounds, wishes.calls, wishes.claim_epsilon, wishes.claim_delta, wishes.records_per_user

@@ -1,1 +1,1 @@
-"""Reproductions of tables and figures of published papers, compared with the printed numbers."""
+"""Reproductions of tables and figures of published papers, which compare our numbers with the printed ones."""

@@ -1,4 +1,4 @@
-"""Claims of papers: a sentence becomes a range for a measured number, and the interval gives the verdict."""
+"""Claims of papers: each claim is a range in which a measured number must lie, and the number's interval decides."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
@@ -11,7 +11,7 @@ from fl_audit.statistics.intervals import Interval
 
 
 class ClaimVerdict(StrEnum):
-    """The verdict of our runs on a claim."""
+    """The verdict on a claim: it holds, fails, is undecided or cannot be tested."""
 
     HOLDS = "holds on our data"
     FAILS = "does not hold on our data"
@@ -20,7 +20,10 @@ class ClaimVerdict(StrEnum):
 
 
 class FailureCause(StrEnum):
-    """The reason why a claim does not hold on our data."""
+    """The kind of reason why a claim does not hold on our data.
+
+    The reason is our setting, the authors' setting, or a real difference.
+    """
 
     OURS = "our setting"
     THEIRS = "their setting"
@@ -29,12 +32,12 @@ class FailureCause(StrEnum):
 
 @dataclass(frozen=True)
 class FollowUpAnalysis:
-    """An explanation, from further experiments, why a claim does not hold on our data."""
+    """An explanation of why a claim does not hold on our data, found by further experiments."""
 
-    statement: str  # the claim's
-    where: str  # beginning of the claim's `where`; empty for all
+    statement: str  # statement of the claim
+    where: str  # beginning of the `where` of the claim; empty: any
     cause: FailureCause  # why it does not hold
-    said: str  # the cause in a sentence, with the numbers that show it
+    said: str  # a sentence on the cause, with numbers that show it
 
 
 _MOST_TRIALS = 10_000_000
@@ -44,23 +47,23 @@ NOTHING = Interval(nan, nan, nan)
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A sentence of a paper, expressed as a range in which a number of ours must lie."""
+    """A statement of a paper, expressed as a range in which a measured number must lie."""
 
     section: str  # section of the paper
     statement: str  # the statement, in our words
-    where: str  # on what it was tested
-    quantity: str  # the number
-    found: Interval  # the number as measured, with its interval; of one width 0 if it is a closed form
+    where: str  # data set or setting on which it was tested
+    quantity: str  # name of the measured number
+    found: Interval  # the measured number with its interval, which has width 0 for a closed form
     lowest: float = -inf  # smallest number that agrees with the claim
     highest: float = inf  # largest number that agrees with the claim
     trials: int = 0  # trials, models or samples of each run behind the number; 0 for a closed form
     why: str = ""  # why it cannot be tested; empty if it can
-    # With how many trials the interval narrows: its width falls as trials to this power. 1 for a share of 0 or 1.
+    # The width of the interval falls as (number of trials)^-narrows; it is 1 for a measured share of 0 or 1.
     narrows: float = 0.5
-    runs: tuple[str, ...] = ()  # names of the settings behind it, where trials can be added to each
-    shares: tuple[float, ...] = ()  # share of each of them in the squared width of the interval; empty: alike
-    second_look: str = ""  # result of a second look, where it does not hold; empty before
-    # Premises without which the sentence is empty. A claim with a premise that fails cannot be tested; an undecided
+    runs: tuple[str, ...] = ()  # names of the settings behind the number, if trials can be added to them
+    shares: tuple[float, ...] = ()  # share of each setting in the interval's squared width; empty: equal shares
+    second_look: str = ""  # explanation of why it does not hold; empty if there is none
+    # Claims on which this one rests. If a premise fails, this claim cannot be tested; an undecided
     # premise changes nothing.
     premises: "tuple[PaperClaim, ...]" = ()
 
@@ -75,7 +78,10 @@ class PaperClaim:
 
     @property
     def verdict(self) -> ClaimVerdict:
-        """HOLDS if the interval is within the range, FAILS if it is outside, OPEN if it overlaps; or UNTESTED."""
+        """Return HOLDS if the interval is in the range, FAILS if it is outside, OPEN if it overlaps it or is infinite.
+
+        UNTESTED is returned if the claim cannot be tested.
+        """
         low, high = self.found.low, self.found.high
         if self.untestable:
             return ClaimVerdict.UNTESTED
@@ -87,10 +93,10 @@ class PaperClaim:
 
     @property
     def trials_to_decide(self) -> int | None:
-        """Number of trials per run with which an open claim would be decided, if the estimate does not change.
+        """Return the number of trials per run that would decide an undecided claim if the estimate stays, or None.
 
-        It is None if the claim is not open, the interval is not known, or the number would exceed ten million because
-        the estimate lies on the edge of the range.
+        It is None if the claim is decided or cannot be tested, if the interval is not known, or if the number would
+        exceed ten million because the estimate lies on the edge of the range.
         """
         value, low, high = self.found.value, self.found.low, self.found.high
         if self.verdict is not ClaimVerdict.OPEN or not self.trials or not (isfinite(low) and isfinite(high)):
@@ -109,7 +115,7 @@ class PaperClaim:
 
     @property
     def range_text(self) -> str:
-        """The range in words."""
+        """The range of numbers that agree with the claim, as text such as "at least 0.5"."""
         if self.why:
             return "no range"
         if self.lowest == -inf:
@@ -118,7 +124,7 @@ class PaperClaim:
 
     @property
     def note(self) -> str:
-        """The verdict, the statement, its range, and how many trials would decide it, as text."""
+        """The verdict, the statement, and either the range and the trials needed to decide, or why it is untestable."""
         if why := self.untestable:
             return f"{self.verdict}: {self.statement}; {why}"
         more = self.trials_to_decide
@@ -127,7 +133,7 @@ class PaperClaim:
         return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}{look}"
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the claim as JSON values for publication; infinite and missing numbers are None."""
+        """Return the claim as values for JSON, keyed by name; infinite and missing numbers are None."""
         texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
         ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
         numbers = {name: finite(float(value)) for name, value in ends}
@@ -136,12 +142,14 @@ class PaperClaim:
 
 
 def restored(stored: Mapping[str, Any]) -> PaperClaim:
-    """Return a claim from its JSON form (`PaperClaim.to_json`); an untestable claim keeps its reason.
+    """Return the claim that was stored by `PaperClaim.to_json`.
+
+    Its premises, runs and shares are not stored. The reason why a claim cannot be tested is stored and kept.
 
     Parameters
     ----------
     stored
-        The claim as JSON.
+        The claim as JSON values, keyed by name.
     """
     found = Interval(*(nan if stored[name] is None else float(stored[name]) for name in ("measured", "low", "high")))
     lowest, highest = _range_of(str(stored["claimed"]))
@@ -152,7 +160,7 @@ def restored(stored: Mapping[str, Any]) -> PaperClaim:
 
 
 def _range_of(text: str) -> tuple[float, float]:
-    """Parse the text of `PaperClaim.range_text`, and return the ends of the range."""
+    """Return the ends of a range from its text, as written by `PaperClaim.range_text`."""
     if text == "no range":
         return -inf, inf
     if text.startswith("at most "):
@@ -164,7 +172,7 @@ def _range_of(text: str) -> tuple[float, float]:
 
 
 def untested(section: str, statement: str, why: str, where: str = "") -> PaperClaim:
-    """Return a claim that cannot be tested.
+    """Return a claim that cannot be tested, with the reason.
 
     Parameters
     ----------
@@ -181,14 +189,14 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
 
 
 def looked_at(claims: Sequence[PaperClaim], looks: Sequence[FollowUpAnalysis]) -> tuple[PaperClaim, ...]:
-    """Return the claims, with explanations added to those that do not hold.
+    """Return the claims, with an explanation added to each claim that does not hold, if there is an explanation.
 
     Parameters
     ----------
     claims
         The claims of a paper with their first results.
     looks
-        Explanations from further experiments; the first one that matches a claim is used.
+        Explanations from further experiments. The first one with the claim's statement and data set is used.
     """
 
     def look_at(claim: PaperClaim) -> str:
@@ -204,17 +212,17 @@ def exact(value: float) -> Interval:
 
 
 def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
-    """Return the number of claims of each verdict."""
+    """Return the number of claims with each verdict, keyed by the verdict."""
     return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in ClaimVerdict}
 
 
 def difference(one: Interval, other: Interval) -> Interval:
-    """Return the interval of the difference of two independent numbers, first minus second.
+    """Return the difference of two independent numbers, first minus second, with its interval.
 
     Parameters
     ----------
     one, other
-        Both have intervals of the same confidence, whose ends may be infinite.
+        Both are numbers with intervals of the same confidence; ends may be infinite.
 
     Notes
     -----
@@ -226,7 +234,7 @@ def difference(one: Interval, other: Interval) -> Interval:
 
 
 def verdicts_said(claims: Sequence[PaperClaim]) -> str:
-    """Return a sentence that states how many claims hold, fail, are undecided and cannot be tested."""
+    """Return a sentence on how many claims hold, fail, are undecided, and cannot be tested."""
     count = counted(claims)
     tested, rest = len(claims) - count[ClaimVerdict.UNTESTED], count[ClaimVerdict.UNTESTED]
     more = f"; {rest} more cannot be tested" if rest else ""

@@ -24,12 +24,12 @@ def claims_table(
     remarks: Sequence[str] = (),
     data: Sequence[str] = (),
 ) -> ItemResult:
-    """Return a table and a figure of claims: number, interval and verdict of each.
+    """Return a table and a figure of claims: measured number, interval and verdict of each claim.
 
     Parameters
     ----------
     claims
-        The claims, at least one that can be tested.
+        The claims; at least one of them can be tested.
     looks
         Explanations of claims that do not hold, from further experiments.
     remarks

@@ -1,4 +1,4 @@
-"""Search for the available data sets of a paper, and for substitutes of missing ones."""
+"""Search for a paper's data sets, and for substitutes of those that are missing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from fl_audit.errors import InputError
 
 
 class CatalogueDataset(Protocol):
-    """A data set, given by its name in the catalogue and further settings of section [data]."""
+    """A data set, given by its name in the catalogue and by further settings of a configuration's section [data]."""
 
     @property
     def name(self) -> str: ...
@@ -25,13 +25,14 @@ S = TypeVar("S")
 def find_data(
     candidates: Mapping[S, Sequence[Sequence[D]]], data_dir: Path | None, wanted: Iterable[S] | None = None
 ) -> tuple[tuple[D, ...], tuple[str, ...]]:
-    """Return the available data sets of a paper, and a line for each that is substituted or left out.
+    """Return the available data sets of a paper, and a sentence on each one that is substituted or missing.
 
     Parameters
     ----------
     candidates
-        For each data set of the paper a list of alternatives, best first: the paper's own, then substitutes. An
-        alternative consists of one or several forms, of which all available ones are used.
+        For each data set of the paper a list of alternatives, best first: the paper's own, then substitutes. The first
+        alternative that is available is used. An alternative may have several versions, such as numbers of classes: all
+        available versions are used.
     data_dir
         Directory of the data; None means the one in the environment variable FL_AUDIT_DATA.
     wanted
@@ -56,7 +57,7 @@ def find_data(
 
 
 def _missing(data: CatalogueDataset, data_dir: Path | None) -> str | None:
-    """Return why a data set cannot be loaded; None if it can."""
+    """Return the reason why a data set cannot be loaded; None if it can be loaded."""
     place = None if data_dir is None else str(data_dir.absolute())
     try:
         load_source(DataSpec(data.name, place, tuple(data.options.items())))

@@ -13,17 +13,17 @@ ITEMS = {
 
 
 def item_names() -> tuple[str, ...]:
-    """Return all names that can be reproduced: every paper, followed by its items."""
+    """Return all names that can be reproduced: papers, such as "bernau2019", and items, such as "bernau2019-table2"."""
     return tuple(name for paper, items in ITEMS.items() for name in (paper, *(f"{paper}-{item}" for item in items)))
 
 
 def require_known(name: str) -> None:
-    """Refuse a name that is not in `item_names()`.
+    """Raise an `InputError` if a name is not in `item_names()`.
 
     Raises
     ------
     InputError
-        If there is no such name.
+        If the name is unknown; the message suggests the most similar known name.
     """
     if name in item_names():
         return

@@ -21,20 +21,20 @@ _WORDS = ("setting", "quantity", "note")
 def render_page(
     name: str, extent: ComputeExtent, paper: Paper[Any], made: PaperResults, pictures: Mapping[str, bytes]
 ) -> str:
-    """Return the HTML page of a reproduction.
+    """Return the HTML page of a reproduction, which contains its pictures and needs no other file.
 
     Parameters
     ----------
     name
-        Name of the paper or item that was asked for.
+        Name of the paper, or of one of its tables and figures, that was asked for.
     extent
         Whether the reproduction is the full or the quick form.
     paper
         The paper that is reproduced.
     made
-        The results of the computed items.
+        The results of the tables and figures that were computed.
     pictures
-        Bytes of the PNG images, by the key of the item.
+        PNG images as bytes, keyed by the key of the table or figure.
     """
     results = [result for _, result in made.results]
     labels = [f'<p class="label">⚠ {escape(line)}</p>' for line in made.warnings]
@@ -59,7 +59,7 @@ def render_page(
 
 
 def _banner(made: Sequence[ItemResult]) -> Banner:
-    """Return the banner: the number of reproduced items, and how many printed numbers lie inside our intervals."""
+    """Return the banner of the page: the number of results, and how many printed numbers lie inside our intervals."""
     compared, outside = _held(made, "published")
     items = plural(len(made), "item")
     if not compared:
@@ -71,7 +71,7 @@ def _banner(made: Sequence[ItemResult]) -> Banner:
 
 
 def _opening(made: Sequence[ItemResult]) -> str:
-    """Return the opening paragraph, which counts agreements with printed numbers and with theory."""
+    """Return the opening paragraph of the page, which counts agreements with printed numbers and with theory."""
     compared, outside = _held(made, "published")
     theory, missed = _held([one for one in made if not one.finding], "theory")
     computed = [one.computed for one in made]
@@ -96,7 +96,10 @@ def _opening(made: Sequence[ItemResult]) -> str:
 
 
 def _held(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
-    """Return how many numbers of a column can be compared with our intervals, and how many of them lie outside."""
+    """Return how many numbers in a column can be compared with our intervals, and how many of them lie outside.
+
+    `column` is "published" or "theory".
+    """
     return sum(one.beside(column) for one in made), sum(len(one.outside(column)) for one in made)
 
 
@@ -109,7 +112,7 @@ def _item(item: PaperItem, result: ItemResult, png: bytes) -> str:
 
 
 def differences_html(result: ItemResult) -> str:
-    """Return HTML that lists printed and theoretical numbers outside our intervals, and the remarks of the item."""
+    """Return HTML that lists printed and theoretical numbers outside our intervals, and the remarks on the result."""
     parts = ["<h3>Where ours differs, and why</h3>"]
     if compared := result.beside("published"):
         outside = result.outside("published")
@@ -138,16 +141,16 @@ def _rows(item: PaperItem, result: ItemResult) -> str:
 
 
 def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") -> str:
-    """Return rows of an item as an HTML table, followed by the number of further rows in its CSV file.
+    """Return rows of a table or figure as HTML, followed by the number of further rows in its CSV file.
 
     Parameters
     ----------
     shown
         The rows that the table shows.
     rows
-        Number of rows of the item, including those that are not shown.
+        Number of all rows, including those that are not shown.
     file
-        Name of the CSV file that has all rows.
+        Name of the CSV file with all rows.
     look
         CSS class of the table, see `page_table`.
     """

@@ -1,7 +1,7 @@
-"""Re-evaluation of published pages by the current rules without runs, as far as published numbers suffice.
+"""Re-evaluation of published pages by the current rules, from published numbers and without runs.
 
-Runs take hours, while the rules by which results are evaluated change more often. The function `Paper.rejudge` of each
-paper returns the items that follow from its published tables and claims. Sections of other items do not change.
+Runs take hours, while the rules by which results are evaluated change more often. `Paper.rejudge` of a paper returns
+the tables and figures that can be recomputed from its published numbers. The sections of all others stay as they are.
 """
 
 import re
@@ -26,21 +26,23 @@ _PLAYED_BEFORE = ("extent", "run_commits", "trials", "minutes", "commit", "made"
 
 
 def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tuple[list[Record], dict[Path, bytes]]:
-    """Return the records of a paper, re-evaluated by the current rules, and the files that change.
+    """Return the published records of a paper, re-evaluated by the current rules, and the contents of changed files.
+
+    Records describe tables and figures. They are returned unchanged, without files, if the paper has no rules for this.
 
     Parameters
     ----------
     paper
         The paper whose records are published.
     records
-        Records of the paper's items as they are published.
+        Published records of the paper's tables and figures.
     docs
         Directory of the documentation, which contains the page of the paper.
 
     Raises
     ------
     InputError
-        If the page has no section for a published item.
+        If the page has no section for one of the records.
     """
     if paper.rejudge is None or not records:
         return list(records), {}
@@ -71,7 +73,10 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
 
 
 def _record(paper: Paper[Any], item: PaperItem, result: ItemResult, old: Record | None) -> dict[str, Any]:
-    """Return the new record of an item, with the origin of its runs, and date and commit of the re-evaluation."""
+    """Return the record of a re-evaluated result, with the date and the software version (commit) of the evaluation.
+
+    Facts about the underlying runs come from the published record `old`, if there is one.
+    """
     now, commit = datetime.now(UTC).date().isoformat(), commit_of_sources()
     played = {
         "extent": str(ComputeExtent.FULL),
@@ -109,7 +114,10 @@ def _files(place: Path, result: ItemResult) -> dict[Path, bytes]:
 
 
 def _section(record: Record, is_redrawn: bool, old: str | None) -> str:
-    """Return the section of an item; if the image is not redrawn, the old caption is kept."""
+    """Return the page's section on a table or figure, made from its record.
+
+    If the image is not redrawn, the caption of the published section `old` is kept.
+    """
     if not is_redrawn and old is not None:
         caption = next(line for line in old.splitlines() if " [All rows](" in line)
         record = {**record, "caption": caption.partition(" [All rows](")[0], "is_escaped": True}
@@ -117,7 +125,10 @@ def _section(record: Record, is_redrawn: bool, old: str | None) -> str:
 
 
 def _with_claims(record: Record, judged: Iterable[PaperClaim], section: str) -> tuple[dict[str, Any], str]:
-    """Return a record and its section, with the claims of the item replaced by the re-evaluated ones."""
+    """Return a record and its section, with the claims of the record replaced by re-evaluated ones.
+
+    Claims without a re-evaluated counterpart are dropped.
+    """
     by_place = {(one.where, one.quantity): one for one in judged}
     own = [by_place[claim["where"], claim["quantity"]] for claim in record["claims"]
            if (claim["where"], claim["quantity"]) in by_place]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Types for reproductions: a paper, its tables and figures (items), and their results."""
+"""Types of reproductions: a paper, its tables and figures (called items), and their results."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class ItemRow:
-    """One number of the paper, with theory and the results of our own runs."""
+    """A row of a reproduced table: one number as published, by theory, and as measured here."""
 
     setting: str  # the setting that was run or computed
     quantity: str  # name of the number
@@ -44,70 +44,70 @@ class ItemRow:
 
     @property
     def found(self) -> Interval:
-        """The number as measured, with its interval."""
+        """The measured number with its interval."""
         return Interval(self.measured, self.low, self.high)
 
 
 def measured_row(
     setting: str, quantity: str, found: Interval, repetitions: int = 0, note: str = "", **more: float
 ) -> ItemRow:
-    """Return the row of a measured number.
+    """Return the table row of a measured number.
 
     Parameters
     ----------
     setting
-        Setting of the row, see `ItemRow`.
+        Setting that was run.
     quantity
-        Quantity of the row, see `ItemRow`.
+        Name of the number.
     repetitions
-        Number of repetitions, see `ItemRow`.
+        Number of trials, also of simulated ones; 0 if nothing is random.
     note
-        Remark on the row, see `ItemRow`.
+        Remark on the number.
     found
-        The number with its interval.
+        The measured number with its interval.
     **more
-        The numbers `published` and `theory` of `ItemRow`, if there are any.
+        `published` and `theory`: the number as published and by theory; without them these are NaN.
     """
     return ItemRow(setting, quantity, measured=found.value, low=found.low, high=found.high, repetitions=repetitions,
                    note=note, **more)  # fmt: skip
 
 
 def table(rows: Iterable[ItemRow]) -> pd.DataFrame:
-    """Return rows as a table with the columns of the CSV file."""
+    """Return rows as a table with the columns of the CSV file, one column for each field of `ItemRow`."""
     return pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
 
 
 @dataclass(frozen=True)
 class ItemRuns:
-    """Trials, minutes and software commits of the runs behind a table or figure."""
+    """Number of trials, duration and software versions of the runs behind a table or figure."""
 
     trials: int = 0  # trials of all runs together
-    minutes: float = 0.0  # of all runs, as if they had followed each other; NaN where one was not timed
-    commits: tuple[str, ...] = ()  # of the software that played them, in the order of their names
+    minutes: float = 0.0  # sum of the durations of all runs; NaN if one was not timed
+    commits: tuple[str, ...] = ()  # commits of the software that carried them out, sorted
 
 
 @dataclass(frozen=True)
 class ItemResult:
-    """A reproduced table or figure."""
+    """A reproduced table or figure, with its remarks and claims."""
 
     frame: pd.DataFrame  # its rows, see `table`
-    figure: Figure  # the picture, arranged as in the paper
+    figure: Figure  # the figure, arranged as in the paper
     caption: str  # description of the image
     remarks: tuple[str, ...] = ()  # reasons why our numbers differ, or may differ, from the printed ones
     shown_rows: int = 60  # number of rows on the page; the CSV file holds all of them
     played: str = ""  # what was trained or simulated for it; empty if the page describes it elsewhere
     data: tuple[str, ...] = ()  # the data sets that it shows; empty if the page says so elsewhere
-    # Description of a known departure from theory, which is then not counted as missed; else empty.
+    # Description of a known departure from theory, which is then not counted as a disagreement; else empty.
     finding: str = ""
     claims: tuple[PaperClaim, ...] = ()  # claims in the text of the paper, tested by the numbers
     spent: ItemRuns = field(default_factory=ItemRuns)  # the runs behind it, and how long they took
 
     def beside(self, column: str) -> int:
-        """Return the number of rows with both an interval and a number in the column "published" or "theory"."""
+        """Return the number of rows with an interval and a number in `column`, which is "published" or "theory"."""
         return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
 
     def outside(self, column: str) -> tuple[str, ...]:
-        """Return one line for each value of a column, "published" or "theory", outside the measured interval."""
+        """Return a sentence on each number in `column` ("published" or "theory") outside the measured interval."""
         frame, said = self.frame, {"published": "in print", "theory": "by theory"}[column]
         return tuple(
             f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here {row.measured:.4g} "
@@ -117,7 +117,7 @@ class ItemResult:
 
     @property
     def computed(self) -> tuple[int, tuple[str, ...]]:
-        """Number of printed values that are recomputed without measurement, and a line for each that differs."""
+        """The number of printed values recomputed without measurement, and a sentence on each one that differs."""
         frame = self.frame
         rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
         # Six digits: two numbers that print alike may differ in them.
@@ -130,13 +130,13 @@ class ItemResult:
 
 
 def _agrees(computed: float, printed: float) -> bool:
-    """Return whether a computed number equals the printed one when rounded to its printed decimals."""
+    """Return whether a computed number equals a printed one after rounding to the printed number's decimals."""
     decimals = len(np.format_float_positional(printed, trim="-").partition(".")[2])
     return bool(abs(computed - printed) <= 0.5 * 10.0**-decimals * (1 + 1e-9))
 
 
 class ComputeExtent(StrEnum):
-    """The full form of a reproduction, sized as in the paper, or the quick form with few repetitions."""
+    """The form of a reproduction: full, sized as in the paper, or quick, with few repetitions."""
 
     FULL = "full"
     QUICK = "quick"
@@ -148,7 +148,7 @@ MINUTES = 65.0
 
 @dataclass(frozen=True)
 class ItemContext:
-    """The options of a reproduction: directories, full or quick form, engine, progress display and time budget."""
+    """The options of a reproduction: directories, full or quick form, engine, display of progress, limit of time."""
 
     directory: Path  # directory of all files
     data_dir: Path | None = None  # data directory; None means that of the environment
@@ -157,13 +157,13 @@ class ItemContext:
     progress: RunsProgress = no_runs_progress  # shows the progress of all runs together
     # Called with a line of text as soon as a data set or item is replaced or left out.
     announce: Callable[[str], None] = field(default=lambda line: None)
-    minutes: float = MINUTES  # within which trials are added where claims lack them, on all cores
+    minutes: float = MINUTES  # limit of time for adding trials for undecided claims, on all cores
     # Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
     ray_address: str | None = None
 
     @property
     def runs(self) -> Path:
-        """Directory of the runs; the quick form has another one, because its runs cannot be used in the full form."""
+        """Directory of the runs; the quick form has its own, because the full form cannot use its runs."""
         return self.directory / ("runs" if self.extent is ComputeExtent.FULL else f"runs-{self.extent}")
 
 
@@ -180,7 +180,7 @@ ItemT = TypeVar("ItemT", bound=PaperItem)
 
 @dataclass(frozen=True)
 class PaperResults:
-    """The results of a paper for the requested items."""
+    """The results of reproducing tables and figures of one paper."""
 
     results: tuple[tuple[PaperItem, ItemResult], ...]  # each item that could be made, with its result
     left_out: tuple[str, ...] = ()  # a line for every item that could not be made because data are missing
@@ -195,13 +195,13 @@ class PaperResults:
 
 @dataclass(frozen=True)
 class Published:
-    """The results of a paper's reproduction as published in the documentation."""
+    """The results of a paper's reproduction, as published in the documentation."""
 
-    claims: tuple[PaperClaim, ...]  # all claims, as they were judged
+    claims: tuple[PaperClaim, ...]  # all claims, with their published numbers
     tables: Mapping[str, pd.DataFrame]  # the rows of every item, by its key
 
     def rows(self, item: str) -> list[ItemRow]:
-        """Return the published rows of an item, given its key."""
+        """Return the published rows of a table or figure, given its key."""
         frame = self.tables[item]
         told = frame.assign(note=frame["note"].fillna(""), repetitions=frame["repetitions"].astype(int))
         return [ItemRow(**{str(name): value for name, value in row.items()}) for row in told.to_dict("records")]
@@ -209,28 +209,28 @@ class Published:
 
 @dataclass(frozen=True)
 class Paper(Generic[ItemT]):
-    """A paper that can be reproduced."""
+    """A paper that can be reproduced: its items, and functions that compute them."""
 
     key: str  # name of the whole paper, and the first part of the name of each of its items
     heading: str  # authors and year, as in running text
     reference: str  # the full reference
     items: tuple[ItemT, ...]  # every table and figure that shows results, in the order of the paper
-    # Makes some of the items. Those whose data are missing are left out, and the result names them.
+    # Computes the given items. Items whose data are missing are left out, and the result names them.
     make: Callable[[Sequence[ItemT], ItemContext], PaperResults]
-    # Returns all that is set for its runs, on every data set, as JSON would have it: what published numbers rest on.
+    # Returns all settings of the paper's runs on every data set, as values for JSON.
     settings: Callable[[ComputeExtent], Any]
-    # Returns, by the key of the item, what follows from published numbers by the rules of this version, without runs.
+    # Returns the items that can be recomputed from published numbers, keyed by item; None if no item can.
     rejudge: Callable[["Published"], Mapping[str, ItemResult]] | None = None
 
     def digest(self, extent: ComputeExtent) -> str:
-        """Return a hash of all settings; published numbers with another hash were made with other settings."""
+        """Return a hash of all settings of the full or quick form; another hash means that settings have changed."""
         text = json.dumps([COLUMNS, self.settings(extent)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def name_of(self, item: PaperItem) -> str:
-        """Return the item's name on the command line."""
+        """Return the name of a table or figure on the command line: the paper's key and the item's key."""
         return f"{self.key}-{item.key}"
 
 
 class NoDataError(InputError):
-    """Raised if a data set that an item needs is missing; other items of the paper can still be made."""
+    """Raised if a data set that a table or figure needs is missing; others of the paper can still be made."""

@@ -1,4 +1,4 @@
-"""The style of the reproductions' figures: curves differ in line, marker and hatch, and not only in colour."""
+"""Style of the reproductions' figures: curves differ in line, marker and hatch, so that they need no colour."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _DOTS = 60  # as many outliers fit beside each other over the range of a box
 
 @dataclass(frozen=True)
 class CurveLook:
-    """The name, colours, line style, marker and hatch of one kind of run."""
+    """The look of one kind of run in figures: name, colours, line style, marker and hatch."""
 
     name: str
     colour: str
@@ -48,7 +48,7 @@ RELATION_LOOKS = {
 
 
 def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) -> None:
-    """Draw published values as open diamonds, in the colour of the curve that they belong to.
+    """Draw published values as open diamonds.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 def draw_measured(
     axes: Axes, x: ArrayLike, found: Sequence[Interval], look: CurveLook, label: str, joined: bool = True
 ) -> None:
-    """Draw measured values with their intervals; an interval that is open above is drawn as an arrow.
+    """Draw measured values with their intervals; an infinite upper end is drawn as an arrow.
 
-    An infinite value, such as epsilon' of an insider who won every trial, is left out.
+    Infinite values are left out.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def draw_measured(
 
 
 def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float], look: CurveLook, width: float) -> None:
-    """Draw boxes: median, quartiles, whiskers to 1.5 interquartile ranges, outliers as dots.
+    """Draw one box plot for each sample: median, quartiles, whiskers to 1.5 interquartile ranges, outliers as dots.
 
     Parameters
     ----------
@@ -136,17 +136,17 @@ def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float],
 
 
 def box_key(look: CurveLook) -> Patch:
-    """Return the legend entry of boxes."""
+    """Return the legend entry for box plots of a given look."""
     return Patch(facecolor=look.fill, edgecolor=look.colour, hatch=look.hatch, label=look.name)
 
 
 def published_key() -> Line2D:
-    """Return the legend entry of published values."""
+    """Return the legend entry for published values."""
     return Line2D([], [], markeredgecolor=INK, markeredgewidth=1.4, **_DIAMOND)
 
 
 def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = (), columns: int = 2) -> None:
-    """Draw one legend below the figure for all panels, in which every name occurs once.
+    """Draw one legend below a figure for all of its panels, with each name once.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
     columns
         Number of columns of the legend.
     extra
-        Further lines that are named in the legend.
+        Further named lines for the legend, which are not in the panels.
     """
     entries: dict[str, Any] = {}
     for axes in panels:
@@ -172,7 +172,7 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
 
 
 def empty_panel(axes: Axes, title: str, reason: str) -> None:
-    """Show a title and a reason in a panel that has no data.
+    """Turn a panel without data into a title and the reason why it is empty.
 
     Parameters
     ----------

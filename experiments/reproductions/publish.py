@@ -1,10 +1,10 @@
-"""Documentation pages from finished reproductions: every table and figure, with printed and reproduced numbers.
+"""Command that writes documentation pages from finished reproductions: tables and figures with printed and our numbers.
 
     python -m fl_audit.experiments.reproductions.publish RUNS
     python -m fl_audit.experiments.reproductions.publish --rejudge
 
-RUNS is a directory with the output of `fl-audit reproduce PAPER --out RUNS/...` for one paper or several. `--rejudge`
-needs no runs: it re-evaluates the claims on the pages by the current rules, from the published numbers.
+RUNS is a directory with the output of `fl-audit reproduce PAPER --out RUNS/...` for one or several papers. `--rejudge`
+needs no runs: it re-evaluates the published numbers and claims by the current rules.
 """
 
 import argparse
@@ -39,10 +39,10 @@ _QUICK = (
 
 
 def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
-    """Write a page for every paper with a finished item, and the table of all claims.
+    """Write a page for every paper with at least one finished table or figure, and the table of all papers' claims.
 
-    Pages and claims of papers without a finished item do not change. If both forms of an item exist, the full form is
-    used.
+    Pages and claims of all other papers stay as they are. If a table or figure exists in both forms, the full form is
+    used rather than the quick one.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If there is no finished item, a finished item was made with other settings than those of this version, or the
-        pages would take more than `MOST_BYTES`. Nothing is written in these cases.
+        If no table or figure is finished, one was made with other settings than those of this version, or the pages
+        would take more than `MOST_BYTES` bytes. Nothing is written then.
     """
     found = _records(runs)
     require(bool(found), f"{runs} holds no finished reproduction: accepted is what 'fl-audit reproduce' wrote")
@@ -76,12 +76,12 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
-    """Rewrite the pages by the current rules, from their published numbers; no run is read.
+    """Rewrite all published pages by the current rules, from their published numbers; no run is read.
 
     Parameters
     ----------
     docs
-        The directory of the pages.
+        Directory of the documentation pages, which are read and rewritten.
 
     Returns
     -------
@@ -91,8 +91,8 @@ def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If the directory has no published results, or the pages would take more than `MOST_BYTES`. Nothing is written in
-        these cases.
+        If the directory has no published results, or the pages would take more than `MOST_BYTES` bytes. Nothing is
+        written then.
     """
     made, files = _made(docs), dict[Path, bytes]()
     require(bool(made), f"{docs} holds no {MADE}: accepted is where pages were published")
@@ -105,7 +105,11 @@ def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
-    """Write the given files, the JSON file with the records of all items, and the CSV table of claims."""
+    """Write files (contents keyed by path), the JSON file of all records, and the CSV table of claims into `docs`.
+
+    `made` holds the records of each paper, keyed by the paper's key. If the pages would take more than `MOST_BYTES`
+    bytes, an `InputError` is raised and nothing is written.
+    """
     files[docs / MADE] = (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
     files[docs / CLAIMS] = _claims_csv(record for records in made.values() for record in records).encode()
     size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
@@ -115,7 +119,7 @@ def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs:
 
 
 def stale_pages(docs: Path = DOCS) -> list[str]:
-    """Return a line for each published item whose schema or settings differ from those of this version."""
+    """Return a sentence on each published table or figure whose schema or settings are not those of this version."""
     return [
         f"{key}-{record['item']}: {why}" for key, records in _made(docs).items() for record in records
         if (why := _stale(record))
@@ -123,7 +127,7 @@ def stale_pages(docs: Path = DOCS) -> list[str]:
 
 
 def _stale(record: Record) -> str:
-    """Return why a record does not belong to this version; an empty string if it does."""
+    """Return why a published record does not fit this version of the software; an empty string if it fits."""
     if record["schema"] != SCHEMA:
         return f"schema {record['schema']}, here it is {SCHEMA}"
     paper = next((one for one in PAPERS if one.key == record["paper"]), None)
@@ -133,13 +137,13 @@ def _stale(record: Record) -> str:
 
 
 def _records(runs: Path) -> dict[Path, Record]:
-    """Return the records of all finished items below a directory, by the path of their JSON file."""
+    """Return the records of all finished tables and figures below a directory, keyed by the path of the JSON file."""
     paths = [path.with_suffix(".json") for path in sorted(runs.glob("**/*.svg"))]
     return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
 
 
 def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
-    """Return one record for each item of a paper, in order; the full form is preferred to the quick one."""
+    """Return one record, with its path, for each table or figure of a paper, in order; full forms are preferred."""
     own = [(path, record) for path, record in found.items() if record["paper"] == paper.key]
     order = [item.key for item in paper.items]
     own.sort(key=lambda one: (order.index(one[1]["item"]), one[1]["extent"] != ComputeExtent.FULL))
@@ -157,7 +161,10 @@ def _files(docs: Path) -> list[Path]:
 
 
 def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
-    """Return the page of a paper, and the image and rows of each item, as a dictionary from path to content."""
+    """Return the files of a paper's pages, as contents keyed by path: the page, and image and rows of each result.
+
+    `own` holds the record of each table or figure, with the path of the JSON file that it was read from.
+    """
     files: dict[Path, bytes] = {}
     parts = [f"# {paper.heading}, again", paper.reference]
     if any(record["extent"] == ComputeExtent.QUICK for _, record in own):
@@ -195,7 +202,7 @@ def _claims_csv(records: Iterable[Record]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the documentation pages as the command line asks."""
+    """Write the documentation pages as the command line asks: from finished runs, or from published numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="?", help="where finished reproductions lie")
     parser.add_argument("--rejudge", action="store_true", help="judge the published numbers again, without runs")

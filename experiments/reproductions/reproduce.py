@@ -1,4 +1,4 @@
-"""Reproduction of a single table or figure, or of a whole paper: CSV files, images and one page."""
+"""Reproduction of one table or figure, or of a whole paper, with CSV files, images and one HTML page."""
 
 import json
 import re
@@ -28,12 +28,12 @@ PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # th
 
 
 def chosen_items(name: str) -> tuple[Paper[Any], tuple[PaperItem, ...]]:
-    """Return the paper and the items for a name, which is that of a paper (all items) or of a single item.
+    """Return a paper and its tables and figures: all of them if `name` names the paper, one if it names that one.
 
     Raises
     ------
     InputError
-        If there is no such name.
+        If `name` is unknown.
     """
     require_known(name)
     paper = next(paper for paper in PAPERS if name == paper.key or name.startswith(f"{paper.key}-"))
@@ -41,18 +41,18 @@ def chosen_items(name: str) -> tuple[Paper[Any], tuple[PaperItem, ...]]:
 
 
 def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults, Path]:
-    """Compute one or all tables and figures of a paper, and compare them with the printed ones.
+    """Compute one or all tables and figures of a paper, and write them to files together with the printed numbers.
 
-    For every item a CSV file, a PNG, an SVG and a record as JSON are written to the directory of the context, together
-    with a page NAME.html. Runs are stored under `runs/` (quick form: `runs-quick/`), where finished runs are used and
-    interrupted ones continued.
+    The context's directory receives a CSV file, a PNG, an SVG and a JSON record for every table or figure, and a page
+    NAME.html. Runs are stored below it in `runs/` (quick form: `runs-quick/`): finished runs are read and interrupted
+    ones continued.
 
     Parameters
     ----------
     name
         Name of a table, figure or paper, one of `item_names()`.
     context
-        Directory of the results, and amount of computing.
+        Options of the reproduction: directory of the results, full or quick form, engine, and limit of time.
 
     Returns
     -------
@@ -62,10 +62,10 @@ def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults
     Raises
     ------
     InputError
-        If there is no such name, if the directory is a file or holds the reproduction of another paper, or if the data
-        of all items are missing.
+        If `name` is unknown, if the directory is a file or holds the reproduction of another paper, or if no data set
+        that is needed is available.
     FederationError
-        If a federation had to stop; the runs and batches that were finished are kept.
+        If a federation had to stop; finished runs and batches are kept.
     """
     paper, items = chosen_items(name)
     directory = context.directory
@@ -80,7 +80,10 @@ def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults
 
 
 def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResults) -> Path:
-    """Render all files in memory, then write them, and return the path of the page."""
+    """Write the page, and the images, rows and record of each result, and return the path of the page.
+
+    The files are written to the context's directory, after all of them were rendered.
+    """
     files, pictures = dict[str, bytes](), dict[str, bytes]()
     for item, result in made.results:
         record = _record_of(context, paper, made, item, result)
@@ -98,7 +101,10 @@ def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResult
 def _record_of(
     context: ItemContext, paper: Paper[Any], made: PaperResults, item: PaperItem, result: ItemResult
 ) -> Mapping[str, Any]:
-    """Return the record of a finished item, as JSON."""
+    """Return the record of a finished table or figure, as values for JSON, keyed by name.
+
+    It holds title, caption, claims, and the origin of the runs.
+    """
     spent = result.spent
     return {
         "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""Planning and execution of the runs that tables and figures share, and records of their durations."""
+"""Planning and execution of the runs behind tables and figures, and records of how long runs took."""
 
 import multiprocessing
 import os
@@ -28,7 +28,7 @@ _MOST_PROCESSES = 8
 
 
 class NamedSetting(Protocol):
-    """A setting of a paper, with the name of its run directory and its name in progress displays."""
+    """A setting of a paper with two names: that of its run directory, and that in progress displays."""
 
     @property
     def name(self) -> str: ...
@@ -42,7 +42,7 @@ Setting = TypeVar("Setting", bound=NamedSetting)
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that may be finished, begun or not: its configuration, its directory and its name in progress displays."""
+    """A run with its configuration, directory and name in progress displays; it may be finished, begun or not begun."""
 
     config: RunConfig
     path: Path
@@ -52,12 +52,11 @@ class PlannedRun:
 
     @property
     def directory(self) -> RunDirectory:
-        """The directory of the run."""
         return RunDirectory(self.path)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run is finished."""
+        """Return whether the run is finished with this configuration."""
         return self.directory.is_finished(self.config)
 
     @property
@@ -68,16 +67,17 @@ class PlannedRun:
     def carry_out(
         self, engine: Engine, ray_address: str | None = None, on_round: Callable[[int], None] = lambda done: None
     ) -> None:
-        """Carry out the run, or its remaining part.
+        """Carry out the run; if it was interrupted, continue it.
 
         Parameters
         ----------
         engine
             The engine that trains the clients.
         ray_address
-            Address of a running Ray cluster; None starts one where it is needed.
+            Address of a running Ray cluster, used if the engine is Ray; None starts a cluster on this machine.
         on_round
-            Function that is called after every round with the number of trial-rounds that are finished.
+            Function that is called after every round with the number of trial-rounds (trials times rounds) finished so
+            far.
         """
         begun = time.monotonic()
         run_audit(
@@ -99,14 +99,15 @@ def planned_runs(
     values_of: Callable[[Setting, ComputeExtent, Path | None], dict[str, Any]],
     context: ItemContext,
 ) -> dict[Setting, PlannedRun]:
-    """Return the planned run of each distinct setting.
+    """Return the planned run of each setting, keyed by setting; a setting that occurs several times has one run.
 
     Parameters
     ----------
     settings
         The settings of the paper, possibly with duplicates.
     values_of
-        Function that returns the unvalidated configuration for a setting, the extent and the data directory.
+        Function that takes a setting, the extent (full or quick form) and the data directory, and returns the run's
+        configuration as nested dictionaries that are not validated yet.
     context
         Directories, and full or quick form.
 
@@ -120,20 +121,20 @@ def planned_runs(
 
 
 def carry_out_all(runs: Sequence[PlannedRun], context: ItemContext) -> None:
-    """Carry out runs in parallel, one per core; or one after the other with Ray, where a run uses all cores.
+    """Carry out runs in parallel processes, one per core, or with Ray one after the other.
 
     Parameters
     ----------
     runs
-        The runs, none of which is finished.
+        The runs to carry out, all of them unfinished; there may be none.
     context
-        Engine and progress display. Runs go in separate processes, unless the engine is Ray, or there is only one core
-        or one run.
+        Engine and progress display. With the engine Ray, or with only one core or one run, runs are carried out in this
+        process, one after the other.
 
     Raises
     ------
     FederationError
-        If a federation had to stop; the runs and batches that were finished are kept.
+        If a federation had to stop; finished runs and batches are kept.
     """
     if not runs:
         return
@@ -148,7 +149,11 @@ def carry_out_all(runs: Sequence[PlannedRun], context: ItemContext) -> None:
 
 
 def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Callable[[int], None]]) -> None:
-    """Carry out runs in a pool of processes, one per core, because small models use only one core."""
+    """Carry out runs in a pool of processes, one run per core, because small models use only one core.
+
+    `begin` takes a line for the progress display, and returns a function that adds finished trial-rounds to the
+    display.
+    """
     on_round = begin(f"0/{len(tasks)} runs")
     processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
     try:
@@ -162,17 +167,17 @@ def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Calla
 
 
 def cores() -> int:
-    """Return the number of parallel runs: one per core, with a limit because each needs 1 to 2 GB of memory."""
+    """Return the number of runs at a time: one per usable core, up to a limit, since each run needs 1 to 2 GB."""
     return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
 def _seconds_file(run: Path) -> Path:
-    """Return the path of the file, next to the run directory, that records the duration of the run."""
+    """Return the path of the file next to a run directory in which the run's duration is recorded."""
     return run.with_name(f"{run.name}.seconds.json")
 
 
 def seconds_of(run: Path) -> float:
-    """Return the recorded duration of a finished run in seconds, or else its training time; NaN if neither is known."""
+    """Return how long a finished run took in seconds: as recorded, or else its setup and training; NaN if unknown."""
     file = _seconds_file(run)
     if file.exists():
         return float(read_json(file)["seconds"])
@@ -184,7 +189,10 @@ def seconds_of(run: Path) -> float:
 
 
 def spent_on(runs: Mapping[Path, int]) -> ItemRuns:
-    """Return the total trials, minutes and commits of finished runs, given as run directory: number of trials."""
+    """Return the number of trials, the duration and the software versions of finished runs together.
+
+    `runs` holds the number of trials of each run, keyed by the run's directory.
+    """
     commits: set[str] = set()
     for run in runs:
         origin = read_provenance(RunDirectory(run))
@@ -194,7 +202,10 @@ def spent_on(runs: Mapping[Path, int]) -> ItemRuns:
 
 
 def together(parts: Iterable[ItemRuns]) -> ItemRuns:
-    """Return the total trials, minutes and commits of several disjoint sets of runs."""
+    """Return the number of trials, the duration and the software versions of several groups of runs together.
+
+    No run may be in two groups.
+    """
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
     return ItemRuns(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))

@@ -1,4 +1,4 @@
-"""The sections of published pages: image, origin and differences of an item, and the table of its rows."""
+"""Sections of published pages on one table or figure each: image, origin, differences, and the table of rows."""
 
 import re
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ Record = Mapping[str, Any]
 
 
 def smaller(svg: str) -> str:
-    """Return a minified version of an SVG image by matplotlib: shared styles, no indentation, no unused ids.
+    """Return an SVG image by matplotlib in a smaller form: with shared styles, and without indentation and unused ids.
 
-    The image must be in a separate file, because its style sheet would affect other images within the same page.
+    The image must stay in a file of its own, because its style sheet would affect other images on the same page.
     """
     bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     used = set(re.findall(r"#([\w-]+)", bare))
@@ -37,12 +37,12 @@ def smaller(svg: str) -> str:
 
 
 def section_of(record: Record) -> str:
-    """Return the Markdown section of an item: image, origin and differences, with a link to the CSV file of its rows.
+    """Return the Markdown section of a table or figure: image, origin, differences, and a link to its CSV file.
 
     Parameters
     ----------
     record
-        The record of the item.
+        The stored record of the table or figure: title, caption, claims, and origin of its runs.
     """
     place = f"{record['paper']}/{record['item']}"
     title = escape(record["title"], quote=False)
@@ -58,15 +58,15 @@ def section_of(record: Record) -> str:
 
 
 def rows_of(file: Path) -> str:
-    """Return the rows of an item's CSV file as a collapsible HTML table.
+    """Return the rows of a table's or figure's CSV file as a collapsible HTML table.
 
-    All rows of claims are shown. Of other items, the first rows with a printed or theoretical number are shown, or the
-    first rows if there are none.
+    Of claims all rows are shown. Of all others, the first rows with a printed or theoretical number are shown, or
+    simply the first rows if no row has such a number.
 
     Parameters
     ----------
     file
-        The CSV file of the item.
+        The CSV file of the table or figure.
     """
     frame = pd.read_csv(file)
     beside = frame[frame["published"].notna() | frame["theory"].notna()]
@@ -88,12 +88,12 @@ def _origin(record: Record) -> str:
 
 
 def _escaped(record: Record) -> str:
-    """Return the caption with HTML characters escaped, unless it is escaped already because it comes from a page."""
+    """Return the caption of a record with HTML characters escaped; a caption from a page is escaped already."""
     return str(record["caption"]) if record.get("is_escaped") else escape(record["caption"], quote=False)
 
 
 def _one_block(html: str) -> str:
-    """Return HTML without empty lines, which would end the block in Markdown, and without attributes for reports."""
+    """Return HTML without empty lines, which would end its block in Markdown, and without attributes for reports."""
     plain = html.replace("<h3>Where ours differs, and why</h3>", "")
     bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
     return "\n".join(line for line in bare.splitlines() if line.strip())

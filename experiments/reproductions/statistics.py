@@ -1,4 +1,4 @@
-"""Intervals, standard errors and predictions of the reproductions."""
+"""Statistics of the reproductions: intervals of means, differences and shares, and predicted advantages and beliefs."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -17,19 +17,19 @@ RESAMPLES = 400
 
 
 def resampling(name: str) -> np.random.Generator:
-    """Return a random generator whose seed is a name, for reproducible bootstrap resamples and simulated trials."""
+    """Return a random generator whose seed is derived from a name, so that its random numbers can be reproduced."""
     return np.random.default_rng(list(name.encode()))
 
 
 def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> Interval:
-    """Return a statistic with its percentile bootstrap interval over trials, which are independent.
+    """Return a statistic of independent trials, with its percentile bootstrap interval over trials.
 
     Parameters
     ----------
     values
         One value or array for each trial, shape (trials, ...).
     statistic
-        Function that computes the statistic from an array of the shape of `values`.
+        Function that takes an array of the shape of `values`, of resampled trials, and returns a number.
     random
         Generator from which the resamples are drawn.
     """
@@ -56,16 +56,17 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> Interval:
 
 
 def predicted_advantage(mu: Floats) -> float:
-    """Return the mean of 2 Phi(mu_w / 2) - 1 over trials w, for `mu` of shape (trials,).
+    """Return the predicted advantage of an adversary that tells D from D': the mean of 2 Phi(mu_w / 2) - 1.
 
-    The formula is exact if mu_w is fixed. With noise scaled to the global sensitivity, mu_w depends on the training and
-    thereby on the log-odds, so it is an approximation.
+    `mu` holds the Gaussian-DP parameter mu_w of each trial w, shape (trials,). The prediction is exact if mu_w is
+    fixed. It is approximate for noise scaled to the global sensitivity: mu_w then depends on the training, and thereby
+    on the log-odds.
     """
     return float(np.mean([gaussian_advantage(float(one)) for one in mu]))
 
 
 def mean_belief(mu: float, points: int = 2001) -> float:
-    """Return the mean belief in the truth, E sigmoid(L) with L ~ N(mu^2/2, mu^2), by averaging over quantiles of L.
+    """Return the mean belief in the data set that was used, E sigmoid(L) for log-odds L ~ N(mu^2/2, mu^2).
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a binomial proportion.
+    """Return the ends of the Clopper-Pearson interval of a success probability.
 
     Parameters
     ----------
@@ -109,9 +110,10 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
 
 def mean_of_shares(shares: Floats) -> Interval:
-    """Return the mean of shares in [0, 1], shape (repetitions,), at least two, with its t interval.
+    """Return the mean of shares in [0, 1] with its t interval, cut to [0, 1].
 
-    If all shares are equal, the t interval would have width 0; then the Clopper-Pearson interval is used instead.
+    `shares` has shape (repetitions,), at least two. If all shares are equal, the t interval would have width 0, and the
+    Clopper-Pearson interval is returned instead.
     """
     found = t_interval(shares)
     low, high = found.low, found.high
@@ -121,14 +123,13 @@ def mean_of_shares(shares: Floats) -> Interval:
 
 
 def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[Interval]) -> Interval:
-    """Return a statistic of several intervals, applied to their values, to their lower and to their upper ends.
+    """Return a statistic of several intervals, computed separately for their values, lower ends and upper ends.
 
     Parameters
     ----------
     statistic
-        Function of one number for each interval, such as the largest; it is applied to the values, to the lower ends
-        and to the upper ends.
+        Function that takes one number for each interval and returns a number, such as `max`.
     found
-        At least one number with its interval.
+        The intervals, at least one.
     """
     return Interval(*(float(statistic(ends)) for ends in zip(*map(astuple, found), strict=True)))

@@ -1,17 +1,17 @@
-"""Lower bounds on epsilon from the final model alone (black box), by initial weights and kind of canary record.
+"""Study of lower bounds on epsilon from the final model alone (black box), by initial weights and canary.
 
     python -m fl_audit.experiments.studies.black_box_canary [--quick] [--data-dir DIR]
 
-DP-SGD on 1,000 records of MNIST at epsilon 10, delta 1e-5, from weights that are drawn for every trial or pretrained in
-public; the record in which D and D' differ is ordinary, blank or crafted. All trials of a table row train together. The
-score is the loss of that record on the final model; the bounds measure how well it separates trials with the record
-from trials without it.
+A canary is the record in which the data sets D and D' differ: an ordinary, a blank or a crafted one. Models are trained
+by DP-SGD on 1,000 records of MNIST at epsilon 10, delta 1e-5. Initial weights are drawn for every trial, or pretrained
+on public data. All trials of a table row train together. A trial's score is the loss of the canary on the final model;
+the bounds measure how well scores separate trials with the canary from trials without it.
 
 For comparison, Annamalai & De Cristofaro 2024 report 7.21 at epsilon 10 for a convolutional network on as many records,
-with worst-case initial weights. Settings differ: the network and the number of steps are smaller here (with noise
+with worst-case initial weights. Their settings differ: the network and the number of steps are smaller here (with noise
 calibrated to the same guarantee), and possibly the number of models. To our knowledge, their number assumes a Gaussian
-trade-off function, as `gdp` does here. The other two bounds make no assumption; with the given number of trials, no
-attack can exceed the ceiling in the table.
+trade-off function, as the bound `gdp` does here. The other two bounds make no assumption; with the given number of
+trials, no attack can exceed the ceiling in the table.
 """
 
 from itertools import product
@@ -56,10 +56,10 @@ def small_cnn(classes: int) -> nn.Module:
 class BlackBoxSetting(NamedTuple):
     """The settings of a training: model, rounds, trials and learning rate."""
 
-    model: str  # its name
-    rounds: int  # each on all of D
+    model: str  # name of the model
+    rounds: int  # number of rounds, each on all of D
     trials: int
-    learning_rate: float  # of the server, on the mean clipped gradient
+    learning_rate: float  # learning rate of the server, on the mean clipped gradient
 
 
 FULL = (BlackBoxSetting("logistic", 10, 1000, 2.0), BlackBoxSetting(CNN, 5, 400, 4.0))
@@ -67,11 +67,10 @@ QUICK = (BlackBoxSetting("logistic", 10, 120, 2.0),)
 
 
 def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> AuditPlan:
-    """Return the plan for a row of the table; all canaries of a setting replace the same record.
+    """Return the audit plan of a table row; all canaries of a setting take the place of the same record.
 
-    A canary is one of `CANARIES`: an ordinary record, a record that is 0 throughout, with the label that the initial
-    weights find least likely, or a crafted one. `data_dir` holds published data files; None looks where FL_AUDIT_DATA
-    says.
+    `canary` is one of `CANARIES`: an ordinary record; a record of zeros with the label that the initial weights find
+    least likely; or a crafted record. `data_dir` is the directory of the data sets; None means that of FL_AUDIT_DATA.
     """
     data = {"name": "mnist", "records": 1000, "clients": 2, "population-records": 300}
     values: dict[str, dict[str, Any]] = {
@@ -96,7 +95,11 @@ def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_
 
 
 def _play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> list[str]:
-    """Play all trials of a row of the table, and return its cells: the lower bounds from the losses of the canary."""
+    """Carry out all trials of a table row, and return its cells: the lower bounds on epsilon from the canary's losses.
+
+    `start` chooses the initial weights, `canary` the kind of differing record, and `data_dir` the directory of the data
+    sets.
+    """
     plan = _plan_of(setting, start, canary, data_dir)
     federation, norm = load_federation(plan.public), plan.public.mechanism.clipping_norm
     models = starting_models(federation, start, _MODEL_SEED, looked_at(start))

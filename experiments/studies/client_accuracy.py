@@ -1,11 +1,11 @@
-"""The accuracy cost of client-level privacy: DP-FedAvg, FedAdam, adaptive clipping and DP-FTRL in one figure.
+"""Study of the accuracy cost of client-level privacy: DP-FedAvg, FedAdam, adaptive clipping and DP-FTRL in one figure.
 
     python -m fl_audit.experiments.studies.client_accuracy [--quick] [--data-dir DIR] [--out DIR]
 
-Two federations: FEMNIST digits with their 12 natural clients, who all take part in every round, and 1000 clients made
-from MNIST, 100 of whom take part in a round. At each epsilon (add-or-remove a client, delta = 1 / clients^1.1) the
-noise of every training method is calibrated by `pld`. Reported is the test accuracy of the final model, over several
-trials.
+There are two federations: FEMNIST digits with 12 natural clients, who all take part in every round, and 1000 clients
+made from MNIST, 100 of whom take part in a round. At each epsilon the noise of every method is calibrated by the
+accountant `pld` to the guarantee for adding or removing a client, with delta = 1 / clients^1.1. The result is the test
+accuracy of the final model, over several trials.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ Values = dict[str, dict[str, Any]]
 
 
 class TrainingMethod(NamedTuple):
-    """A training method with client-level privacy."""
+    """A training method with client-level privacy, with its settings and its look in the figure."""
 
     name: str  # name of the way
     training: dict[str, Any]  # settings that the way adds to the section [training]
@@ -41,7 +41,7 @@ class TrainingMethod(NamedTuple):
 
 
 class ClientFederation(NamedTuple):
-    """The clients and data of a federation."""
+    """A federation of the study: its data, its clients' participation and its delta."""
 
     name: str  # name of its column in the table and of its panel
     values: Values  # settings that all ways share
@@ -60,14 +60,14 @@ WAYS = (
 
 
 def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
-    """Return both federations, in a quick form with fewer rounds and clients.
+    """Return the two federations of the study.
 
     Parameters
     ----------
     data_dir
         Directory of the data sets.
     quick
-        Whether the quick form is returned, with fewer rounds and clients.
+        Whether federations have fewer rounds, and the second one fewer clients.
     """
     local = {"local-epochs": 1, "local-batch": 10, "local-learning-rate": 0.05, "strategy": "dp-fedavg"}
     clients, rounds = (100, 8) if quick else (1000, 60)
@@ -84,14 +84,14 @@ def federations(data_dir: Path, quick: bool) -> tuple[ClientFederation, ...]:
 
 
 def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> Values:
-    """Return the configuration of one point of the study.
+    """Return the configuration of one point of the study: a federation, a training method and an epsilon.
 
     Parameters
     ----------
     federation
-        The federation.
+        The federation that trains.
     way
-        The way of training.
+        The training method.
     trials
         Number of trials.
     epsilon
@@ -112,7 +112,10 @@ def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float |
 
 
 def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> dict[str, Any]:
-    """Train one point and return its row: accuracy, its standard error over trials, and the noise multiplier."""
+    """Train one point of the study, and return its table row, keyed by column.
+
+    The row has the mean test accuracy, its standard error over trials (NaN for one trial), and the noise multiplier.
+    """
     plan = resolve(parse_config(settings(federation, way, epsilon, trials)))
     accuracy = played(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)
     return {
@@ -126,7 +129,10 @@ def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float 
 
 
 def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of all points; without privacy the other methods equal DP-FedAvg or FedAdam, and are skipped."""
+    """Yield the table rows of all points of the study.
+
+    Without privacy only the first two methods are trained: the others would equal them.
+    """
     private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):
         for way, epsilon in [*product(WAYS[:2], [None]), *private]:
@@ -134,7 +140,7 @@ def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]
 
 
 def accuracy_figure(table: pd.DataFrame) -> Figure:
-    """Return a figure of accuracy over epsilon, one panel per federation, with standard errors over trials."""
+    """Return the figure of test accuracy over epsilon, one panel per federation, with standard errors over trials."""
     figure = new_figure(height=4.6)
     figure.clear()
     names = list(dict.fromkeys(table["federation"]))
@@ -161,7 +167,7 @@ def accuracy_figure(table: pd.DataFrame) -> Figure:
 
 
 def conclusions(table: pd.DataFrame) -> list[str]:
-    """Return sentences on the smallest epsilon at which each federation loses less than 0.1 of its accuracy."""
+    """Return a sentence per federation on the smallest epsilon that costs at most 0.1 of accuracy, if there is one."""
     said = []
     for name, found in table.groupby("federation", sort=False):
         is_private = np.isfinite(found["epsilon"])

@@ -1,4 +1,4 @@
-"""Quality of images from gradient inversion without privacy, compared with the code of the attack's authors."""
+"""Study of images reconstructed by gradient inversion without privacy, next to those of the attack authors' code."""
 
 import os
 from pathlib import Path
@@ -57,7 +57,7 @@ np.savez(sys.argv[2], drawn=np.stack(drawn))
 
 
 class QualitySetting(NamedTuple):
-    """The updates to invert, which are computed from images without clipping and noise."""
+    """A kind of update to invert: data set, model and batch size; updates are neither clipped nor noisy."""
 
     data: str  # name of a data set of pictures
     model: str  # name of a model, at its first weights
@@ -114,14 +114,14 @@ def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _In
 def quality(
     setting: QualitySetting, directory: str | None, pictures: int, descent: DescentSettings
 ) -> ReconstructionQuality:
-    """Return the similarity of the attacker's reconstructions to the images.
+    """Return how similar the attack's reconstructions are to the true images, over several updates of one kind.
 
     Parameters
     ----------
     setting
-        The updates to invert.
+        The kind of update to invert.
     directory
-        Directory of the data sets; None for the default place.
+        Directory of the data sets; None means the default directory.
     pictures
         Number of images, at least as many as one update contains.
     descent
@@ -147,14 +147,16 @@ def beside_reference(
     interpreter: str,
     reference: Path,
 ) -> tuple[Floats, Floats]:
-    """Return the PSNR in dB of each image for our attack and for the authors' code, shape (pictures,) each.
+    """Return the PSNR (similarity in dB) of each reconstructed image, by our attack and by the authors' code.
+
+    Both arrays have shape (pictures,).
 
     Parameters
     ----------
     setting
-        The updates to invert, each of a single image.
+        The kind of update to invert, of a single image.
     directory
-        Directory of the data sets; None for the default place.
+        Directory of the data sets; None means the default directory.
     pictures
         Number of images.
     descent

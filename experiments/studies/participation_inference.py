@@ -1,17 +1,17 @@
-"""A study of sites (FEMNIST's clients): inference of their participation and of their classes from public messages.
+"""Study of inference about FEMNIST's clients: who took part, and which classes they hold, from public messages.
 
     python -m fl_audit.experiments.studies.participation_inference [--data-dir DIR] [--trials N]
 
-Every writer is a client, and the claim is to protect each as a whole.
+Every writer is a client, and the claim protects whole clients.
 
-Participation: in each trial every writer takes part with probability 1/2. The attackers `loss`, `lira` and `rmia` see
-only final models, and have to distinguish writers that took part from writers that did not. The attacker `insider` sees
-the models of all rounds, knows the records of all other writers, and decides about one writer. Each AUC is printed with
-the largest AUC that the guarantee allows.
+Participation: in each trial every writer takes part with probability 1/2. The attacks `loss`, `lira` and `rmia` see
+only final models, and distinguish writers that took part from writers that did not. The attacker `insider` sees the
+models of all rounds, knows the records of all writers except one, and decides about that writer. Each AUC is printed
+with the largest AUC that the guarantee allows.
 
-Classes: exactly one writer takes part. The insider, who has the records of all writers, identifies it, and infers for
-each digit whether the writer's share of it is above the median of all writers. Both success rates are printed with
-chance and bound.
+Classes: exactly one writer takes part. The insider, who has the records of all writers, identifies this writer, and
+infers for each digit whether its share in the writer's records is above the median over writers. Both success rates are
+printed with chance and bound.
 
 Intervals over trials have confidence 99.9 %. The exit status is 1 if an interval lies above its bound; for the 18
 intervals with a bound this happens by chance in at most 1 % of all executions.
@@ -43,16 +43,16 @@ _CONFIDENCE = 0.999
 
 
 def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, Any]) -> AuditPlan:
-    """Return the plan of a row of a table.
+    """Return the audit plan of a table row.
 
     Parameters
     ----------
     data
-        Settings of the section [data].
+        Settings of the configuration's section [data].
     audit
-        Settings of the section [audit] that are specific to this row of the table.
+        Settings of the configuration's section [audit] that are specific to this table row.
     epsilon
-        The claimed epsilon of clients; None for no guarantee.
+        The claimed epsilon for clients; None for no guarantee.
     """
     guarantee = {"private": False} if epsilon is None else {"epsilon": epsilon, "delta": 1e-3, "clipping-norm": 1.0}
     local = {"local-epochs": 1, "local-batch": 20, "local-learning-rate": 0.1}
@@ -68,7 +68,10 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 
 
 def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AttackFinding:
-    """Return the results of the attackers who infer participation."""
+    """Carry out a membership audit, and return how well each attack infers which clients took part.
+
+    `epsilon` is the claimed epsilon for clients, None for no guarantee.
+    """
     audit = {"kind": "membership", "trials": trials, "attacks": ["loss", "lira", "rmia"]}
     found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AttackFinding)
     assert found is not None, "the membership audit has its numbers"
@@ -76,7 +79,10 @@ def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) 
 
 
 def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[Success, Success]:
-    """Return the success rates of identifying the participating site, and of inferring its frequent classes."""
+    """Return the success rates of identifying the client that took part, and of inferring its frequent classes.
+
+    `data` holds settings of section [data], and `epsilon` is the claimed epsilon for clients.
+    """
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
     contents, guarantee = played(plan, progress=progress_bar), plan.guarantee
     numbers, targets = contents.find(ReconstructionFinding), contents.run.tables.targets
@@ -92,7 +98,10 @@ def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tupl
 
 
 def has_many_of(federation: LoadedFederation) -> Flags:
-    """Return whether each site's share of each class is above the median over sites, shape (sites, classes)."""
+    """Return whether the share of each class in each client's records is above the median over clients.
+
+    The result has shape (clients, classes).
+    """
     labels = federation.training.labels.cpu().numpy()
     counts = [np.bincount(labels[federation.shards[one]], minlength=federation.classes) for one in federation.targets]
     shares = np.stack([one / one.sum() for one in counts])
@@ -105,7 +114,7 @@ def _interval(value: float, low: float, high: float) -> str:
 
 
 def main() -> None:
-    """Print both tables; the exit status is 1 if an interval lies above its bound."""
+    """Print both tables; exit with status 1 if an interval lies above its bound, else with status 0."""
     parser = parser_of(__doc__)
     parser.add_argument("--data-dir", help="where femnist/ lies; left out, FL_AUDIT_DATA")
     parser.add_argument("--trials", type=int, default=400, help="trainings for each line (%(default)s)")

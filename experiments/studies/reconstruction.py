@@ -1,17 +1,17 @@
-"""A study of reconstruction: identification of the right candidate by epsilon, and images from gradients.
+"""Study of reconstruction: how often the right one of 100 candidates is identified, and images from gradients.
 
     python -m fl_audit.experiments.studies.reconstruction [--data-dir DIR] [--out DIR] [--quick]
         [--only rates|pictures|quality] [--reference PYTHON DIR]
 
-`rates`: the rate at which the right one of 100 candidates is identified, by epsilon, compared with the bound: for the
-optimal attack on worst-case candidates, which are as far apart as possible; in trials on handwritten digits; and in the
-same trials with half of the noise, to which the bound does not apply. `pictures`: digits, and their reconstructions
-without noise and at epsilon 100, 10 and 1. `quality`: similarity of reconstructions for batches of 1, 4 and 16 images,
-from one gradient and from local training; with `--reference` compared with the authors' code
+`rates`: the rate of identifying the right candidate, by epsilon, next to its bound. It is given for the optimal attack
+on worst-case candidates, which are as far apart as possible; for trials on handwritten digits; and for the same trials
+with half of the noise, to which the bound does not apply. `pictures`: digits, and their reconstructions without noise
+and at epsilon 100, 10 and 1. `quality`: similarity of reconstructions for batches of 1, 4 and 16 images, from one
+gradient and from local training; with `--reference` compared with the authors' code
 (github.com/JonasGeiping/invertinggradients), cloned to DIR, in a Python that has torch and torchvision.
 
-The exit status is 1 if the verdict on an honest mechanism is violated (level 0.001), if half of the noise is not
-detected or its rate exceeds the bound nowhere, or if the reference is better by 1 dB.
+The exit status is 1 in any of these cases: the verdict on an honest mechanism is `violated` (level 0.001); half of the
+noise is not detected, or its rate is nowhere above the bound; or the authors' code is better by more than 1 dB.
 """
 
 import math
@@ -57,7 +57,7 @@ PICTURES, ITERATIONS, QUICK_ITERATIONS = 32, 1000, 60
 
 
 class _HalfNoiseStrategy(DPStrategy):
-    """A faulty strategy that adds only half of the noise that its mechanism states."""
+    """A faulty strategy that adds half of the noise that it claims."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         return super().noise(batch, server_round, total, 0.5 * sigma)
@@ -70,7 +70,7 @@ class _Trial(NamedTuple):
 
 
 class _RatePoint(NamedTuple):
-    """Rates of identifying the right candidate with the first guess, at one epsilon."""
+    """Rates at which the attack's first guess is the right candidate, at one epsilon."""
 
     epsilon: float
     bound: float  # the largest share that the guarantee allows
@@ -91,7 +91,10 @@ def _trial(plan: AuditPlan, parties: PartyApps) -> _Trial:
 
 
 def _simulated(mu: float, trials: int) -> float:
-    """Return the share of simulated trials in which the insider identifies the right corner of a simplex."""
+    """Return the share of simulated trials in which an adversary identifies the right one of equidistant candidates.
+
+    `mu` is the Gaussian-DP parameter of the noise.
+    """
     draw, length = generator(0, Purpose.DRAWING, round=2), mu * math.sqrt(CANDIDATES / (CANDIDATES - 1))
     truth, products = draw.integers(CANDIDATES, size=trials), draw.normal(size=(trials, CANDIDATES)) * length
     products[np.arange(trials), truth] += length**2
@@ -101,7 +104,7 @@ def _simulated(mu: float, trials: int) -> float:
 
 
 def _rates(epsilon: float, trials: int) -> _RatePoint:
-    """Play the trials of a point of the figure."""
+    """Carry out the trials at one epsilon, with the claimed noise and with half of it, and return all rates."""
     values = {
         "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
         "model": {"name": "logistic"},
@@ -121,7 +124,7 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
 
 
 def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
-    """Return the figure of the attacks' rates and the bound over epsilon, readable without colours."""
+    """Return the figure of the rates and the bound over epsilon, readable without colours."""
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]
@@ -146,7 +149,7 @@ def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
 
 
 def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
-    """Print the table of rates, and return a line for each contradiction to the guarantee."""
+    """Print the table of rates, and return a sentence on each result that contradicts the guarantee."""
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
     for one in points:
@@ -166,7 +169,7 @@ def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
 
 
 def _draw_pictures(directory: str) -> Figure:
-    """Return the figure of MNIST records and their reconstructions."""
+    """Return the figure of MNIST records, read from the data directory `directory`, and their reconstructions."""
     data = {"name": "mnist", "data-dir": directory, "records": 200, "clients": 4}
     values = {
         "data": data | {"test-records": 1000, "population-records": 1000},
@@ -197,7 +200,11 @@ def _print_quality(directory: str | None, descent: DescentSettings, only: str, c
 def _compared(
     asked: Namespace, directory: str | None, pictures: int, descent: DescentSettings, console: Console
 ) -> list[str]:
-    """Print reconstructions next to those of the authors' code, and return where the latter are better."""
+    """Print how well our and the authors' code reconstruct images, and return a sentence on each setting lost.
+
+    A setting is lost if our mean quality is more than 1 dB below that of the authors. `asked` holds the command's
+    options.
+    """
     interpreter, reference = asked.reference
     columns = ("Inverted", "ours, dB", "the reference, dB", "difference, dB")
     table, problems = table_of(columns, words=columns), list[str]()

@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
-    """Return an argument parser whose help shows the docstring of a command without reformatting.
+    """Return an argument parser whose help shows a docstring without reformatting.
 
     Parameters
     ----------
     doc
-        Docstring of the command.
+        Docstring of the command; None for no text.
     quick
-        Help of the option `--quick`; empty where there is no such option.
+        Help of the option `--quick`; empty for a command without this option.
     """
     parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
     if quick:
@@ -43,7 +43,7 @@ def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
 
 
 def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
-    """Return the values for a comma-separated list of names; None returns all values.
+    """Return the values for a comma-separated list of names, in its order; None as the list returns all values.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
     known
         All values, keyed by their names.
     what
-        Noun for one of the values, for the message.
+        Noun for one of the values, for the error message.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
 def table_of(
     columns: Sequence[str], title: str | None = None, words: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()
 ) -> Table:
-    """Return a table for the console.
+    """Return a table for printing on the console.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def table_of(
     title
         Title above the table, or None.
     words
-        Names of the columns of text, which are left-aligned; all others are right-aligned.
+        Names of the columns of text, which are left-aligned; all other columns are right-aligned.
     rows
         Rows of the table; more can be added later.
     """
@@ -91,14 +91,14 @@ def table_of(
 
 
 def end(problems: Sequence[str], fine: str) -> NoReturn:
-    """Print the problems and exit with status 1, or print that there are none and exit with status 0.
+    """Print problems and exit with status 1, or print `fine` and exit with status 0 if there are none.
 
     Parameters
     ----------
     problems
-        Contradictions to the claims, one line each.
+        Sentences on results that contradict the claims.
     fine
-        Line that is printed if there are no contradictions.
+        Sentence for the case of no problems.
     """
     print("\n".join(problems) or fine)
     sys.exit(1 if problems else 0)
@@ -107,12 +107,12 @@ def end(problems: Sequence[str], fine: str) -> NoReturn:
 def played(
     what: AuditPlan | dict[str, Any], parties: PartyApps = HONEST, progress: Progress = no_progress
 ) -> ReportContents:
-    """Carry out a run on the local engine in a temporary directory, and return its results.
+    """Carry out a run on the local engine in a temporary directory, and return its results for a report.
 
     Parameters
     ----------
     what
-        Plan of the run, or the sections of its configuration.
+        Plan of the run, or its configuration as nested dictionaries.
     parties
         The apps of clients and server.
     progress
@@ -125,14 +125,14 @@ def played(
 
 
 def allowed(audits: int) -> int:
-    """Return the largest number of false alarms to accept: the 99 % quantile of Binomial(audits, 0.05)."""
+    """Return the accepted number of false alarms in `audits` audits: the 99 % quantile of Binomial(audits, 0.05)."""
     return int(binom.ppf(0.99, audits, 0.05))
 
 
 def asked(
     python: str, script: str, told: Mapping[str, Any], of_whom: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Run a script in another Python interpreter, and return the arrays that it writes.
+    """Run a script in another Python interpreter, and return the arrays that it writes, keyed by name.
 
     Parameters
     ----------
@@ -141,9 +141,9 @@ def asked(
     script
         Source of the script; its two arguments are the paths of the .npz files to read and to write.
     told
-        The arrays that the script reads, by name.
+        The arrays that the script reads, keyed by name.
     of_whom
-        Name of the owner of the code that the script runs, for error messages.
+        Owner of the code that the script runs, for error messages.
     environment
         Environment variables of the interpreter; None for those of this process.
 
@@ -165,7 +165,7 @@ def asked(
 
 
 def turns(*ways: Callable[[], object], repeat: int) -> list[float]:
-    """Time functions in turns, and return the median seconds of each; a first turn is a warm-up.
+    """Time functions in turns, and return the median seconds of each function; a first turn is a warm-up.
 
     Parameters
     ----------

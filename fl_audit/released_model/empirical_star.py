@@ -1,9 +1,10 @@
-"""Epsilon* by definition 2 (Negoescu et al. 2023), from error rates or from the empirical distributions of losses.
+"""Epsilon*, a model's privacy risk, by definition 2 of Negoescu et al. 2023, from error rates or observed losses.
 
 An attack with a loss threshold classifies a record as a member if its loss is at most the threshold. FPR is the share
 of population records classified as members, and FNR the share of members that are not. The empirical Epsilon* uses
-every observed loss as a threshold. The largest ratios occur at error rates near 0 and 1, where a single loss decides,
-so the paper ignores error rates beyond a stability cut (appendix 8.1: 0.001 and 0.999).
+every observed loss as a threshold. Epsilon* is the logarithm of the largest of several ratios of error rates. The
+largest ratios occur at rates near 0 and 1, where a single loss decides. The paper therefore ignores thresholds with
+error rates beyond a stability cut (appendix 8.1: 0.001 and 0.999).
 
 Epsilon* should be read together with the results of simple threshold attacks: the area under the ROC curve (AUC), the
 TPR at a small FPR (Carlini et al. 2022), and the advantage TPR - FPR of the threshold at the mean loss of members (Yeom
@@ -24,7 +25,10 @@ from fl_audit.released_model.methods import EMPIRICAL_CUT
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """Number of losses of members and of the population at or below each threshold, i.e. classified as members."""
+    """Numbers of losses at or below each threshold, of members and of the population.
+
+    A loss-threshold attack classifies these records as members.
+    """
 
     thresholds: Floats  # all losses of both sets, ascending, shape (..., thresholds)
     members: Integers  # number of members' losses at or below each threshold, same shape
@@ -37,17 +41,17 @@ class ThresholdCounts:
 
     @property
     def fpr(self) -> Floats:
-        """False-positive rate of each threshold, shape (..., thresholds)."""
+        """False-positive rate of each threshold (population records classified as members), shape (..., thresholds)."""
         return np.asarray(self.population / self.population_total, dtype=np.float64)
 
     @property
     def fnr(self) -> Floats:
-        """False-negative rate of each threshold, shape (..., thresholds)."""
+        """False-negative rate of each threshold (members not classified as such), shape (..., thresholds)."""
         return np.asarray((self.member_total - self.members) / self.member_total, dtype=np.float64)
 
 
 def threshold_counts(member_losses: Floats, population_losses: Floats) -> ThresholdCounts:
-    """Return the counts of losses at or below every threshold; the thresholds are the losses of both sets.
+    """Return the numbers of losses at or below every threshold, where the thresholds are all losses of both sets.
 
     Parameters
     ----------
@@ -68,7 +72,11 @@ def threshold_counts(member_losses: Floats, population_losses: Floats) -> Thresh
 
 
 def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta: float) -> Floats:
-    """Return the largest of the four ratios of definition 2 at each threshold, at least 0, without the logarithm.
+    """Return the largest of four ratios of error rates at each threshold, at least 0.
+
+    The logarithms of these ratios define Epsilon*, a model's privacy risk (Negoescu et al. 2023, definition 2). They
+    are (TNR - delta) / FNR, (TPR - delta) / FPR, (FPR - delta) / TPR and (FNR - delta) / TNR. All arrays have the same
+    shape.
 
     Parameters
     ----------
@@ -81,18 +89,20 @@ def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta:
     tpr
         True-positive rates, 1 - FNR, passed separately so that small ones have no rounding error.
     delta
-        A number from 0 to below 1.
+        Delta of Epsilon*, at least 0 and below 1.
     """
     return largest_ratio(((tnr, fnr), (tpr, fpr), (fpr, tpr), (fnr, tnr)), delta)
 
 
 def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Floats:
-    """Return the elementwise largest (over - delta) / under of some pairs; a pair with `over` <= delta gives 0.
+    """Return the largest ratio (over - delta) / under among pairs of arrays, element by element.
+
+    A pair counts as 0 where `over` <= delta.
 
     Parameters
     ----------
     pairs
-        Pairs of `over` and `under`, numerator and denominator; all are arrays of error rates of the same shape.
+        Pairs of arrays (over, under) of error rates, all of the same shape.
     delta
         Delta of the guarantee, at least 0 and below 1.
     """
@@ -102,11 +112,12 @@ def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Float
 
 
 def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Floats:
-    """Return Epsilon* by definition 2 from the error rates of thresholds, which lie along the last axis; shape (...).
+    """Return Epsilon*, a model's privacy risk, from the error rates of loss thresholds along the last axis.
 
-    It is the maximum over thresholds of log (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and
-    log (FNR-delta)/(1-FPR), and at least 0. A ratio whose numerator is not positive is ignored; one with a positive
-    numerator and a denominator of 0 is infinite.
+    The result has shape (...). It is the maximum over thresholds, by definition 2 of Negoescu et al. 2023, of log
+    (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and log (FNR-delta)/(1-FPR), and at least 0. A
+    ratio whose numerator is not positive is ignored. A ratio with a positive numerator and a denominator of 0 is
+    infinite.
 
     Parameters
     ----------
@@ -115,7 +126,7 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
     fnr
         False-negative rates in [0, 1], shape (..., thresholds).
     delta
-        A number from 0 to below 1.
+        Delta of Epsilon*, at least 0 and below 1.
 
     Raises
     ------
@@ -133,22 +144,23 @@ def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Float
 def empirical_epsilon_star(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, cut: float = EMPIRICAL_CUT
 ) -> Floats:
-    """Return the empirical Epsilon* of each model, shape (...); every observed loss is a threshold.
+    """Return the empirical Epsilon* (privacy risk) of each model, shape (...); every observed loss is a threshold.
 
-    It is infinite if a threshold within the cut separates a share above delta of one set from the whole other set.
+    It is infinite if an admitted threshold (see `cut`) has more than a share delta of one set on one side, and all of
+    the other set on the other side.
 
     Parameters
     ----------
     member_losses
-        Losses of members, as for `parametric_epsilon_star`, but one loss is enough.
+        Losses of members, finite and at least 0, shape (..., m), m at least 1.
     population_losses
-        Losses of the population sample, as for `parametric_epsilon_star`, but one loss is enough.
+        Losses of the population sample, finite and at least 0, shape (..., p) with the same leading axes, p at least 1.
     delta
         Delta of Epsilon*, at least 0 and below 1.
     cut
         Stability cut, from 0 to below 0.5: only thresholds whose FPR and FNR both lie above `cut` and below 1 - `cut`
         are admitted; 0 admits all. If no threshold lies within the cut (the two sets do not overlap, or are constant),
-        all are admitted, since Epsilon* would otherwise hide a perfect attack.
+        all thresholds are admitted, since Epsilon* would otherwise hide a perfect attack.
 
     Raises
     ------
@@ -162,18 +174,19 @@ def empirical_epsilon_star(
 
 
 def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) -> Floats:
-    """Return the empirical Epsilon* of each model, shape (...), from the counts at all thresholds.
+    """Return the empirical Epsilon* (privacy risk) of each model, shape (...), from counts of losses.
 
-    Separate from `empirical_epsilon_star` so that the losses need sorting only once for several cuts.
+    Counts make it possible to sort losses only once for several cuts.
 
     Parameters
     ----------
     counts
-        Counts of losses at every threshold.
+        Numbers of losses at or below every threshold.
     delta
         Delta of Epsilon*, at least 0 and below 1.
     cut
-        Stability cut, as for `empirical_epsilon_star`.
+        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
+        leaves out none. If this leaves out all thresholds, all are used.
     """
     fpr, fnr = counts.fpr, counts.fnr
     tpr = counts.members / counts.member_total
@@ -212,7 +225,10 @@ def _rates(rates: ArrayLike, name: str) -> Floats:
 
 @dataclass(frozen=True)
 class LossAttacks:
-    """Results of loss-threshold attacks on one model or many; every array has the shape of the models' axes."""
+    """Results of attacks that classify a record as a member if its loss is at most a threshold.
+
+    All arrays have the shape (...) of the models' axes.
+    """
 
     # Probability that a member's loss is smaller than the loss of a population record, where ties count half; from 0 to
     # 1, and 1/2 without a leak.
@@ -224,14 +240,14 @@ class LossAttacks:
 
 
 def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> LossAttacks:
-    """Return AUC, TPR at small FPR, advantage and loss gap of simple loss-threshold attacks.
+    """Return AUC, TPR at small FPR, advantage and loss gap of simple loss-threshold attacks on each model.
 
     Parameters
     ----------
     member_losses
-        Losses of members, as for `empirical_epsilon_star`.
+        Losses of members, finite and at least 0, shape (..., m), m at least 1.
     population_losses
-        Losses of the population sample, as for `empirical_epsilon_star`.
+        Losses of the population sample, finite and at least 0, shape (..., p) with the same leading axes, p at least 1.
 
     Raises
     ------
@@ -259,7 +275,7 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
 
 
 def _tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:
-    """Return the largest TPR among thresholds whose FPR is at most `fpr`, in the shape of the models' axes."""
+    """Return the largest TPR of thresholds whose FPR is at most `fpr`, for each model, shape (...)."""
     # Rates between two thresholds are not interpolated: for p population losses, an FPR below 1/p means no false alarm.
     # The tolerance of 1e-12 keeps rounding from making 3 of 3000 larger than 0.001.
     allowed = counts.last & (counts.population <= np.floor(fpr * counts.population_total * (1 + 1e-12)))
@@ -267,7 +283,7 @@ def _tpr_at_fpr(counts: ThresholdCounts, fpr: float) -> Floats:
 
 
 def area_under_roc(counts: ThresholdCounts) -> Floats:
-    """Return the area under the ROC curve by the trapezoidal rule, in the shape of the models' axes.
+    """Return the area under the ROC curve by the trapezoidal rule, for each model, shape (...).
 
     It is the probability that a member's loss is smaller than the loss of a population record; ties count half.
     """

@@ -3,12 +3,12 @@
 Losses of members and of a population sample are transformed to scores (appendix 8.1), a normal distribution is fitted
 to the scores of each set, and Epsilon* is the supremum over thresholds of four log ratios of error rates (definition 2,
 section 3.1). Tail probabilities are computed as logarithms, so that far tails keep their digits, and the supremum is
-found by bisection instead of on a grid. All functions accept many models at once in leading axes, such as trials.
-Related modules: `empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of normals) and
-`star_estimate` (one model, with interval and warnings).
+found by bisection instead of on a grid. All functions accept many models at once, such as those of several trials, in
+leading axes. Related modules: `empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of
+normals) and `star_estimate` (one model, with interval and warnings).
 
-Bisection finds the supremum for the following reason. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P
-and Q, both reflected for lower tails. Let P be standard, Q = N(m, r^2), and M the Mills ratio (1 - Phi) / phi. The
+Bisection finds the supremum for the following reason. Each ratio is (P(X > t) - delta) / Q(X > t) for two normals P and
+Q, both reflected for lower tails. Let P be standard, Q = N(m, r^2), and M the Mills ratio (1 - Phi) / phi. The
 derivative of the ratio in t has the sign of H(t) = P(X > t) - delta - phi(t) r M((t - m) / r). The derivative H' has
 the sign of t (1 - 1/r^2) + m/r^2, which changes once, at t* = m / (1 - r^2), and H is below 0 where P(X > t) = delta.
 So H falls through 0 at most once (for r < 1 after t*). That point is the only inner maximum, and there the ratio of the
@@ -45,7 +45,7 @@ def require_cut(cut: float) -> None:
 
 @dataclass(frozen=True)
 class StarSettings:
-    """Settings of the Epsilon* that a run computes: its delta and its stability cut."""
+    """Settings with which a run computes Epsilon* (privacy risk of models): delta, and stability cut of error rates."""
 
     delta: float  # from 0 to below 1
     # From 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none.
@@ -53,7 +53,10 @@ class StarSettings:
 
     @property
     def counted_cut(self) -> float:
-        """The cut for the empirical Epsilon*, at least `EMPIRICAL_CUT`; single losses decide smaller error rates."""
+        """The stability cut for the empirical Epsilon* (privacy risk): `cut`, but at least `EMPIRICAL_CUT`.
+
+        At smaller error rates single losses would decide.
+        """
         return max(self.cut, EMPIRICAL_CUT)
 
     def __post_init__(self) -> None:
@@ -73,7 +76,7 @@ def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
 
 
 def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_least: int = 2) -> tuple[Floats, Floats]:
-    """Return both sets of losses as float64, shapes (..., m) and (..., p).
+    """Return the losses of members and of the population as float64, shapes (..., m) and (..., p).
 
     Raises `InputError` if leading axes differ, a set has too few losses, or a loss is negative or not finite.
 
@@ -94,10 +97,10 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
 
 
 def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = DEFAULT_SHIFT) -> Floats:
-    """Return the scores of losses, logit(exp(-(normalised loss + shift))), shape (..., n) (appendix 8.1).
+    """Return the scores logit(exp(-(normalised loss + shift))) of losses, shape (..., n).
 
-    With y = normalised loss + shift, the score is -log(exp(y) - 1). Smaller losses have larger scores. A loss is
-    normalised as (loss - low) / (high - low).
+    The transformation is that of Negoescu et al. 2023, appendix 8.1. With y = normalised loss + shift, the score is
+    -log(exp(y) - 1). Smaller losses have larger scores. A loss is normalised as (loss - low) / (high - low).
 
     Parameters
     ----------
@@ -129,7 +132,9 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
 def scores_of_pair(
     member_losses: Floats, population_losses: Floats, shift: float = DEFAULT_SHIFT
 ) -> tuple[Floats, Floats]:
-    """Return the scores of both sets; losses are normalised by the smallest and largest loss of both sets together.
+    """Return the scores (`loss_scores`) of members' and population losses, normalised by their joint range.
+
+    Scores are transformed losses; the shapes are (..., m) and (..., p).
 
     Parameters
     ----------
@@ -138,7 +143,7 @@ def scores_of_pair(
     population_losses
         Losses of the population sample as `checked_pair` returns them, shape (..., p).
     shift
-        Number that is added to each normalised loss, as for `loss_scores`.
+        Number that is added to each normalised loss, above 0.
     """
     low = np.minimum(member_losses.min(axis=-1), population_losses.min(axis=-1))
     high = np.maximum(member_losses.max(axis=-1), population_losses.max(axis=-1))
@@ -153,12 +158,13 @@ def epsilon_star_gaussian(
     delta: float,
     cut: float = 0.0,
 ) -> Floats:
-    """Return Epsilon* of two normal distributions of scores, in nats.
+    """Return Epsilon* (privacy risk of a model) in nats, for known normal distributions of two sets of scores.
 
-    It is the supremum, over all thresholds, of the log ratios of `epsilon_star_of_rates`, in closed form up to one root
-    that is found by bisection. For equal standard deviations and no cut it equals `gdp_epsilon(delta, mu)`, where mu is
-    the distance of the means in standard deviations. It stays the same if members and population are exchanged, or if
-    the same linear map is applied to all scores.
+    The sets are the scores of members and of the population. Epsilon* is the supremum, over all thresholds, of the
+    logarithms of (1-delta-FPR)/FNR, (1-delta-FNR)/FPR, (FPR-delta)/(1-FNR) and (FNR-delta)/(1-FPR), and at least 0. The
+    supremum is found by bisection. For equal standard deviations and no cut it equals `gdp_epsilon(delta, mu)`, where
+    mu is the distance of the means in standard deviations. It stays the same if members and population are exchanged,
+    or if the same linear map is applied to all scores.
 
     Parameters
     ----------
@@ -173,7 +179,8 @@ def epsilon_star_gaussian(
     population_std
         Standard deviation of the population's scores, finite and at least 0; 0 means a constant score.
     delta
-        A number from 0 to below 1. At 0 and without a cut, Epsilon* of two different normals is infinite.
+        Delta of Epsilon*, at least 0 and below 1. At 0 and without a cut, Epsilon* of two different normals is
+        infinite.
     cut
         The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: the supremum is taken over thresholds
         whose FPR and FNR both lie between `cut` and 1 - `cut`. The default 0 admits all thresholds, as is right for
@@ -216,7 +223,10 @@ def epsilon_star_gaussian(
 
 
 def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) -> Floats:
-    """Return the supremum over t of log((P(X > t) - delta) / Q(X > t)), at least 0, for P = N(0, 1)."""
+    """Return the supremum over t of log((P(X > t) - delta) / Q(X > t)), at least 0, for normals P and Q.
+
+    P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means.
+    """
     # P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means. The inner
     # maximum is bracketed and found by bisection on the sign of H, see the module's docstring.
     first, last = np.maximum(-reach, offset - reach * spread), np.minimum(reach, offset + reach * spread)
@@ -240,7 +250,11 @@ def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) 
 
 
 def _rises(t: Floats, offset: Floats, spread: Floats, delta: float) -> Flags:
-    """Return whether the ratio of tails increases at t, i.e. P(X > t) - delta > phi(t) r M((t - m) / r)."""
+    """Return whether the ratio (P(X > t) - delta) / Q(X > t) increases at t, for P = N(0, 1), Q = N(offset, spread^2).
+
+    The condition is P(X > t) - delta > phi(t) r M((t - m) / r) with m = offset and r = spread, see the module's
+    docstring.
+    """
     x = (t - offset) / spread
     gap = np.log(np.maximum(ndtr(-t) - delta, 0.0))
     log_density = -t * t / 2 - math.log(2 * math.pi) / 2
@@ -257,9 +271,10 @@ def parametric_epsilon_star(
     shift: float = DEFAULT_SHIFT,
     cut: float = PARAMETRIC_CUT,
 ) -> Floats:
-    """Return the parametric Epsilon* of each model, shape (...), from losses on members and on a population sample.
+    """Return the parametric Epsilon* (privacy risk) of each model, shape (...), from members' and population losses.
 
-    Normals are fitted to the scores by maximum likelihood, so standard deviations have the denominator n.
+    Losses are transformed to scores (`loss_scores`), to which normals are fitted by maximum likelihood, with standard
+    deviations of denominator n.
 
     Parameters
     ----------
@@ -269,11 +284,12 @@ def parametric_epsilon_star(
         Losses on a sample of the population, finite and at least 0, shape (..., p) with the same leading axes, p at
         least 2.
     delta
-        A number from 0 to below 1; the paper recommends less than one over the number of members.
+        Delta of Epsilon*, at least 0 and below 1; the paper recommends less than one over the number of members.
     shift
-        Number that is added to each normalised loss, as for `loss_scores`.
+        Number that is added to each normalised loss, above 0, before it is transformed to a score.
     cut
-        Stability cut, as for `epsilon_star_gaussian`.
+        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
+        leaves out none. If this leaves out all thresholds, all are used.
 
     Raises
     ------
@@ -285,7 +301,7 @@ def parametric_epsilon_star(
 
 
 def fit_normal(scores: Floats) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation (denominator n) of scores over the last axis; exact if all are equal."""
+    """Return mean and standard deviation (denominator n) of scores over the last axis; exact if scores are equal."""
     constant = scores.min(axis=-1) == scores.max(axis=-1)
     mean = np.where(constant, scores[..., 0], scores.mean(axis=-1))
     return mean, np.where(constant, 0.0, scores.std(axis=-1))

@@ -1,10 +1,10 @@
-"""Aggregates of losses from which Epsilon* is computed without sending individual losses to the server.
+"""Aggregates of losses from which Epsilon* (privacy risk) is computed without sending single losses to the server.
 
 Parametric Epsilon* (Negoescu et al. 2023, section 3.1 and appendix 8.1) depends on the losses only through the smallest
 and largest loss, by which they are normalised, and the number, mean and variance of the scores. Both can be aggregated
-over owners: the extremes directly, and the moments by the formula of Chan, Golub and LeVeque (1983, "Algorithms for
-computing the sample variance", Eq. 2.1), which is numerically stable, unlike sums of squares. So an owner of records
-first reports a `LossRange` and then, after it received the range over all owners, the `ScoreMoments` of its records.
+over owners of records: the extremes directly, and the moments by the formula of Chan, Golub and LeVeque (1983,
+"Algorithms for computing the sample variance", Eq. 2.1), which is numerically stable, unlike sums of squares. An owner
+first reports a `LossRange`. It then receives the range over all owners, and reports the `ScoreMoments` of its records.
 
 All arrays are float64 of the same shape (...), the axes of the models, such as trials. If an owner has no record under
 a model, its count there is 0, and its other values there are 0 and are ignored.
@@ -24,7 +24,7 @@ from fl_audit.released_model.methods import PARAMETRIC_CUT
 
 class _Summary:
     def where(self, held: Flags) -> Self:
-        """Return the summary with all values, counts included, set to 0 for the models where `held` (...) is false."""
+        """Return the summary with all values, also counts, set to 0 for models where `held`, shape (...), is false."""
         return type(self)(*(np.where(held, part, 0.0) for part in vars(self).values()))
 
 
@@ -38,14 +38,14 @@ class LossRange(_Summary):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the values are valid: counts are non-negative integers, and 0 <= low <= high < infinity."""
+        """Return whether the values are valid: counts are non-negative integers, and 0 <= low <= high < infinity."""
         ordered = bool(np.all((self.low >= 0) & (self.low <= self.high) & np.isfinite(self.high)))
         return ordered and _are_counts(self.count)
 
 
 @dataclass(frozen=True)
 class ScoreMoments(_Summary):
-    """Number, mean and sum of squared deviations of the scores of records under each model."""
+    """Number, mean and sum of squared deviations of the scores (transformed losses) of records under each model."""
 
     count: Floats  # number of records (...)
     mean: Floats  # mean score (...); 0 where there is no record
@@ -53,7 +53,7 @@ class ScoreMoments(_Summary):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the values are valid: non-negative integer counts, finite means, and finite squares of at least 0."""
+        """Return whether the values are valid: non-negative integer counts, finite means, finite squares at least 0."""
         finite = bool(np.all(np.isfinite(self.mean) & np.isfinite(self.squares) & (self.squares >= 0)))
         return finite and _are_counts(self.count)
 
@@ -64,7 +64,10 @@ class ScoreMoments(_Summary):
 
 
 def range_of(losses: ArrayLike) -> LossRange:
-    """Return number, smallest and largest of the losses under each model; `losses` has shape (..., n), n at least 0."""
+    """Return the number, the smallest and the largest of losses under each model, shape (...).
+
+    `losses` has shape (..., n), n at least 0.
+    """
     values = np.asarray(losses, dtype=np.float64)
     shape, n = values.shape[:-1], values.shape[-1]
     if n == 0:
@@ -73,7 +76,10 @@ def range_of(losses: ArrayLike) -> LossRange:
 
 
 def joint_range(parts: Sequence[LossRange]) -> LossRange:
-    """Return the range of all owners' losses together; `parts` holds one owner's range each, at least one."""
+    """Return the number and the range of all owners' losses together, under each model.
+
+    `parts` holds the range of each owner, at least one.
+    """
     counts = np.stack([part.count for part in parts])
     low = np.where(counts > 0, np.stack([part.low for part in parts]), np.inf).min(axis=0)
     high = np.where(counts > 0, np.stack([part.high for part in parts]), -np.inf).max(axis=0)
@@ -82,7 +88,7 @@ def joint_range(parts: Sequence[LossRange]) -> LossRange:
 
 
 def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMoments:
-    """Return the moments of the scores of some losses; scores are computed by `loss_scores`.
+    """Return number, mean and sum of squared deviations of the scores of losses under each model, see `loss_scores`.
 
     If all scores of a model are equal, the mean is exactly their value and the sum of squares is exactly 0.
 
@@ -110,9 +116,10 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
 
 
 def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
-    """Return the moments of all owners' scores together (Chan, Golub and LeVeque 1983, Eq. 2.1).
+    """Return the moments of the scores (transformed losses) of all owners together, under each model.
 
-    `parts` holds one owner's moments each, at least one; all scores were computed with the same range of losses.
+    `parts` holds the moments of each owner, at least one; all scores were computed with the same range of losses. The
+    formula is that of Chan, Golub and LeVeque 1983, Eq. 2.1.
     """
     total = parts[0]
     for part in parts[1:]:
@@ -128,10 +135,11 @@ def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
 def epsilon_star_of_moments(
     members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = PARAMETRIC_CUT
 ) -> Floats:
-    """Return the parametric Epsilon* (...) from the moments of the scores of members and of the population.
+    """Return the parametric Epsilon* (privacy risk) of each model, shape (...), from moments of two sets of scores.
 
-    It equals the result of `parametric_epsilon_star` for the same losses. It is NaN for models under which the members
-    or the population have fewer than two records.
+    The sets are the scores (transformed losses) of members and of the population. The result equals that of
+    `parametric_epsilon_star` for the same losses. It is NaN for models under which the members or the population have
+    fewer than two records.
 
     Parameters
     ----------
@@ -140,9 +148,10 @@ def epsilon_star_of_moments(
     population
         Moments of the scores of the population.
     delta
-        Delta of Epsilon*, as for `epsilon_star_gaussian`.
+        Delta of Epsilon*, at least 0 and below 1.
     cut
-        Stability cut, as for `epsilon_star_gaussian`.
+        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
+        leaves out none. If this leaves out all thresholds, all are used.
 
     Raises
     ------

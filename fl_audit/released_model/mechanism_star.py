@@ -1,11 +1,11 @@
-"""Epsilon* of a training mechanism, and the mean of Epsilon* over its models (Negoescu et al. 2023, appendix A).
+"""Epsilon* (privacy risk) of a training mechanism, and its mean over models (Negoescu et al. 2023, appendix A).
 
 Equation (19) averages the false negative rates of many models at one false positive rate and computes Epsilon* of these
 averages. With the exact rates of the mechanism this is a lower bound on its epsilon. Theorem 2 claims that the mean of
-the Epsilon* of the single models is at least as large. Its proof assumes that four functions are convex in FNR, but two
-of them, log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the theorem does not hold: if half of the
-models have no leak and half have scores shifted by 1 (delta 1e-5), the mean is 2.19 and the value of Eq. (19) is 3.53.
-So both numbers are returned, and either may be the larger.
+the models' own Epsilon* is at least as large as this value. Its proof assumes that four functions are convex in FNR,
+but two of them, log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the theorem does not hold: if half
+of the models have no leak and half have scores shifted by 1 (delta 1e-5), the mean is 2.19 and the value of Eq. (19) is
+3.53. Therefore both numbers are returned, and either of them may be the larger one.
 
 If the rates are estimated from losses, both numbers are point estimates with an upward bias, because the maximum of
 estimated ratios is biased upwards. Without a leak (losses of members and population Beta(2, 2), delta 0.001) the value
@@ -49,7 +49,10 @@ _STAKES = np.array([0.1, 0.3, 0.6, 0.9])
 
 @dataclass(frozen=True)
 class MechanismStar:
-    """Epsilon* of a mechanism, Eq. (19), and the mean Epsilon* of its models; either may be the larger."""
+    """Epsilon* (privacy risk) of a training mechanism, and the mean Epsilon* of its models; either may be larger.
+
+    Epsilon* of the mechanism is Eq. (19) of Negoescu et al. 2023, from error rates averaged over models.
+    """
 
     # Epsilon* of the false negative rates averaged over models, Eq. (19); at least 0. If rates were estimated, it is
     # biased upwards and no bound.
@@ -71,11 +74,12 @@ def mechanism_star_gaussian(
     tolerance: float = 1e-6,
     cut: float = 0.0,
 ) -> MechanismStar:
-    """Return Epsilon* of the mechanism and the mean over its models, from known normal distributions of scores.
+    """Return Epsilon* of a training mechanism and the mean over its models, from known normal distributions of scores.
 
-    If the scores of each model are standardised by its population, all models have the same threshold for a given FPR.
-    The average of their FNR is then the FNR of a mixture: the mechanism has a mixture of normals for members and one
-    standard normal for the population.
+    Epsilon* is the privacy risk of a model. The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from
+    error rates averaged over models. If the scores of each model are standardised by its population, all models have
+    the same threshold for a given FPR. The average of their FNR is then the FNR of a mixture: the mechanism has a
+    mixture of normals for members and one standard normal for the population.
 
     Parameters
     ----------
@@ -92,9 +96,10 @@ def mechanism_star_gaussian(
         Delta of Epsilon*, at least 0 and below 1. At 0 and without a cut, both values are infinite if any model has
         different distributions for members and population.
     tolerance
-        Largest gap of the search in nats, positive, as for `epsilon_star_mixtures`.
+        Largest gap in nats at which the search for the supremum ends, positive.
     cut
-        Stability cut, applied to each model and to Eq. (19), as for `epsilon_star_gaussian`.
+        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
+        leaves out none. It is applied to each model and to the mechanism.
 
     Raises
     ------
@@ -120,25 +125,29 @@ def parametric_mechanism_star(
     confidence: float = 0.95,
     cut: float = PARAMETRIC_CUT,
 ) -> MechanismStar:
-    """Return estimates of Epsilon* of the mechanism and of the mean over its models, and a lower confidence bound.
+    """Return estimates of Epsilon* of a training mechanism and of its models' mean, and a lower bound on epsilon.
 
-    The estimates use normals fitted to the scores of each model.
+    Epsilon* is the privacy risk of a model. The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from
+    error rates averaged over models. The estimates use normals that are fitted to the scores of each model. The lower
+    confidence bound is that of `mechanism_lower_bound`.
 
     Parameters
     ----------
     member_losses
-        Losses on training records, as for `mechanism_lower_bound`, not all equal within a model. The lower bound holds
-        only for independent models, each with its own training and population records.
+        Losses on training records, finite and at least 0, shape (models, m), m at least 2, not all equal within a
+        model. The lower bound holds only for independent models, each with its own training and population records.
     population_losses
-        Losses on samples of the population, as for `mechanism_lower_bound`, not all equal within a model.
+        Losses on samples of the population, finite and at least 0, shape (models, p), p at least 2, not all equal
+        within a model.
     delta
         Delta of Epsilon*, at least 0 and below 1.
     shift
-        Number that is added to each normalised loss, as for `parametric_epsilon_star`.
+        Number that is added to each normalised loss, above 0, before it is transformed to a score.
     confidence
         Confidence of the lower bound, above 0 and below 1. This bound does not assume normal scores.
     cut
-        Stability cut of the two estimates, as for `parametric_epsilon_star`.
+        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
+        leaves out none. It is not used for the lower bound.
 
     Raises
     ------
@@ -155,9 +164,10 @@ def parametric_mechanism_star(
 def mechanism_lower_bound(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, confidence: float = 0.95
 ) -> float:
-    """Return a lower confidence bound on the mechanism's epsilon, valid for (epsilon, delta)-DP and for Eq. (19).
+    """Return a lower confidence bound on the mechanism's epsilon at `delta`, from losses of several of its models.
 
-    The bound is at least 0; 0 means that the losses prove no leak.
+    The bound also holds for Epsilon* of the mechanism (Negoescu et al. 2023, Eq. 19). It is at least 0; 0 means that
+    the losses prove no leak.
 
     Parameters
     ----------
@@ -195,7 +205,7 @@ def mechanism_lower_bound(
     fpr, needed = ranks / (p + 1), -math.log(1 - confidence)
 
     def over(epsilon: float) -> float:
-        """Return the log of the average payment minus log(1 / level); epsilon is rejected where this is positive."""
+        """Return the log of the average payment minus log(1 / level); a positive result rejects `epsilon`."""
         # `beyond` has the members' rates, shape (tails, models, ranks), `most` their largest allowed means by rank.
         most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
         gains = np.log1p(_STAKES * (beyond / np.minimum(most, 1.0) - 1)[..., None]).sum(axis=1)
@@ -205,7 +215,7 @@ def mechanism_lower_bound(
 
 
 def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats:
-    """Return the share of each model's member losses strictly below its r-th smallest population loss.
+    """Return the share of each model's member losses that lie strictly below its r-th smallest population loss.
 
     `ranks` holds the values of r; the result has shape (models, ranks).
     """

@@ -1,4 +1,4 @@
-"""Names of the methods that estimate Epsilon*, with the default stability cut of each."""
+"""Names of the methods that estimate Epsilon* (privacy risk of a model), with the default stability cut of each."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -10,10 +10,11 @@ EMPIRICAL_CUT = 0.001
 
 
 class StarMethod(StrEnum):
-    """The method by which error rates are estimated (Negoescu et al. 2023).
+    """The method by which error rates are estimated for Epsilon*, a model's privacy risk (Negoescu et al. 2023).
 
-    PARAMETRIC fits a normal to the scores of each set (section 3.1). EMPIRICAL uses the empirical distribution
-    functions of the losses (appendix 8.1). MIXTURE fits a mixture of normals to the scores of each set (appendix 8.2).
+    PARAMETRIC fits a normal to the scores (transformed losses) of each set (section 3.1). EMPIRICAL uses the empirical
+    distribution functions of the losses (appendix 8.1). MIXTURE fits a mixture of normals to the scores of each set
+    (appendix 8.2).
     """
 
     PARAMETRIC = "parametric"
@@ -30,11 +31,11 @@ DEFAULT_CUTS = {
 
 
 def cut_text(cut: float) -> str:
-    """Return the range of error rates that a stability cut admits, as text; a cut of 0 admits all error rates."""
+    """Return a text on the range of error rates that a stability cut admits; a cut of 0 admits all error rates."""
     return f"error rates from {cut:g} to 1 - {cut:g}" if cut else "all error rates"
 
 
 def cuts_text(cuts: Iterable[float | None]) -> str:
-    """Return the stability cuts of several values as text; None, for a value without Epsilon*, is ignored."""
+    """Return a text on the stability cuts of several Epsilon* values (privacy risks of models); None is ignored."""
     known = sorted({cut for cut in cuts if cut is not None})
     return cut_text(known[0]) if len(known) == 1 else f"cuts {', '.join(f'{cut:g}' for cut in known)}"

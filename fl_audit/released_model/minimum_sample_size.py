@@ -1,8 +1,8 @@
-"""The smallest number of losses for which Epsilon* is stated, and the quantile of Epsilon* without a leak.
+"""The smallest number of losses for which Epsilon* (privacy risk) is stated, and its quantile without a leak.
 
-Epsilon* of any sample is biased upwards, the more so the fewer losses there are. For pairs of samples from the same
-distribution, whose Epsilon* is 0, the table shows the median parametric Epsilon* of 2000 pairs, first for normal and
-then for Gamma(2) losses, and in brackets the 95 % quantile for normal losses.
+Epsilon* of any sample is biased upwards, and more so with fewer losses. The table shows this for 2000 pairs of samples
+from one distribution, whose true Epsilon* is 0. The first two numbers are the median parametric Epsilon* for normal and
+for Gamma(2) losses. The number in brackets is the 95 % quantile for normal losses.
 
 ====================  ====================  ====================  ====================
 losses in each set    delta 1e-2            delta 1e-3            delta 1e-5
@@ -15,7 +15,7 @@ losses in each set    delta 1e-2            delta 1e-3            delta 1e-5
 1000                  0.0, 0.0 (0.2)        0.2, 0.2 (0.5)        0.4, 0.5 (1.1)
 ====================  ====================  ====================  ====================
 
-So a value is stated if each set has at least 100 losses. Of the tested sizes this is the smallest for which most values
+Therefore a value is stated if each set has at least 100 losses. This is the smallest tested size at which most values
 without a leak are below 1, at a delta of 0.1 divided by the number of losses. For fewer losses only an interval is
 stated, which is valid for any distributions. For more losses, a value at or below the 95 % quantile without a leak
 comes with a warning.
@@ -33,9 +33,11 @@ _LEVEL = 0.95
 
 
 def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.random.Generator) -> float:
-    """Return the 95 % quantile of the parametric Epsilon* if members and population have the same normal distribution.
+    """Return the 95 % quantile of the parametric Epsilon* without a leak, for samples of given sizes.
 
-    For skewed distributions, which most losses have, the quantile is up to twice as large.
+    Epsilon* is the privacy risk of a model. Without a leak, members and population have the same distribution of
+    scores, which is taken to be normal. For skewed distributions, such as those of most losses, the quantile is up to
+    twice as large.
 
     Parameters
     ----------
@@ -44,9 +46,10 @@ def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.ra
     rng
         Generator of the samples.
     delta
-        Delta of Epsilon*, as for `epsilon_star_gaussian`. With delta and cut both 0 the value is infinite.
+        Delta of Epsilon*, at least 0 and below 1. With delta and cut both 0 the value is infinite.
     cut
-        Stability cut, as for `epsilon_star_gaussian`.
+        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
+        leaves out none.
     """
 
     def fits(size: int) -> tuple[Floats, Floats]:

@@ -1,9 +1,9 @@
-"""Epsilon* of two mixtures of normals by branch and bound, with a proven error (Negoescu et al. 2023, definition 2).
+"""Epsilon* (privacy risk) for two mixtures of normals by branch and bound, with a proven error.
 
-The log ratio F(t) = log(P(X > t) - delta) - log Q(X > t) of two mixtures can have many local maxima, so a local search
-from starting points proves nothing. Here intervals of thresholds are halved, and an interval is discarded when an upper
-bound of F on it does not exceed the largest value found by more than the tolerance. Three upper bounds of F on an
-interval [a, b] are used:
+Epsilon* is the largest log ratio of error rates (Negoescu et al. 2023, definition 2). The log ratio F(t) = log(P(X > t)
+- delta) - log Q(X > t) of two mixtures can have many local maxima, so a local search from starting points proves
+nothing. Here intervals of thresholds are halved. An interval is discarded if an upper bound of F on it exceeds the
+largest value found so far by at most the tolerance. Three upper bounds of F on an interval [a, b] are used:
 
 * Both tails fall with t, so F is at most log(P(X > a) - delta) - log Q(X > b).
 * Every component is unimodal, so the density of a mixture on [a, b] lies between two known numbers, and so does the
@@ -33,7 +33,7 @@ _FAR = 38.0  # an unbounded range is searched up to this many standard deviation
 
 @dataclass(frozen=True)
 class CertifiedEpsilonStar:
-    """Computed Epsilon*, with a bound on its distance below the exact supremum."""
+    """Epsilon* (privacy risk of a model) as computed, with a bound on how far it may lie below the exact supremum."""
 
     epsilon_star: float  # the largest value found, at least 0; infinite where it is unbounded
     # Largest excess of the exact supremum over `epsilon_star` in nats, up to rounding. It is at least the tolerance of
@@ -44,9 +44,10 @@ class CertifiedEpsilonStar:
 def epsilon_star_mixtures(
     members: NormalMixture, population: NormalMixture, delta: float, cut: float = 0.0, tolerance: float = 1e-9
 ) -> CertifiedEpsilonStar:
-    """Return Epsilon* of two mixtures of normals, the supremum over all thresholds within the cut.
+    """Return Epsilon* (privacy risk of a model), if the scores of members and population are mixtures of normals.
 
-    The `gap` of the result exceeds the tolerance only if the search needed more than a million intervals.
+    Epsilon* is the supremum over thresholds of four log ratios (Negoescu et al. 2023, definition 2). The `gap` of the
+    result, a bound on its error, exceeds the tolerance only if the search needed more than a million intervals.
 
     Parameters
     ----------
@@ -55,10 +56,11 @@ def epsilon_star_mixtures(
     population
         Distribution of the population's scores.
     delta
-        A number from 0 to below 1. At 0, without a cut, Epsilon* of two different distributions is infinite, unless in
-        each tail the same component dominates both distributions.
+        Delta of Epsilon*, at least 0 and below 1. At 0, without a cut, Epsilon* of two different distributions is
+        infinite, except if in each tail the same component dominates both distributions.
     cut
-        Stability cut, as for `epsilon_star_gaussian`.
+        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
+        leaves out none. If this leaves out all thresholds, all are used.
     tolerance
         Largest gap in nats at which the search ends, positive.
 
@@ -91,7 +93,9 @@ def epsilon_star_mixtures(
 
 
 def threshold_limits(members: NormalMixture, population: NormalMixture, cut: float) -> tuple[float, float] | None:
-    """Return the two thresholds between which FPR and FNR both lie in [cut, 1 - cut]; None if no threshold does.
+    """Return the smallest and largest threshold with FPR and FNR in [cut, 1 - cut]; None if there is no such threshold.
+
+    If the cut is 0, the result is -infinity and infinity.
 
     Parameters
     ----------
@@ -110,7 +114,10 @@ def threshold_limits(members: NormalMixture, population: NormalMixture, cut: flo
 
 
 def threshold_log_ratios(members: NormalMixture, population: NormalMixture, points: Floats, delta: float) -> Floats:
-    """Return the largest of the four log ratios of definition 2 at each threshold; -infinity where none is defined.
+    """Return the largest of the four log ratios that define Epsilon*, at each threshold, shape (points,).
+
+    Epsilon* is a model's privacy risk (Negoescu et al. 2023, definition 2). The result is -infinity at thresholds where
+    no ratio is positive.
 
     Parameters
     ----------
@@ -134,7 +141,10 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
 def _tail_supremum(
     p: NormalMixture, q: NormalMixture, delta: float, limits: tuple[float, float], best: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return the larger of `best` and the largest F found within the limits, and a proven upper bound of F."""
+    """Return the larger one of `best` and the largest log ratio F within `limits`, and a proven upper bound of F.
+
+    F(t) = log(P(X > t) - delta) - log Q(X > t), for the mixtures P = `p` and Q = `q` and thresholds t.
+    """
     # The upper bound is the largest value that the search could not exclude.
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
     high = min(limits[1], p.upper_quantile(math.log(delta) if delta else -math.inf))
@@ -164,7 +174,11 @@ def _tail_supremum(
 
 
 def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float, best: float) -> tuple[float, Floats]:
-    """Return the larger of `best` and F at all ends of the intervals [a, b], and an upper bound of F on each."""
+    """Return the larger one of `best` and the log ratio F at the ends of intervals [a, b], and upper bounds of F.
+
+    There is one upper bound for each interval. F(t) = log(P(X > t) - delta) - log Q(X > t), for the mixtures P = `p`
+    and Q = `q` and thresholds t.
+    """
     ends, back = np.unique(np.concatenate([a, b]), return_inverse=True)
     over, under = _log_over_delta(p.log_sf(ends), delta), q.log_sf(ends)
     over_a, over_b = over[back[: a.size]], over[back[a.size :]]
@@ -184,7 +198,7 @@ def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float
 
 
 def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
-    """Return log(exp(log_tail) - delta), or -infinity where the difference is not positive."""
+    """Return log(exp(log_tail) - delta), element by element, or -infinity where the difference is not positive."""
     if delta == 0:
         return log_tail
     rest = np.minimum(math.log(delta) - log_tail, 0.0)

@@ -1,4 +1,4 @@
-"""Kolmogorov-Smirnov tests of the normal fits on which the parametric Epsilon* of each trial is based.
+"""Kolmogorov-Smirnov tests of the normal fits from which Epsilon* (privacy risk) of each trial is computed.
 
 `estimate_epsilon_star` makes the same test for a single model.
 """
@@ -18,9 +18,10 @@ TRIALS_TESTED = 100
 
 
 def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Integers, seed: int) -> Floats:
-    """Return each trial's smaller p-value of two fits, to its members and to its population, shape (trials,).
+    """Return a p-value for each trial, shape (trials,): the smaller one of those of its fits to members and population.
 
-    The p-value is NaN if the trial's number is `TRIALS_TESTED` or more, or if a set has fewer than `FEWEST` losses.
+    Each fit is a normal distribution of the scores, checked by a two-sample Kolmogorov-Smirnov test. The p-value is NaN
+    if the trial's number is `TRIALS_TESTED` or more, or if a set has fewer than `FEWEST` losses.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Int
     population_losses
         Losses of the population sample in every trial, shape (trials, p).
     trials
-        Numbers of the trials.
+        Numbers of the trials, from 0, shape (trials,).
     seed
         Public seed for the random split of each trial's scores; splits of different trials are independent.
     """
@@ -45,7 +46,7 @@ def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Int
 
 
 def rejected(p_values: Floats) -> tuple[int, int]:
-    """Return the number of trials whose fit was tested, and the number of trials whose fit was rejected.
+    """Return the number of trials whose fit was tested, and how many of these fits were rejected (p at most 0.05).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One-dimensional mixtures of normals: log tail probabilities, log densities, and fits to scores.
+"""One-dimensional mixtures of normal distributions: log tail probabilities, log densities, and fits to scores.
 
 Scores are standardised and fitted by scikit-learn's `GaussianMixture` (Negoescu et al. 2023, appendix 8.2). The
 standard deviation of a component is at least a thousandth of the scores' standard deviation. Otherwise values that
@@ -32,7 +32,7 @@ _LARGE = 1e300
 
 @dataclass(frozen=True)
 class NormalMixture:
-    """A one-dimensional mixture of normals.
+    """A one-dimensional mixture of normal distributions, given by weights, means and standard deviations.
 
     Raises
     ------
@@ -59,19 +59,19 @@ class NormalMixture:
         return int(self.weights.size)
 
     def log_sf(self, points: ArrayLike) -> Floats:
-        """Return the log survival function log P(X > point), shape of `points`; accurate far out in both tails."""
+        """Return the log survival function log P(X > point), in the shape of `points`; accurate far in both tails."""
         return self._mixed(points, lambda z: log_ndtr(-z), density=False)
 
     def log_density(self, points: ArrayLike) -> Floats:
-        """Return the log density, shape of `points`."""
+        """Return the log density at each point, in the shape of `points`."""
         return self._mixed(points, lambda z: -z * z / 2, density=True)
 
     def mirrored(self) -> "NormalMixture":
-        """Return the distribution of -X."""
+        """Return the distribution of -X, for X with this distribution."""
         return NormalMixture(self.weights, -self.means, self.stds)
 
     def log_density_range(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Return a lower and an upper bound of the log density on each interval, shapes (intervals,).
+        """Return a lower and an upper bound of the log density on each interval, each of shape (intervals,).
 
         On an interval, the density of a component is smallest at the end farther from its mean, and largest at the
         point nearest to its mean, because it is unimodal.
@@ -92,7 +92,7 @@ class NormalMixture:
         return least, most
 
     def upper_quantile(self, log_tail: float) -> float:
-        """Return the point with log P(X > point) = `log_tail`, which is below 0; infinity for -infinity."""
+        """Return the point with log P(X > point) = `log_tail`, a number below 0; infinity for -infinity."""
         if log_tail == -math.inf:
             return math.inf
         ends = self.means + self.stds * -ndtri(math.exp(log_tail) if log_tail > -700 else math.exp(-700))
@@ -105,7 +105,7 @@ class NormalMixture:
         return float(brentq(lambda t: float(self.log_sf(t)) - log_tail, low, high, xtol=1e-300, rtol=1e-15))
 
     def sample(self, size: int, rng: np.random.Generator) -> Floats:
-        """Return independent draws, shape (size,).
+        """Return independent draws from the mixture, shape (size,).
 
         Parameters
         ----------
@@ -127,9 +127,9 @@ class NormalMixture:
         return found.reshape(values.shape)
 
     def _sum(self, logs: Floats, density: bool) -> Floats:
-        """Return the log of the weighted sum of exp(logs) over components, the last axis.
+        """Return the log of the weighted sum of exp(logs) over components, which are the last axis.
 
-        With `density`, each term is also divided by its component's std sqrt(2 pi).
+        With `density`, each term is also divided by its component's std * sqrt(2 pi).
         """
         weights = np.log(self.weights)
         if density:
@@ -141,7 +141,7 @@ class NormalMixture:
 
 
 def normal(mean: float, std: float) -> NormalMixture:
-    """Return a mixture with a single component.
+    """Return a normal distribution as a mixture with a single component.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def _chunks(rows: int, components: int) -> list[slice]:
 def fit_mixture(
     scores: ArrayLike, components: int, rng: np.random.Generator, start: NormalMixture | None = None
 ) -> NormalMixture:
-    """Return a mixture of normals fitted by maximum likelihood; components with weight 0 are dropped.
+    """Return a mixture of normals fitted to scores by maximum likelihood; components with weight 0 are dropped.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def fit_mixture(
 
 
 def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture:
-    """Return the fit with the smallest Bayesian information criterion (BIC) among mixtures of 1, 2, ... components.
+    """Return the fitted mixture with the lowest Bayesian information criterion (BIC) among 1, 2, ... components.
 
     The search ends at `MOST_COMPONENTS`, or after three further components without a lower BIC.
 
@@ -206,7 +206,7 @@ def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture
     Raises
     ------
     InputError
-        As in `fit_mixture`.
+        If the scores are constant or not finite.
     """
     values, mean, std = _standardised(scores)
     best, lowest, since = None, math.inf, 0
@@ -223,10 +223,10 @@ def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture
 
 
 def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.random.Generator) -> float:
-    """Return the p-value of a two-sample Kolmogorov-Smirnov test of a mixture fit (appendix 8.2).
+    """Return the p-value of a two-sample Kolmogorov-Smirnov test of a mixture that is fitted to scores.
 
-    A mixture is fitted to a part of the scores, and a sample from it is compared with the held-out scores. The paper
-    accepts the fit if the p-value exceeds 0.05.
+    The test is that of Negoescu et al. 2023, appendix 8.2. A mixture is fitted to a part of the scores, and a sample
+    from the fit is compared with the held-out scores. The paper accepts the fit if the p-value exceeds 0.05.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
     Raises
     ------
     InputError
-        If a number is out of its range, or as for `fit_mixture`.
+        If a number is out of its range, or the fitted scores are constant or not finite.
     """
     values = np.asarray(scores, dtype=np.float64)
     require(values.ndim == 1, f"scores have {values.ndim} axes: accepted is one axis")
@@ -255,9 +255,10 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
 
 
 def _em(values: Floats, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
-    """Return the fit that starts from `start`.
+    """Return scikit-learn's mixture, fitted by expectation maximisation to standardised scores from `start`.
 
-    If `start` is None, fits start from quantiles and from k-means++, and the one with the higher likelihood is kept.
+    If `start` is None, fits start from quantiles and from k-means++, and the one with the higher likelihood is
+    returned.
     """
     # Imported here, because it takes long and most uses of this package fit no mixture.
     from sklearn import exceptions, mixture

@@ -1,4 +1,4 @@
-"""Epsilon* of one model with its interval, warnings, and the results of simple attacks on the same losses.
+"""Epsilon* (privacy risk) of one model, with its interval, warnings, and the results of simple attacks.
 
 The three methods differ in the distributions that they assume, in the search for the supremum and in the interval
 (module `star_intervals`).
@@ -36,7 +36,7 @@ _SETS = ("members", "population")
 
 @dataclass(frozen=True)
 class StarEstimate:
-    """Estimate of Epsilon* of one model, with its interval, settings, attack results and warnings."""
+    """An estimate of Epsilon* (privacy risk) of one model, with its interval, settings, attack results and warnings."""
 
     # In nats, at least 0: over the thresholds within the cut, or over all if none lies within it (see `warnings`).
     # Infinite if one of these thresholds separates the losses of the two sets without error.
@@ -62,19 +62,19 @@ class StarEstimate:
 
     @property
     def epsilon_star_within_cut(self) -> float:
-        """Epsilon* over the thresholds within the cut; another name of `epsilon_star`."""
+        """Epsilon* (privacy risk) over the thresholds within the cut; another name of `epsilon_star`."""
         return self.epsilon_star
 
     @property
     def interval_name(self) -> str:
-        """The name of the interval, e.g. "95 % confidence interval", or "middle 95 % of resamples" for a bootstrap."""
+        """Name of the interval: "95 % confidence interval", or "middle 95 % of resamples" for a bootstrap."""
         share = f"{100 * self.confidence:.4g} %"
         holds_for_any = self.is_lower_bound or self.method is StarMethod.EMPIRICAL
         return f"{share} confidence interval" if holds_for_any else f"middle {share} of resamples"
 
     @property
     def cut_name(self) -> str:
-        """The range of error rates that the cut admits, as text, e.g. "error rates from 0.001 to 1 - 0.001"."""
+        """Range of error rates that the cut admits, as text: "error rates from 0.001 to 1 - 0.001"."""
         return cut_text(self.cut)
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ def estimate_epsilon_star(
     cut: float | None = None,
     shift: float = parametric.DEFAULT_SHIFT,
 ) -> StarEstimate:
-    """Return Epsilon* of one model with its interval, warnings, and the results of simple attacks on the same losses.
+    """Return Epsilon* (privacy risk) of one model, with its interval, warnings, and the results of simple attacks.
 
     Parameters
     ----------
@@ -120,20 +120,20 @@ def estimate_epsilon_star(
     population_losses
         Losses on a sample of the population, finite and at least 0, shape (p,), p at least 2.
     delta
-        A number from 0 to below 1; the paper recommends less than one over the number of members.
+        Delta of Epsilon*, at least 0 and below 1; the paper recommends less than one over the number of members.
     rng
         Generator for the bootstrap samples, the fits of mixtures, and the random split of scores that tests a fit.
     method
-        The method. None means `parametric`, as in the paper, unless the two-sample test rejects the normal fit to
-        either set, and then `empirical`, which assumes no form of the distributions. `mixture` fits at most 10,000
-        randomly chosen scores of each set.
+        Method of the estimate. None means `parametric`, as in the paper; but if the two-sample test rejects the normal
+        fit to either set, it means `empirical`, which assumes no form of the distributions. `mixture` fits at most
+        10,000 randomly chosen scores of each set.
     confidence
         Confidence of the interval, above 0 and below 1.
     cut
-        Stability cut, from 0 to below 0.5; 0 admits all error rates. None means the default of the method, from
-        `fl_audit.released_model.methods.DEFAULT_CUTS`.
+        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
+        leaves out none. None means the default of the method, from `fl_audit.released_model.methods.DEFAULT_CUTS`.
     shift
-        As for `parametric_epsilon_star`.
+        Number that is added to each normalised loss, above 0, before it is transformed to a score.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def estimate_epsilon_star(
 
 
 class _Arguments(NamedTuple):
-    """Arguments of `_estimate` that are the same for every method; `attacks` are computed once from the losses."""
+    """Arguments of `_estimate` that do not depend on the method, with the results of simple attacks on the losses."""
 
     delta: float
     confidence: float
@@ -177,7 +177,10 @@ class _Arguments(NamedTuple):
 def _estimate(
     losses: _Pair, method: StarMethod, given: _Arguments, rng: np.random.Generator
 ) -> tuple[StarEstimate, tuple[str, ...]]:
-    """Return the estimate by one method, and a warning for each set whose fit was rejected; () if none was."""
+    """Return the estimate by one method, and a warning for each set whose fit was rejected.
+
+    There are no warnings, (), if no fit was rejected.
+    """
     delta, cut = given.delta, DEFAULT_CUTS[method] if given.cut is None else given.cut
     scores, distributions = parametric.scores_of_pair(*losses, given.shift), None
     if method is StarMethod.EMPIRICAL:
@@ -220,7 +223,10 @@ def _estimate(
 
 
 def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
-    """Return the estimate for fewer than `FEWEST` losses: the ends of an interval that holds for any distributions."""
+    """Return the estimate for fewer than `FEWEST` losses: an interval that holds for any distributions of losses.
+
+    Its lower end takes the place of the value.
+    """
     low, high = empirical_interval(*losses, delta, cut, confidence)
     # The losses give no upper limit of the Epsilon* of fitted distributions, which depends on their far tails.
     interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
@@ -241,7 +247,11 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
 def _by_chance(
     value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a warning if the value is at most the 95 % quantile without a leak, given these numbers of losses."""
+    """Return a warning if `value` is at most the 95 % quantile of Epsilon* without a leak, else an empty list.
+
+    `sizes` holds the number of losses of members and of the population. The list is also empty for the empirical method
+    and for delta 0.
+    """
     if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, cut, rng)):
         return []
     return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]
@@ -256,7 +266,7 @@ def _distributions(scores: _Pair, method: StarMethod, rng: np.random.Generator) 
 
 
 def _of_distributions(distributions: _Distributions, delta: float, cut: float, method: StarMethod) -> float:
-    """Return Epsilon* of the two fitted distributions, by `epsilon_star_gaussian` for the parametric method."""
+    """Return Epsilon* (privacy risk) for two fitted distributions of scores, of members and of the population."""
     if method is StarMethod.MIXTURE:
         return epsilon_star_mixtures(*distributions, delta, cut).epsilon_star
     one, zero = distributions
@@ -271,9 +281,10 @@ def _some(scores: Floats, rng: np.random.Generator) -> Floats:
 def _mixture_draws(
     scores: _Pair, distributions: _Distributions, delta: float, cut: float, rng: np.random.Generator
 ) -> Floats:
-    """Return Epsilon* of bootstrap samples, shape (replicates,).
+    """Return Epsilon* of bootstrap samples by mixtures, shape (replicates,).
 
-    Mixtures are refitted to each sample, with the original number of components and the original fit as the start.
+    Mixtures are refitted to each sample, with the original number of components and starting from the original fit. The
+    value is infinite for a sample with constant scores.
     """
     found = []
     used = [_some(each, rng) for each in scores]
@@ -293,7 +304,10 @@ def _mixture_draws(
 def _warnings(
     losses: _Pair, distributions: _Distributions | None, delta: float, cut: float, value: float, method: StarMethod
 ) -> list[str]:
-    """Return warnings on equal losses, an infinite value, or a cut that admits no threshold or single losses."""
+    """Return warnings on equal losses, an infinite value, or a cut that admits no threshold or is too small.
+
+    A cut is too small if single losses decide the value.
+    """
     found = _equal_losses(losses)
     if math.isinf(value) and distributions is not None and delta == 0:
         instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"
@@ -310,7 +324,9 @@ def _warnings(
 
 
 def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> float | None:
-    """Return the p-value of the two-sample KS test of appendix 8.2 for a fit to scores; None if there are too few.
+    """Return the p-value of a two-sample Kolmogorov-Smirnov test of a fit to scores; None if there are too few.
+
+    The test is that of Negoescu et al. 2023, appendix 8.2. It needs enough different scores.
 
     Parameters
     ----------
@@ -329,7 +345,7 @@ def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> fl
 
 
 def fit_is_rejected(p_value: float | None) -> bool:
-    """Return whether a fit is rejected, i.e. its p-value is at most 0.05; an untested fit (None) is not."""
+    """Return whether a fit is rejected, i.e. its p-value is at most 0.05; an untested fit (None) is not rejected."""
     return p_value is not None and p_value <= _POOR_FIT
 
 
@@ -345,7 +361,10 @@ def _equal_losses(losses: _Pair) -> list[str]:
 def _poor_fit(
     name: str, scores: Floats, distribution: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a warning if the fit to the set called `name` is rejected, otherwise an empty list."""
+    """Return a list with a warning if the fit to the set called `name` is rejected; otherwise an empty list.
+
+    The name is that of members or of the population.
+    """
     p_value = fit_p_value(scores, distribution.components, rng)
     if not fit_is_rejected(p_value):
         return []

@@ -1,12 +1,13 @@
-"""Bootstrap intervals of the Epsilon* of fitted distributions, and a confidence interval of the empirical Epsilon*.
+"""Intervals of Epsilon* (privacy risk): bootstrap for fitted distributions, confidence interval for the empirical one.
 
-For fits of normals and mixtures, the interval is the hull of the percentile and the reversed percentile bootstrap
-intervals. Epsilon* of any sample is above 0, so without a leak the percentile interval never includes 0, and with a
-large leak the reversed percentile interval is too low. A bootstrap resamples each set with replacement, i.e. it draws
-how often each loss occurs. Many losses are first put into cells (bins), and the bootstrap draws the number of losses in
-each cell, which has the same multinomial distribution as with resampling. A cell holds at most a hundredth of the
-losses beyond it in either set, so an error rate changes by at most 1 % across a cell, far less than it varies between
-bootstrap samples. With up to 4000 losses, every distinct loss has its own cell and binning loses nothing.
+For fits of normals and mixtures, the interval is the smallest one that covers the percentile and the reversed
+percentile bootstrap intervals. Epsilon* of any sample is above 0, so without a leak the percentile interval never
+includes 0, and with a large leak the reversed percentile interval is too low. A bootstrap resamples each set with
+replacement, i.e. it draws how often each loss occurs. Many losses are first put into cells (bins), and the bootstrap
+draws the number of losses in each cell, which has the same multinomial distribution as with resampling. A cell holds at
+most a hundredth of the losses beyond it in either set, so an error rate changes by at most 1 % across a cell, far less
+than it varies between bootstrap samples. With up to 4000 losses, every distinct loss has its own cell and binning loses
+nothing.
 
 For the empirical Epsilon*, the confidence interval is valid for any two distributions of losses. Few losses decide the
 largest ratio, so a bootstrap does not show its error. Instead a simultaneous confidence band of each distribution
@@ -36,7 +37,9 @@ _CONSTANT = 1e-12
 
 
 def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float, float]:
-    """Return the hull of the percentile and the reversed percentile bootstrap intervals; its lower end is at least 0.
+    """Return the smallest interval that covers the percentile and the reversed percentile bootstrap intervals.
+
+    Its lower end is at least 0. The reversed percentile interval mirrors the percentile interval at the estimate.
 
     Parameters
     ----------
@@ -60,7 +63,9 @@ class LossCells(NamedTuple):
 
 
 def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
-    """Group the losses of members and of the population into common cells (bins).
+    """Return the number and the mean of the losses in each of several cells (bins), for members and population.
+
+    Both sets have the same cells.
 
     Parameters
     ----------
@@ -94,7 +99,7 @@ def parametric_draws(
     rng: np.random.Generator,
     cut: float = PARAMETRIC_CUT,
 ) -> Floats:
-    """Return the parametric Epsilon* of bootstrap samples, shape (replicates,).
+    """Return the parametric Epsilon* (privacy risk of a model) of bootstrap samples of losses, shape (replicates,).
 
     Each sample's losses are normalised by the smallest and largest loss of that sample.
 
@@ -103,15 +108,16 @@ def parametric_draws(
     cells
         Cells of the losses of members and of the population, as returned by `gather`.
     delta
-        Delta of Epsilon*, as for `parametric_epsilon_star`.
+        Delta of Epsilon*, at least 0 and below 1.
     shift
-        Number that is added to each normalised loss, as for `parametric_epsilon_star`.
+        Number that is added to each normalised loss, above 0, before it is transformed to a score.
     replicates
         Number of bootstrap samples, at least 1.
     rng
         Generator of the bootstrap samples.
     cut
-        Stability cut, as for `parametric_epsilon_star`.
+        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
+        leaves out none. If this leaves out all thresholds, all are used.
     """
     found, step = [], max(1, _AT_ONCE // cells[0].numbers.size)
     for start in range(0, replicates, step):
@@ -131,9 +137,10 @@ def parametric_draws(
 
 
 def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation of the scores of each bootstrap sample, shape (samples,).
+    """Return the mean and the standard deviation of the scores of each bootstrap sample, shape (samples,) each.
 
-    `numbers` are the losses in each cell, and `shifted` the normalised losses plus the shift, (samples, cells).
+    `numbers` holds how many losses are in each cell, and `shifted` the normalised loss of each cell plus the shift.
+    Both have shape (samples, cells).
     """
     scores = -(shifted + np.log(-np.expm1(-shifted)))
     total = numbers.sum(axis=1)
@@ -143,7 +150,10 @@ def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
 
 
 def _tail_ranks(total: int, fineness: int) -> Integers:
-    """Return selected ranks from 1 to `total`: every rank near both ends, and ever fewer towards the middle."""
+    """Return selected ranks from 1 to `total`, ascending: all ranks near both ends, and ever fewer towards the middle.
+
+    The gap between ranks is at most their distance from the nearer end divided by `fineness`, or 1.
+    """
     # The step between ranks is the distance from the nearer end divided by `fineness`, and at least 1.
     ranks, rank = [1], 1
     while rank <= total // 2:
@@ -160,12 +170,12 @@ def empirical_interval(
     cut: float = EMPIRICAL_CUT,
     confidence: float = 0.95,
 ) -> tuple[float, float]:
-    """Return a confidence interval, in nats, of the true Epsilon* within the cut.
+    """Return a confidence interval, in nats, of a model's true Epsilon* (privacy risk) within a stability cut.
 
-    If the losses prove that some threshold lies within the cut, the upper end is at most log((1 - cut - delta) / cut).
-    Otherwise two cases remain possible: if no threshold lies within the cut, Epsilon* is taken over all thresholds, and
-    else only over those within the cut. The upper end is then infinite, and the lower end, at least 0, is the smaller
-    of the two cases' lower ends.
+    Epsilon* is defined over loss thresholds within the cut, i.e. with FPR and FNR above `cut` and below 1 - `cut`. If
+    the losses prove that some threshold is within the cut, the upper end is at most log((1 - cut - delta) / cut).
+    Otherwise there may be no such threshold, and Epsilon* is then defined over all thresholds. The upper end is then
+    infinite, and the lower end is valid in both cases.
 
     Parameters
     ----------
@@ -178,7 +188,7 @@ def empirical_interval(
     delta
         Delta of Epsilon*, at least 0 and below 1.
     cut
-        Stability cut, as for `empirical_epsilon_star`; 0 makes the upper end infinite.
+        Stability cut, from 0 to below 0.5; 0 makes the upper end infinite.
     confidence
         Smallest probability with which the interval covers the true Epsilon*, above 0 and below 1.
 
@@ -208,7 +218,10 @@ def empirical_interval(
 
 
 def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return selected losses, (ranks,), and a confidence band of the distribution function, (2, 1 + ranks)."""
+    """Return selected losses, shape (ranks,), and a confidence band of the distribution function, shape (2, 1 + ranks).
+
+    Row 0 of the band holds lower bounds, and row 1 upper bounds.
+    """
     # Row 0: lower bound from the previous selected loss on. Row 1: upper bound up to the next selected loss.
     n = losses.size
     ranks = _tail_ranks(n, _BAND_FINENESS)
@@ -219,17 +232,19 @@ def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def _within(at_least: Floats, at_most: Floats, cut: float) -> Flags:
-    """Return a mask of thresholds that lie within the cut for every pair of distribution functions in the bands.
+    """Return a mask of the thresholds whose error rates are proven to lie within the stability cut.
 
-    If lower and upper bounds are exchanged, the mask is true where this holds for some pair.
+    `at_least` and `at_most` are bounds on the distribution functions of both sets of losses, shape (2, thresholds).
+    With both bounds exchanged, the mask is true for thresholds whose error rates may lie within the cut.
     """
     return np.asarray((at_least.min(axis=0) > cut) & (at_most.max(axis=0) < 1 - cut), dtype=np.bool_)
 
 
 def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
-    """Return the largest of the four ratios at each threshold, from bounds of the two distribution functions.
+    """Return bounds on the largest of the four ratios that define Epsilon*, at each threshold.
 
-    With `over` the lower and `under` the upper bounds it is a lower bound of the ratio, and vice versa.
+    `over` and `under` are bounds on the distribution functions of both sets of losses, shape (2, thresholds). If `over`
+    holds the lower and `under` the upper bounds, the result is a lower bound; if exchanged, an upper bound.
     """
     (over_1, over_0), (under_1, under_0) = over, under
     pairs = ((1 - under_0, 1 - over_1), (over_1, under_0), (over_0, under_1), (1 - under_1, 1 - over_0))
@@ -237,7 +252,11 @@ def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
 
 
 def _least_within(low: Floats, high: Floats, cut: float, delta: float) -> float:
-    """Return a lower bound of the largest ratio within the cut, provided that some threshold lies within it."""
+    """Return a lower bound of the largest ratio over thresholds within the cut, assuming that one lies within it.
+
+    `low` and `high` are bounds on the distribution functions of both sets of losses, shape (2, thresholds). The result
+    is infinite if no threshold can lie within the cut.
+    """
     # Suppose that a given threshold lies within the cut. Rates rise with the threshold, so all larger thresholds whose
     # rates are proven to be below 1 - cut also lie within it, and all smaller thresholds whose rates are proven to be
     # above the cut. So the largest ratio is at least the largest of their ratios. It is not known which threshold lies

@@ -1,1 +1,1 @@
-"""Rows, tables, figures and phrases from which reports are built; the report page is in `fl_audit.audits.page`."""
+"""Building blocks of reports: rows, tables, figures and phrases; the report page is in `fl_audit.audits.page`."""

@@ -1,4 +1,4 @@
-"""The banner at the top of a report page and of terminal output: the verdict, one line of text, and the colour."""
+"""The banner at the top of a report page and of terminal output: the verdict, a line of text, and a colour."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from fl_audit.report.formatting import DASH
 
 
 class VerdictLook(Enum):
-    """The appearance of a verdict: its CSS class, its symbol, and its style on a terminal."""
+    """The look of a verdict: its CSS class, its symbol, and its style on a terminal."""
 
     BAD = "violated", "✗", "bold red"
     GOOD = "consistent", "✓", "bold green"
@@ -17,7 +17,7 @@ class VerdictLook(Enum):
 
 @dataclass(frozen=True)
 class Banner:
-    """The banner of a report: the name of the verdict, a line of plain text below it, and the verdict's appearance."""
+    """The banner of a report: the name of the verdict, a line of plain text below it, and the look of the verdict."""
 
     word: str
     line: str

@@ -1,4 +1,4 @@
-"""The presentation of a finding in a report: a sentence, rows of numbers, tables, and at most one figure."""
+"""Presentation of a finding (the numbers of one analysis) in reports: sentence, rows, tables and at most one figure."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ N = TypeVar("N", bound=FindingBase)
 
 @dataclass(frozen=True)
 class ReportContents:
-    """The data for the report of one run."""
+    """Contents from which the report of one run is made: the finished run, its findings, and their presentation."""
 
     run: FinishedRun  # the finished run
     findings: Findings  # the numbers of each finding
@@ -34,43 +34,43 @@ class ReportContents:
     is_violated: bool = False  # whether the verdict is `violated`; then no reading of a number is `kept`
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return the finding of a type; None if the run has none."""
+        """Return the run's finding (numbers of one analysis) of a given type; None if the run has none."""
         return self.findings.find(kind)
 
     @property
     def facts(self) -> RunFacts:
-        """The claim, the federation and the settings of the run."""
+        """Facts about the run: its claim, its federation and its settings."""
         return self.run.facts
 
     @property
     def trials(self) -> pd.DataFrame:
-        """The table of trials."""
+        """The table with one row for each trial."""
         return self.run.tables.trials
 
     @property
     def rounds(self) -> pd.DataFrame:
-        """The table of rounds."""
+        """The table with one row for each trial and round."""
         return self.run.tables.rounds
 
     @property
     def releases(self) -> pd.DataFrame:
-        """The table of releases."""
+        """The table with one row for each trial and evaluated release (models after a round)."""
         return self.run.tables.releases
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee; only for findings of runs that have a guarantee."""
+        """The guarantee of the run; only for runs that have one."""
         return self.facts.stated_guarantee
 
     @property
     def words(self) -> UnitWords:
-        """The nouns and phrases for the unit in which D and D' differ."""
+        """The nouns and phrases with which texts name the unit in which D and D' differ."""
         return unit_words(self.facts.relation)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One number of the report, with its interval, its claim, and the method by which it was obtained."""
+    """A number of the report, with its interval, its claimed limit, and the method by which it was obtained."""
 
     name: str  # name of the number, with its unit
     value: Any  # the number itself; None where it was not determined
@@ -95,7 +95,10 @@ class Row:
 
     @property
     def read(self) -> ClaimComparison | None:
-        """The comparison of the number with its claim: reading and deciding interval; None without number or claim."""
+        """The comparison of the number with its claim; None without a number or a claim.
+
+        It holds the reading, such as `kept`, and the interval that decided it.
+        """
         if self.limit is None or self.value is None or math.isnan(self.value):
             return None
         return read(
@@ -106,18 +109,24 @@ class Row:
 
     @property
     def reading(self) -> ClaimStatus | None:
-        """The reading of the number relative to its claim, e.g. `kept`; None without number or claim."""
+        """The result of comparing the number with its claim, such as `kept`; None without a number or a claim."""
         return None if self.read is None else self.read.reading
 
     @property
     def reading_text(self) -> str:
-        """The reading as text, with the deciding interval if it is not the row's; without a claim, the row's note."""
+        """The reading (result of comparing the number with its claim) as text; without a claim, the row's note.
+
+        The interval that decided the reading follows if it is not the row's interval.
+        """
         found = self.read
         return self.note if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)
 
     @property
     def aside(self) -> str:
-        """The reading in brackets, to follow the number in a sentence; "" for `KEPT`, `ALONE` or without a reading."""
+        """The reading (result of comparing number and claim) in brackets, to follow the number in a sentence.
+
+        It is "" for `KEPT`, `ALONE` or no reading.
+        """
         if self.reading in (None, ClaimStatus.KEPT, ClaimStatus.ALONE):
             return ""
         return f" ({self.reading_text.replace(' (', ': ').removesuffix(')')})"
@@ -129,14 +138,16 @@ class Row:
 
     @property
     def cells(self) -> tuple[Markup, Markup, Markup]:
-        """The number and both ends of its interval as HTML, rounded for display with the exact values attached."""
+        """The number and both ends of its interval as HTML: rounded for display, with the exact values attached."""
         shown = self.shown
         ends = exactly_html(self.low, shown.low), exactly_html(self.high, shown.high)
         return exactly_html(self.value, shown.value), *ends
 
     @property
     def text(self) -> str:
-        """The number with its interval (or "no interval" if its width is 0), and its reading as in `aside`.
+        """The number with its interval (or "no interval" if its width is 0), and its reading in brackets, if any.
+
+        The reading is the result of comparing the number with its claim. It is left out if the claim is kept.
 
         Examples
         --------
@@ -147,7 +158,7 @@ class Row:
         return f"{shown.value} ({'no interval' if self.low == self.high else shown.interval}){self.aside}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row as an entry of the list `findings` in `summary.json`."""
+        """Return the row as an entry of the list `findings` in `summary.json`, with values for JSON keyed by name."""
         numbers = {"value": self.value, "low": self.low, "high": self.high, "claimed": self.limit}
         said = {"name": self.name, "is_share": self.is_share, "is_least": self.is_least, "confidence": self.confidence}
         told = said | {name: finite(value) for name, value in numbers.items()}
@@ -155,10 +166,10 @@ class Row:
         return told | ({"note": self.note} if self.note else {})
 
     def _ends(self, low: float | None, high: float | None) -> Ends:
-        """Return an interval without missing ends.
+        """Return an interval whose missing ends are filled in.
 
-        The interval of a lower bound ranges from it to infinity. A number without an interval is exact, so its interval
-        has width 0. Otherwise a missing end is infinite.
+        A lower bound has the interval from itself to infinity. A number without interval and confidence is exact, and
+        its interval has width 0. Otherwise a missing end is infinite.
         """
         if self.is_bound:
             return self.value, math.inf
@@ -167,7 +178,7 @@ class Row:
         return -math.inf if low is None else low, math.inf if high is None else high
 
     def _wide(self) -> Callable[[float], Ends] | None:
-        """Return a function from confidence to interval; None if the row's interval has no confidence."""
+        """Return a function that takes a confidence and returns the number's interval at it; None if there is none."""
         if self.wide is not None:
             return self.wide
         if self.confidence is None or not 0 < self.confidence < 1:
@@ -176,14 +187,14 @@ class Row:
 
 
 def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:
-    """Return the interval that decided the reading as JSON; None if it is the interval of the row."""
+    """Return the interval that decided the comparison with a claim, for JSON; None if it is the interval of the row."""
     if found.wide is None:
         return None
     return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}
 
 
 class TableLook(StrEnum):
-    """The layout of a table: a table of numbers, pairs of name and value, or settings of a configuration."""
+    """The layout of a table: numbers, pairs of name and value, or settings of a configuration."""
 
     NUMBERS = "numbers"
     PAIRS = "pairs"
@@ -192,7 +203,7 @@ class TableLook(StrEnum):
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a section, other than its rows of numbers."""
+    """A table of a section, in addition to its rows of numbers."""
 
     title: str  # title of the table
     columns: tuple[str, ...]  # names of the columns; the first column has the names of the rows
@@ -203,7 +214,7 @@ class Table:
 
 @dataclass(frozen=True)
 class FindingFigure(Generic[N]):
-    """The figure of a finding: its heading, its caption, and the function that draws it."""
+    """The figure of a finding: heading, caption, and the function that draws it."""
 
     title: str  # heading of the figure
     draw: Callable[[Figure, N, ReportContents], None]  # function that draws into an empty figure, without the legend
@@ -213,14 +224,14 @@ class FindingFigure(Generic[N]):
     height: float = 3.8  # in inches, without the legend
 
     def figure(self, numbers: N, contents: ReportContents) -> Figure:
-        """Return the figure with its legend, in two columns if its labels are short.
+        """Return the drawn figure with its legend, which has two columns if its labels are short.
 
         Parameters
         ----------
         numbers
             The finding that the figure shows.
         contents
-            Contents of the report that includes the figure.
+            Contents of the report that shows the figure.
         """
         figure = new_figure(self.height, REPORT_WIDTH)
         self.draw(figure, numbers, contents)
@@ -231,7 +242,7 @@ class FindingFigure(Generic[N]):
 
 @dataclass(frozen=True)
 class Section(Generic[N]):
-    """A section of the report: the computation of one finding from a run, and the finding's presentation."""
+    """A section of the report: how one finding is computed from a run, and how it is presented."""
 
     name: str  # file name of the figure, and anchor of the section on the page
     title: str  # heading of the section
@@ -255,13 +266,13 @@ class Section(Generic[N]):
     said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}
 
     def read_rows(self, numbers: N, contents: ReportContents) -> list[Row]:
-        """Return the section's rows of numbers, with `is_violated` set from the verdict, on which readings depend.
+        """Return the section's rows of numbers, each with `is_violated` set to whether the run's verdict is `violated`.
 
         Parameters
         ----------
         numbers
             The finding that the section shows.
         contents
-            Contents of the report that includes the section.
+            Contents of the report that shows the section.
         """
         return [replace(row, is_violated=contents.is_violated) for row in self.rows(numbers, contents)]

@@ -1,4 +1,4 @@
-"""Formatting of numbers, durations, readings and the names of units as text for reports."""
+"""Text for reports: numbers, durations, readings (comparisons of a number with its claim), and names of units."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 def number_text(value: object, digits: int = 4) -> str:
-    """Return a number with `digits` significant digits, a bool as "yes" or "no", and a string unchanged.
+    """Return a number as text with `digits` significant digits, a bool as "yes" or "no", and a string unchanged.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def number_text(value: object, digits: int = 4) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage; shares other than 0 and 1 are never rounded to 0 % or 100 %."""
+    """Return a share as a percentage in text; only the shares 0 and 1 are written as 0 % and 100 %."""
     if share is None or not math.isfinite(share):
         return number_text(share)
     tail = 100 * min(abs(share), abs(1 - share))
@@ -59,12 +59,12 @@ def percent(share: float | None) -> str:
 
 
 def is_certainty(belief: float) -> bool:
-    """Return whether an upper bound on a belief exceeds 1 - 1e-9, so that it excludes nothing."""
+    """Return whether an upper bound on a belief is above 1 - 1e-9, i.e. excludes nothing."""
     return belief > 1 - 1e-9
 
 
 def one_in(chance: float) -> str:
-    """Return a probability up to 1 as text: "1 in" a round number, or a number of cases in a power of ten.
+    """Return a probability up to 1 as text, such as "1 in 20" or "3 in 10,000"; 0 is "zero".
 
     Examples
     --------
@@ -108,7 +108,7 @@ def uncapital(text: str) -> str:
 
 
 def times(ratio: float) -> str:
-    """Return a ratio as text; a ratio near 1 has enough digits to distinguish it from 1.
+    """Return a ratio as text, with enough digits to distinguish a ratio near 1 from 1.
 
     Examples
     --------
@@ -126,19 +126,19 @@ def times(ratio: float) -> str:
 def reading_text(
     reading: ClaimStatus, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
 ) -> str:
-    """Return a reading as text, followed by the interval that decided it if that is not the printed interval.
+    """Return a reading as text, followed by the deciding interval if it is not the printed interval.
 
     Parameters
     ----------
     reading
-        The reading to write.
+        How a number compares with its claim, such as `kept`.
     wide
-        The interval that decided, a mapping with the keys `low`, `high` and `confidence`; a missing end is None. None
+        The interval that decided the reading, with the keys `low`, `high` and `confidence`; a missing end is None. None
         if the printed interval decided.
     claim
-        The claimed value, from which the rounded ends stay distinguishable; None without a claim.
+        The claimed value; rounded ends keep enough digits to differ from it. None without a claim.
     is_share
-        Whether the ends are written as percentages.
+        Whether the ends of the interval are written as percentages.
 
     Examples
     --------
@@ -157,13 +157,13 @@ def reading_text(
 
 
 def finding_text(entry: Mapping[str, Any]) -> str:
-    """Return an entry of `findings` in `summary.json` as text: the number, its interval, its claim and its reading.
+    """Return an entry of `findings` in `summary.json` as text: number, interval, claim and reading.
 
     Parameters
     ----------
     entry
-        The entry, as returned by `fl_audit.report.finding.Row.to_json`. A reading that is no value of `ClaimStatus`, as
-        from an earlier version, is left out.
+        The entry, as returned by `fl_audit.report.finding.Row.to_json`. Claim and reading are left out if the reading
+        is no value of `ClaimStatus`, as in files of earlier versions.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Phrases and sentences of reports that describe the mechanism of a run and the insider's threat model."""
+"""Phrases and sentences of reports on the mechanism of a run and on the insider's threat model.
+
+The insider is the adversary that is one of the clients; an honest-but-curious server can be the adversary instead.
+"""
 
 from typing import assert_never
 
@@ -23,7 +26,7 @@ SIMULATION_NOTICE = (
 
 
 def not_private_label(facts: RunFacts) -> str:
-    """Return in one line why the models of a run are no private release; only for runs without a private release."""
+    """Return a sentence on why the models of a run are no private release; only for runs for which this is so."""
     if facts.has_guarantee:
         return AUDIT_DEVICE
     if facts.federation.local_randomizer is not None:
@@ -32,14 +35,14 @@ def not_private_label(facts: RunFacts) -> str:
 
 
 def scaling_text(facts: RunFacts) -> str:
-    """Return a phrase for the quantity to which the noise is scaled, e.g. "global sensitivity"."""
+    """Return a phrase on the quantity to which noise is scaled, such as "global sensitivity"."""
     if facts.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return "clipping norm, in every step of the clients' training"
     return f"{facts.federation.mechanism.scaling} sensitivity" if facts.has_guarantee else "no clipping, no noise"
 
 
 def randomizer_text(local_randomizer: LocalRandomizer) -> str:
-    """Return a description of each owner's local randomisation, which continues a sentence after `every owner`."""
+    """Return a description of each owner's local randomisation, which follows the words "every owner"."""
     match local_randomizer:
         case RandomisedBits(epsilon):
             truth = percent(truth_probability(epsilon))
@@ -55,7 +58,7 @@ def randomizer_text(local_randomizer: LocalRandomizer) -> str:
 
 
 def contribution_text(facts: RunFacts) -> str:
-    """Return a phrase on the contribution of one unit to a round, e.g. "each record its clipped gradient"."""
+    """Return a phrase on what one unit contributes to a round, such as "each record its clipped gradient"."""
     clipped = "" if isinstance(facts.federation.mechanism.clipping, contribution.NoClipping) else "clipped "
     match facts.federation.mechanism.contribution:
         case contribution.RecordGradients():
@@ -78,9 +81,9 @@ def _schedule_text(schedule: LocalSchedule) -> str:
 
 
 def noise_source_text(facts: RunFacts) -> str:
-    """Return a phrase on which party adds the noise and of which kind it is.
+    """Return a phrase on who adds the noise, and of which kind it is.
 
-    For noise that is correlated over rounds, the joint sensitivity of all rounds is added.
+    For noise that is correlated over rounds, the phrase also states the joint sensitivity of all rounds.
     """
     mechanism = facts.federation.mechanism
     source, joint = mechanism.noise.source_words(), mechanism.noise.joint_sensitivity(mechanism.participation)
@@ -91,23 +94,24 @@ def noise_source_text(facts: RunFacts) -> str:
 
 
 def multiplied_text(mechanism: Mechanism) -> str:
-    """Return a phrase for the quantity by which a noise multiplier is multiplied to give the standard deviation."""
+    """Return a phrase for the quantity that is multiplied by the noise multiplier to give the standard deviation."""
     if mechanism.is_adaptive:
         return "the sensitivities of the sum and of the count that moves the clipping norm, both together"
     return mechanism.noise.multiplied_words or f"the sensitivity ({mechanism.adjacency.sensitivity_words})"
 
 
 def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | None:
-    """Return the ratio of a guarantee's noise standard deviation to the clipping norm.
+    """Return the noise standard deviation of a guarantee divided by the clipping norm; None if the ratio is not fixed.
 
-    None if the noise is not scaled to the global sensitivity of one round's sum, or the clipping norm is adaptive.
+    It is None if the noise is not scaled to the global sensitivity of one round's sum, or if the clipping norm is
+    adaptive.
 
     Parameters
     ----------
     mechanism
         The mechanism of the run.
     noise_multiplier
-        Noise multiplier of the guarantee: standard deviation over the quantity that `multiplied_text` names.
+        Noise multiplier of the guarantee: standard deviation divided by the quantity that `multiplied_text` names.
     """
     if mechanism.is_adaptive or mechanism.noise.multiplied_words is not None:
         return None
@@ -115,7 +119,7 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
 
 
 def multiplier_text(facts: RunFacts) -> str:
-    """Return a phrase that defines the noise multiplier given to the accountant."""
+    """Return a phrase that defines the noise multiplier on which the accountant's guarantee is based."""
     mechanism = facts.federation.mechanism
     if mechanism.is_adaptive:
         both = "of the sum of updates and the count of short ones together (Andrew et al. 2021, theorem 1)"
@@ -125,18 +129,18 @@ def multiplier_text(facts: RunFacts) -> str:
 
 
 def mu_text(facts: RunFacts) -> str:
-    """Return the formula of the claimed mu in words, in terms of the noise multiplier z."""
+    """Return the formula of the claimed Gaussian-DP parameter mu in words, with the noise multiplier z."""
     mechanism = facts.federation.mechanism
     return mechanism.noise.mu_words(mechanism.participation.counted_rounds)
 
 
 def exact_accountant(facts: RunFacts) -> str:
-    """Return the name of the exact accountant: `pld` with amplification by sampling, otherwise `gdp`."""
+    """Return the name of the accountant that is exact for the run: `pld` with amplification by sampling, else `gdp`."""
     return "pld" if facts.is_amplified else "gdp"
 
 
 def noise_text(facts: RunFacts) -> str:
-    """Return a phrase on the assumptions of a guarantee: the noise, the adjacency, and the sampling rate if any."""
+    """Return a phrase on the assumptions of a guarantee: the noise, the adjacency, and any sampling rate."""
     text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
     if facts.guarantee is not None and facts.is_amplified:
         seen = ", which the insider sees" if facts.federation.threat_model.sees_participation else ""
@@ -150,7 +154,7 @@ def noise_text(facts: RunFacts) -> str:
 
 
 def _of_clients(facts: RunFacts) -> str:
-    """Return a phrase on where the noise is added, which continues a sentence after `Gaussian noise`."""
+    """Return a phrase on where noise is added, which follows the words "Gaussian noise"."""
     if facts.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return " in every step of the clients' training"
     if not facts.federation.mechanism.clients_add_noise:
@@ -162,7 +166,10 @@ def _of_clients(facts: RunFacts) -> str:
 
 
 def known_noise_text(facts: RunFacts) -> str:
-    """Return a phrase on the part of the noise that the insider knows; "" unless clients add noise shares."""
+    """Return a phrase on the part of the noise that the insider (adversarial client) knows.
+
+    It is "" if clients do not add the noise.
+    """
     mechanism, threat_model = facts.federation.mechanism, facts.federation.threat_model
     if mechanism.noise.origin is not NoiseOrigin.CLIENTS:
         return ""
@@ -174,7 +181,7 @@ def known_noise_text(facts: RunFacts) -> str:
 
 
 def participation_text(facts: RunFacts) -> str:
-    """Return a phrase on which units participate in a round, and on whether this protects them."""
+    """Return a phrase on which units participate in a round, and on whether this adds protection."""
     mechanism = facts.federation.mechanism
     words, threat_model = unit_words(facts.relation), facts.federation.threat_model
     if mechanism.is_sampled and not mechanism.participation.is_sampled:
@@ -187,7 +194,7 @@ def participation_text(facts: RunFacts) -> str:
 
 
 def clipping_text(facts: RunFacts) -> str:
-    """Return a phrase on the clipping norm: none, fixed, or adaptive."""
+    """Return a phrase on the clipping norm: none, fixed or adaptive."""
     match facts.federation.mechanism.clipping:
         case contribution.NoClipping():
             return "none"
@@ -204,7 +211,7 @@ def clipping_text(facts: RunFacts) -> str:
 
 
 def seen_text(view: InsiderView) -> str:
-    """Return a phrase saying whether the insider sees the noised sum, or only the model that every client is sent."""
+    """Return a phrase on what the insider (adversarial client) sees: the noised sum, or only the sent model."""
     match view:
         case InsiderView.UPDATE:
             return (
@@ -217,7 +224,7 @@ def seen_text(view: InsiderView) -> str:
 
 
 def threat_model_text(facts: RunFacts) -> str:
-    """Return a phrase on the insider's position, its colluders, and the messages that it sees."""
+    """Return a phrase on the adversary's position (client or server), its colluders, and the messages that it sees."""
     threat_model = facts.federation.threat_model
     match threat_model.adversary:
         case Adversary.SERVER:
@@ -232,7 +239,7 @@ def threat_model_text(facts: RunFacts) -> str:
 
 
 def watcher_text(facts: RunFacts) -> str:
-    """Return a phrase on the observers against whom the guarantee holds, which continues `nobody who`."""
+    """Return a phrase on the observers against whom the guarantee holds, which follows the words "nobody who"."""
     threat_model, mechanism, words = (
         facts.federation.threat_model,
         facts.federation.mechanism,
@@ -251,25 +258,25 @@ def watcher_text(facts: RunFacts) -> str:
 
 
 def may_watcher_text(facts: RunFacts) -> str:
-    """Return the phrase of `watcher_text` in the form that continues `somebody who`."""
+    """Return a phrase on the observers against whom the guarantee holds, which follows the words "somebody who"."""
     return watcher_text(facts).replace(", not even the server", ", even the server")
 
 
 def onlooker_text(facts: RunFacts) -> str:
-    """Return a phrase on the observer from whom a person in the data is protected, which continues `somebody who`."""
+    """Return a phrase on the observer against whom a person is protected, which follows the words "somebody who"."""
     told = _not_told_text(facts)
     return f"knows all the others{',' if told else ' and'} watches this training{told}"
 
 
 def _not_told_text(facts: RunFacts) -> str:
-    """Return a phrase saying that an observer does not know who was sampled; "" if the guarantee does not need it."""
+    """Return a phrase saying that an observer does not know which units were sampled; "" if this is irrelevant."""
     if not facts.is_amplified or facts.federation.threat_model.sees_participation:
         return ""
     return f" and is not told {unit_words(facts.relation).secret_rounds}"
 
 
 def insider_text(facts: RunFacts) -> str:
-    """Return a description of the strongest insider's position and knowledge, for readers without technical terms."""
+    """Return a description of the strongest adversary's position and knowledge, for readers without technical terms."""
     threat_model = facts.federation.threat_model
     if threat_model.adversary is Adversary.SERVER:
         knows = "the server itself, which already knows everything except that one answer"

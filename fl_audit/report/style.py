@@ -1,6 +1,6 @@
 """The common style of all figures: light, with large text, and readable without colour.
 
-All functions use matplotlib's object-oriented interface, so drawing changes no global state and needs no display.
+All functions use matplotlib's object-oriented interface: drawing changes no global state and needs no display.
 """
 
 import io
@@ -43,7 +43,7 @@ _LINE = 0.19  # height of a line of a legend, in inches
 
 @dataclass(frozen=True)
 class SecretBitPlotStyle:
-    """The plot style of the trials with one value of the secret bit; colour, line, marker and hatch all differ."""
+    """Look in plots of trials with one value of the secret bit; colour, line, marker and hatch differ by bit."""
 
     name: str
     short: str
@@ -61,7 +61,7 @@ BIT_STYLES = {
 
 
 def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
-    """Return an empty white figure with automatic (constrained) layout.
+    """Return an empty white figure, in which matplotlib arranges the axes without overlaps (constrained layout).
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
 
 
 def literal(text: str) -> str:
-    """Return a user's text, such as a name, with dollar signs escaped, so that matplotlib does not parse formulas."""
+    """Return a text with dollar signs escaped, so that matplotlib does not read formulas into users' names."""
     return text.replace("$", r"\$")
 
 
 def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
-    """Set the title and the axis labels, and style spines, ticks and grid.
+    """Set the title and the axis labels of axes, and style their spines, ticks and grid.
 
     Parameters
     ----------
@@ -107,15 +107,15 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
 
 
 def add_legend(axes: Axes, columns: int = 1) -> None:
-    """Add the legend below the axes, where it hides no data.
+    """Add a legend below the axes, where it hides no data.
 
-    In a narrow figure, long labels are wrapped, `columns` is ignored unless all labels are short, and the figure grows
-    in height with the lines of the legend.
+    In a figure narrower than `WIDTH`, long labels are wrapped, the legend has one column if some label is long, and the
+    figure grows in height with the lines of the legend.
 
     Parameters
     ----------
     axes
-        The axes with the labelled artists.
+        The axes with the lines and markers that have labels.
     columns
         Largest number of columns of the legend, at least 1.
     """
@@ -132,20 +132,20 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
 
 def _is_narrow(axes: Axes) -> bool:
-    """Return whether the figure is narrower than `WIDTH`, as a report's figures are, so that text is wrapped."""
+    """Return whether the figure is narrower than `WIDTH`, as figures of reports are, so that text must be wrapped."""
     figure = axes.get_figure(root=True)
     return figure is not None and bool(figure.get_figwidth() < WIDTH)
 
 
 def _wrapped(axes: Axes, text: str, share: float) -> str:
-    """Return a text, in a narrow figure wrapped to the given share of its width; existing line breaks are kept."""
+    """Return a text, wrapped in a narrow figure to a share of the figure's width; existing line breaks are kept."""
     if not _is_narrow(axes):
         return text
     return "\n".join(line for part in text.split("\n") for line in wrap(part, int(share * _CHARACTERS)) or [""])
 
 
 def whole_number_axis(axes: Axes, low: int, high: int) -> None:
-    """Set the limits of the horizontal axis to `low` and `high` with a margin, and a few ticks at integers.
+    """Set the limits of the horizontal axis to `low` and `high` with a margin, and a few ticks at whole numbers.
 
     Parameters
     ----------
@@ -189,7 +189,9 @@ def draw_band(axes: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **style
 
 
 def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0) -> Floats:
-    """Draw the trials' median over rounds, with bands for the range and, darker, the interquartile range; return it.
+    """Draw a column's values over rounds, as median and bands over trials, and return the medians, shape (rounds,).
+
+    The wide band is the range over trials, and the darker band their middle half. With one trial there are no bands.
 
     Parameters
     ----------
@@ -218,28 +220,28 @@ def draw_spread(axes: Axes, table: pd.DataFrame, column: str, scale: float = 1.0
 
 
 def markers_for(points: int) -> dict[str, Any]:
-    """Return matplotlib's marker settings for a curve of `points` points; long curves have markers on some points."""
+    """Return matplotlib's marker settings for a curve of `points` points; long curves have fewer markers."""
     return {"markersize": 4.5, "markevery": max(1, points // 15)}
 
 
 def span(*groups: ArrayLike) -> tuple[float, float]:
-    """Return the smallest and the largest finite value of all groups; (0, 1) if there is none."""
+    """Return the smallest and the largest finite number in all groups; (0, 1) if there is no finite number."""
     values: Floats = np.concatenate([np.ravel(np.asarray(group, dtype=np.float64)) for group in groups])
     values = values[np.isfinite(values)]
     return (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return the figure as the bytes of a PNG file, which are the same for the same figure."""
+    """Return a figure as a PNG file in bytes; equal figures give equal bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
     return buffer.getvalue()
 
 
 def to_svg(figure: Figure, salt: str = "fl_audit") -> str:
-    """Return the figure as the text of an SVG file, which is the same for the same figure.
+    """Return a figure as an SVG file in text; equal figures give equal texts.
 
-    Letters stay text instead of paths, and coordinates are cut to a hundredth of a point, to keep the file small.
+    To keep the file small, letters are text instead of paths, and coordinates are cut to a hundredth of a point.
 
     Parameters
     ----------

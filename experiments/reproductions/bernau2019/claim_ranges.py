@@ -1,6 +1,7 @@
-"""Sentences of Bernau et al. 2019 as claims that a number lies in a range, independent of the number's source.
+"""Statements of Bernau et al. 2019, each expressed as a range in which a measured number must lie.
 
-`claims` measures them on runs; `verdicts_from_published` takes them from published tables.
+The functions take numbers from any source: `claims` passes numbers from our runs, and `verdicts_from_published` passes
+numbers from our published tables.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,10 @@ _FEW_CLASSES = (10, 20)
 
 
 class AucDifferenceClaim(NamedTuple):
-    """The statement of section 6 on the difference of AUC, local minus central DP, at the same accuracy."""
+    """A statement of section 6 of the paper, as a range for an attack's AUC under local minus central DP.
+
+    Both AUCs are taken at the same test accuracy.
+    """
 
     statement: str
     lowest: float
@@ -48,11 +52,12 @@ class AucDifferenceClaim(NamedTuple):
 
 
 def trade_sentence(data: MembershipData) -> AucDifferenceClaim | None:
-    """Return the statement of section 6 on the AUC of local versus central DP on a data set; None if there is none.
+    """Return the paper's statement on an attack's AUC under local minus central DP at equal accuracy, or None.
 
-    The trade-off of local DP is strictly better "on the smaller classification tasks", i.e. Purchases and Skewed
-    Purchases with 10 and 20 classes. On Purchases with more classes, LFW and Texas both are alike. The section says
-    nothing about COLLAB, and about Skewed Purchases with more classes.
+    It is None if section 6 says nothing about the data set. The section says that local DP has the better trade-off of
+    privacy for accuracy on Purchases and Skewed Purchases with 10 and 20 classes. It says that both kinds of DP trade
+    alike on LFW, on Texas, and on Purchases with more classes. It says nothing about COLLAB, nor about Skewed Purchases
+    with more classes.
     """
     alike_there = AucDifferenceClaim("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
     better = AucDifferenceClaim("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
@@ -70,16 +75,16 @@ def trade_sentence(data: MembershipData) -> AucDifferenceClaim | None:
 
 
 def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperClaim:
-    """Return the claim of section 5.2 that an attack's AUC is above 1/2 under weak noise.
+    """Return the claim of section 5.2 that the AUC of an attack stays above 1/2 under weak noise of central DP.
 
     Parameters
     ----------
     attack
         Name of the attack.
     where
-        Title of the data set.
+        Title of the data set on which the AUC was measured.
     found
-        The smallest AUC, with its interval, among the runs whose noise is weaker than the noise that section 5.2 names.
+        The smallest AUC, with its interval, among the runs with a noise multiplier z below `UNTIL_Z[attack]`.
     trials
         Number of trials of each run.
     """
@@ -89,14 +94,16 @@ def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperCl
 
 
 def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> PaperClaim:
-    """Return the claim of section 5.3 that the AUC of the black-box attack stays at the baseline of 1/2.
+    """Return the claim of section 5.3 that the AUC of the black-box attack stays near 1/2 at every level of noise.
+
+    The claim is tested on the AUC that is farthest from 1/2.
 
     Parameters
     ----------
     where
-        Title of the data set.
+        Title of the data set on which the AUCs were measured.
     found
-        The AUC of the black-box attack with its interval: first without privacy, then at every level of noise.
+        AUCs of the black-box attack with their intervals: one without privacy, and one for each level of noise.
     trials
         Number of trials of each run.
     """
@@ -106,14 +113,18 @@ def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> Pa
 
 
 def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> PaperClaim | None:
-    """Return the claim on the printed phi at a setting where the AUC is 1/2; None if the paper prints none.
+    """Return the claim that phi is near the value that the paper prints, or None.
+
+    Phi is the relative loss of the attack's AUC, divided by the relative loss of test accuracy. The paper prints it for
+    some data sets, at the noise at which the attack's AUC falls to 1/2. The result is None if it prints none for the
+    data set and kind of DP.
 
     Parameters
     ----------
     setting
-        A setting of the paper at which attacks are at chance.
+        The data set, the kind of DP and the noise level, at which section 6 says that attacks are at chance.
     found
-        Phi at this setting, with its interval.
+        Our phi at this setting, with its interval.
     trials
         Number of trials that were run at this setting.
     """
@@ -126,9 +137,10 @@ def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> Pap
 
 
 def entropy_gap(classes: int) -> float:
-    """Return the entropy of a test record of Skewed Purchases minus that of a training record, in bits per feature.
+    """Return the entropy of a test record minus that of a training record of Skewed Purchases, in bits per feature.
 
-    One in `classes` positions is an indicator bit, whose distribution is the same in both; all others are noise bits.
+    One in `classes` features is an indicator bit of the record's class, with the same distribution in both kinds of
+    records. Every other feature is a noise bit: it is 1 with probability 0.5 in test and 0.2 in training records.
     """
 
     def entropy(p: float) -> float:
@@ -138,7 +150,7 @@ def entropy_gap(classes: int) -> float:
 
 
 def closed_forms() -> tuple[PaperClaim, ...]:
-    """Return the claims that follow from formulas and from printed numbers alone."""
+    """Return the claims of the paper that are tested without runs, from formulas and from its printed numbers."""
     gaps = [entropy_gap(classes) for classes in SKEWED_CLASSES]
     texas = [TABLE_3[PublishedDataset.TEXAS, classes].epsilon for classes in TABLE_2[PublishedDataset.TEXAS].classes]
     columns = [(min(column), max(column)) for column in zip(*texas, strict=True)]

@@ -1,4 +1,4 @@
-"""Claims in the text of Bernau et al. 2019 on their results, each tested by our runs with an interval."""
+"""Claims in the text of Bernau et al. 2019 on their results, each tested on our runs by a confidence interval."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -46,14 +46,20 @@ CONFIDENCE = 1 - 0.05 / LOOKS
 
 
 def _claim(played: DataSetRuns, runs: Sequence[MembershipFindings], **told: Any) -> PaperClaim:
-    """Return a claim about some runs of a data set; its number of trials is the smallest one among the runs."""
+    """Return a claim that is tested on runs of a data set; its number of trials is that of the smallest run.
+
+    `told` holds further fields of `PaperClaim`, by name.
+    """
     names = tuple(dict.fromkeys(run.setting.name for run in runs))
     return PaperClaim(**{"section": "6", "where": played.data.title, **told}, trials=min(run.trials for run in runs),
                       runs=names)  # fmt: skip
 
 
 def _is_attacked(played: DataSetRuns, attack: str) -> PaperClaim:
-    """Return the premise of other claims that an attack on the original model, without DP, is better than chance."""
+    """Return the claim that the AUC of an attack on the model without DP is at least 1/2 + `MARGIN` (0.03).
+
+    Other claims have this claim as a premise: without it they cannot be tested.
+    """
     return _claim(
         played, [played.original], section="3", statement="the attack finds something in the original model",
         quantity=ATTACK_NAMES[attack], found=tradeoffs.area_of(played.original, attack, CONFIDENCE),
@@ -62,7 +68,10 @@ def _is_attacked(played: DataSetRuns, attack: str) -> PaperClaim:
 
 
 def _is_learned(played: DataSetRuns) -> PaperClaim:
-    """Return the premise of other claims that the original model, without DP, has an accuracy above chance."""
+    """Return the claim that the test accuracy of the model without DP is at least 1 / classes + `MARGIN` (0.03).
+
+    Other claims have this claim as a premise: without it they cannot be tested.
+    """
     return _claim(
         played, [played.original], section="3", statement="the original model does better than guessing",
         quantity="test accuracy", found=tradeoffs.mean_interval(played.original.test_accuracy, CONFIDENCE),
@@ -71,7 +80,7 @@ def _is_learned(played: DataSetRuns) -> PaperClaim:
 
 
 def at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims of section 6 that the AUC of each attack is 1/2 at the noise that the section names."""
+    """Yield a claim that the AUC is 1/2, for each attack and each run whose noise section 6 calls strong enough."""
     for run, attack in product([run for run in played.private if run.setting.is_at_chance], played.attacks):
         yield _claim(
             played, [run], statement="attacks do no better than guessing at this noise", where=run.setting.label,
@@ -81,7 +90,11 @@ def at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims that white-box access increases the AUC, but only slightly; on COLLAB, that it does not."""
+    """Yield the claims on the AUC of the white-box attack minus that of the black-box attack, averaged over all runs.
+
+    On COLLAB the claim is that the difference is 0. On the other data sets there are two claims: the difference is
+    positive, and it is small. Nothing is yielded if the white-box attack was not run.
+    """
     if WHITE_BOX not in played.attacks:
         return
     runs = played.runs
@@ -98,7 +111,10 @@ def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def trade(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims of section 6 on the AUC under local and central DP at the same accuracy."""
+    """Yield the claim of section 6 on the AUC under local minus central DP at equal accuracy, for each attack.
+
+    Nothing is yielded if section 6 makes no statement on the data set, or if one of the two kinds of DP was not run.
+    """
     sentence = trade_sentence(played.data)
     if sentence is None or not played.local or not played.central:
         return
@@ -114,7 +130,10 @@ def trade(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def above_half_on_purchases(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims that the attacks' AUC on Purchases is above 1/2 under weaker noise than section 5.2 names."""
+    """Yield for each attack on Purchases the claim that its AUC is above 1/2 at noise multipliers below `UNTIL_Z`.
+
+    `UNTIL_Z` holds the noise multiplier that section 5.2 names for each attack. Nothing is yielded for other data sets.
+    """
     if played.data.study is not PublishedDataset.PURCHASES:
         return
     for attack in played.attacks:
@@ -125,19 +144,23 @@ def above_half_on_purchases(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def confidence_of_each(runs: int) -> float:
-    """Return the confidence of each interval, one per run, such that all hold simultaneously (Bonferroni)."""
+    """Return the confidence of each of `runs` intervals such that all hold together at `CONFIDENCE` (Bonferroni)."""
     return 1 - (1 - CONFIDENCE) / runs
 
 
 def baseline_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that the AUC of the black-box attack on COLLAB stays at the baseline of 1/2."""
+    """Yield the claim that the AUC of the black-box attack stays near 1/2 on COLLAB; nothing for other data sets."""
     if played.data.study is PublishedDataset.COLLAB:
         found = [tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(played.runs))) for run in played.runs]
         yield black_box_baseline(played.data.title, found, min(run.trials for run in played.runs))
 
 
 def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims on phi at the least noise with an AUC of 1/2, for the values printed in sections 5.1 and 5.4."""
+    """Yield the claims on the values of phi in sections 5.1 and 5.4, at the weakest noise with an AUC of 1/2.
+
+    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. There is at most one claim
+    for local DP and one for central DP. Section 6 says at which noise the AUC is 1/2.
+    """
     for run in played.private:
         if run.setting.is_at_chance and run.setting == first_at_chance(played, run.setting.method):
             found = tradeoffs.phi(played.original, run, played.of_phi, CONFIDENCE)
@@ -148,7 +171,7 @@ def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def first_at_chance(played: DataSetRuns, method: PrivacyMethod) -> MembershipSetting | None:
-    """Return the setting of least noise at which section 6 says that attacks are at chance; None if it was not run.
+    """Return the setting of weakest noise at which section 6 says that attacks are at chance; None if it was not run.
 
     Parameters
     ----------
@@ -161,21 +184,26 @@ def first_at_chance(played: DataSetRuns, method: PrivacyMethod) -> MembershipSet
 
 
 def _is_guessing(played: DataSetRuns, run: MembershipFindings) -> bool:
-    """Return whether the interval of a model's test accuracy lies below chance plus the margin."""
+    """Return whether a model's test accuracy is at chance: its interval ends at or below 1 / classes + `MARGIN`.
+
+    `MARGIN` (0.03) is the largest difference that counts as none.
+    """
     return tradeoffs.mean_interval(run.test_accuracy, CONFIDENCE).high <= 1 / played.data.classes + MARGIN
 
 
 def _is_spent(played: DataSetRuns, run: MembershipFindings) -> bool:
-    """Return whether both the attack's AUC and the model's accuracy are at chance, where phi is 1 by definition."""
+    """Return whether a run's test accuracy and its attack's AUC are both at chance, within `MARGIN` (0.03)."""
     area = tradeoffs.area_of(run, played.of_phi, CONFIDENCE)
     return _is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
 
 
 def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that phi exceeds 1 for some epsilon (on COLLAB: for none), for local and for central DP.
+    """Yield the claims on whether phi exceeds 1 at some noise level, one for local DP and one for central DP.
 
-    The intervals of all noise levels hold simultaneously (Bonferroni). Levels at which attack and model are at chance
-    (`_is_spent`) are left out as uninformative, but counted in the Bonferroni correction.
+    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. The paper claims that it
+    exceeds 1 on all data sets except COLLAB, where it claims the opposite. The intervals of all noise levels hold
+    together (Bonferroni). Levels at which both attack and model are at chance tell nothing and are left out, but the
+    Bonferroni correction counts them.
     """
     for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
         runs = played.of(method)
@@ -207,7 +235,11 @@ def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def _mean_phi(played: DataSetRuns, ahead: int, auc: Floats, accuracy: Floats) -> float:
-    """Return the mean phi of the first `ahead` runs after the original, minus that of the remaining runs, if any."""
+    """Return the mean phi under one kind of DP minus the mean phi under the other, or minus 0 if the other has no runs.
+
+    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. `auc` and `accuracy`, shape
+    (runs,), start with the run without DP. The next `ahead` runs are those of the first kind.
+    """
     found = tradeoffs.phis(auc, accuracy, played.data.classes)
     return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))
 
@@ -222,7 +254,11 @@ _HIGHER_PHI = {
 
 
 def order_of_phi(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that mean phi over noise levels is higher under local (or central) DP, as the paper says."""
+    """Yield the claim that phi, averaged over noise levels, is higher under the kind of DP that the paper names.
+
+    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. Nothing is yielded if the
+    paper names none for the data set, or if local or central DP was not run.
+    """
     better = _HIGHER_PHI.get(played.data.study)
     if better is None or not played.local or not played.central:
         return
@@ -239,10 +275,11 @@ def order_of_phi(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that on Skewed Purchases test accuracy is higher under local than central DP at every level.
+    """Yield the claim that test accuracy on Skewed Purchases is higher under local than central DP at every level.
 
-    The intervals of all levels hold simultaneously (Bonferroni). Levels at which both models are at chance are left out
-    as uninformative, but counted in the Bonferroni correction.
+    The smallest of the differences is tested. The intervals of all levels hold together (Bonferroni). Levels at which
+    both models are at chance tell nothing and are left out, but the Bonferroni correction counts them. Nothing is
+    yielded for other data sets.
     """
     pairs = list(zip(played.local, played.central, strict=False))
     if played.data.study is not PublishedDataset.SKEWED or not pairs:
@@ -260,7 +297,10 @@ def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that confidence on Skewed Purchases is higher at epsilon_i = 1 than at all other levels."""
+    """Yield the claim that models on Skewed Purchases are most confident at epsilon_i = 1; nothing for other data.
+
+    epsilon_i is the epsilon of local DP for one value of a record.
+    """
     found = _surest(played.local, CONFIDENCE) if played.data.study is PublishedDataset.SKEWED else None
     if found is not None:
         yield _claim(
@@ -270,11 +310,12 @@ def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | None:
-    """Return the models' confidence at epsilon_i = 1 minus the largest confidence at any other level.
+    """Return the models' confidence at epsilon_i = 1 minus the largest confidence at any other epsilon_i of local DP.
 
-    The confidence of a model is its mean maximum class probability on the true records of the targets, averaged over
-    trials. The intervals of all differences hold simultaneously (Bonferroni). The result is None if epsilon_i = 1, or
-    every other level, was not run.
+    epsilon_i is the epsilon of local DP for one value of a record. A model's confidence is its maximum class
+    probability, averaged over the targets' true records and over trials. The intervals of all differences hold together
+    with the confidence `level` (Bonferroni). The result is None if epsilon_i = 1 was not run, or if no other epsilon_i
+    was run.
     """
     own = next((one for one in local if one.setting.level == 1.0), None)
     others = [one for one in local if one is not own]
@@ -285,7 +326,10 @@ def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | Non
 
 
 def majority_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that under strong noise the test accuracy on COLLAB is the share of the largest class."""
+    """Yield the claims that test accuracy on COLLAB under the strongest noise is the share of the largest class.
+
+    There is one claim for local DP and one for central DP. Nothing is yielded for other data sets.
+    """
     if played.data.study is not PublishedDataset.COLLAB:
         return
     for run in (one[-1] for one in (played.local, played.central) if one):
@@ -316,17 +360,17 @@ UNTESTED = (
 
 
 def claims_of(played: Sequence[DataSetRuns]) -> list[PaperClaim]:
-    """Return all claims that runs can test, in the order of `TESTS` and of the data sets."""
+    """Return all claims that can be tested: first those without runs, then those of each test on each data set."""
     return [*closed_forms(), *(claim for test in TESTS for one in played for claim in test(one))]
 
 
 def claims_item(played: Sequence[DataSetRuns]) -> ItemResult:
-    """Return the reproduced item "claims": all claims as a table with a figure."""
+    """Return the table, with a figure, of all claims of the paper: those tested on the runs, and those not testable."""
     return claims_of_text([*claims_of(played), *UNTESTED], [one.data.title for one in played])
 
 
 def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return claims as a table with a figure.
+    """Return a table of claims and their verdicts, with a figure.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Purchases with 10, 20 or 50 classes and Texas with 150, 200 or 300, as in Bernau et al. 2019.
+"""Loaders of Purchases with 10, 20 or 50 classes and of Texas with 150, 200 or 300 classes (Bernau et al. 2019).
 
-They are read from files of their own: neither their labels nor, for Texas, their features follow from the files with
-100 classes, and it is not published which records the smaller ones hold.
+Each number of classes has a file of its own. The labels, and the features of Texas, cannot be derived from the
+published files with 100 classes.
 """
 
 from dataclasses import replace
@@ -15,37 +15,38 @@ _PURCHASES, _TEXAS = (10, 20, 50, 100), (100, 150, 200, 300)
 
 
 def purchases(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
-    """Return Purchases with 10, 20, 50 or 100 classes, from the files of `load_binary`.
+    """Return the data set Purchases with 10, 20, 50 or 100 classes, read from its file.
 
     Parameters
     ----------
     directory
-        Directory with `purchase10.npz` and so on, or with the published archive for 100 classes.
+        Directory with `purchase10.npz` and so on, or with the published archive for 100 classes. None is an
+        `InputError`.
     classes
         Number of classes: 10, 20, 50 or 100.
 
     Raises
     ------
     InputError
-        As in `load_binary`, or if classes is another number.
+        If `classes` is not one of these numbers, or the file is missing or damaged (see `load_binary`).
     """
     return _load(directory, PURCHASE100, _PURCHASES, classes)
 
 
 def texas(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
-    """Return Texas with 100, 150, 200 or 300 classes, from the files of `load_binary`.
+    """Return the data set Texas with 100, 150, 200 or 300 classes, read from its file.
 
     Parameters
     ----------
     directory
-        Directory with `texas150.npz` and so on, or with the published archive for 100 classes.
+        Directory with `texas150.npz` and so on, or with the published archive for 100 classes. None is an `InputError`.
     classes
         Number of classes: 100, 150, 200 or 300.
 
     Raises
     ------
     InputError
-        As in `load_binary`, or if classes is another number.
+        If `classes` is not one of these numbers, or the file is missing or damaged (see `load_binary`).
     """
     return _load(directory, TEXAS100, _TEXAS, classes)
 

@@ -1,7 +1,7 @@
-"""COLLAB: networks of coauthors around 5,000 researchers of three fields of physics.
+"""Loader of COLLAB: 5,000 graphs, each the coauthors of one researcher, labelled with one of three fields of physics.
 
-Yanardag & Vishwanathan 2015, "Deep graph kernels". The file is read in the form in which Zhang et al. 2018 (DGCNN)
-publish it: a text file of integers.
+Yanardag & Vishwanathan 2015, "Deep graph kernels". The loader reads the text file of integers that Zhang et al. 2018
+(DGCNN) publish:
 
     5000                    number of graphs
     45 0                    a graph: number of nodes, label
@@ -27,18 +27,19 @@ _FORM = "accepted is the text of DGCNN without features of nodes"
 
 
 def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> LoadedDataset:
-    """Return COLLAB's 5,000 graphs with their fields as labels (2,600, 775 and 1,625 graphs), in a few seconds.
+    """Return COLLAB: 5,000 packed graphs, labelled with three fields of physics (2,600, 775 and 1,625 graphs).
 
-    The graphs have 32 to 492 nodes and 12,288,916 edges together, 2,837 of which are self-loops. The largest degree is
-    491; Bernau et al. 2019 state 2,000. All nodes have the same tag, which is therefore left out. There is no official
-    test split.
+    In the file the graphs have 32 to 492 nodes and together 12,288,916 edges, 2,837 of which are self-loops. The
+    largest degree is 491, while Bernau et al. 2019 state 2,000. All nodes have the same tag, so tags are left out.
+    There is no official test split. Loading takes a few seconds.
 
     Parameters
     ----------
     directory
-        Directory with the archive, or with a folder `collab` that holds it. It is unpacked in memory (84 MB).
+        Directory with the archive, or with a folder `collab` that holds it; None is an `InputError`. The archive is
+        unpacked in memory (84 MB).
     graph_nodes
-        Largest number of nodes that a graph keeps, see `graph_records`.
+        Largest number of nodes that a graph keeps, at least 2; larger graphs are cut (see `graph_records`).
 
     Raises
     ------
@@ -66,7 +67,7 @@ def _numbers(text: bytes, path: Path) -> NDArray[np.int32]:
 
 
 class _Reader:
-    """Reader that goes through the integers of the file once, from the beginning to the end."""
+    """Reader of the integers of COLLAB's text file, in one pass from the beginning to the end."""
 
     def __init__(self, numbers: NDArray[np.int32], path: Path) -> None:
         # Single elements of a memory view are read several times faster than those of an array.
@@ -76,7 +77,7 @@ class _Reader:
         self.at = 1
 
     def graphs(self) -> tuple[list[AdjacencyMatrix], Integers, int]:
-        """Return adjacency matrices (nodes, nodes), the class of each graph (graphs,) and the number of classes."""
+        """Return the graphs' adjacency matrices (nodes, nodes), their classes (graphs,) and the number of classes."""
         count = self.view[0]
         require(count >= 1, f"{self.path} holds {count} graphs: at least 1 is needed")
         try:
@@ -106,7 +107,10 @@ class _Reader:
         return matrix
 
     def _rows(self, nodes: int, where: str) -> tuple[Integers, Integers]:
-        """Return the start and the length of the neighbour list of each node of a graph, and move to the next graph."""
+        """Return the position and the length of each node's list of neighbours, and advance behind the graph.
+
+        `nodes` is the number of nodes of the graph at the current position, and `where` names it in errors.
+        """
         starts, degrees = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
         for node in range(nodes):
             degree = self.view[self.at + 1]

@@ -1,4 +1,4 @@
-"""The configurations of the runs behind the figures of Bernau et al. 2019."""
+"""Configurations of the runs behind the figures of Bernau et al. 2019."""
 
 import zlib
 from functools import cache
@@ -23,10 +23,10 @@ EPOCHS_A_ROUND = 2
 
 
 def _seed_of(part: settings.ShadowTrials, size: settings.DataSetSize) -> int:
-    """Return the seed of a run, which follows from the run's name, so that no two runs share coins or noise.
+    """Return the seed of a run, derived from the run's name, so that each run has random numbers of its own.
 
-    Seeds are skipped if some target would be a member in too many or too few trials, so that it would lack shadow
-    models without it or with it. With 24 trials and 2,000 targets this is one seed in 170.
+    A seed is skipped if it makes some target a member in too many or too few trials: too few shadow models would then
+    be trained without or with this target. With 24 trials and 2,000 targets this happens to one seed in 170.
     """
     return _first_seed(part.name, size.records, size.trials)
 
@@ -41,14 +41,19 @@ def _first_seed(name: str, records: int, trials: int) -> int:
 
 
 def all_values(extent: ComputeExtent) -> dict[str, Any]:
-    """Return the configurations of part 0 of all settings, on all data sets that may be used, by the run's name."""
+    """Return the configurations of the first run of every setting on every candidate data set, keyed by the run's name.
+
+    If a data set of the paper has substitutes, the configurations of all of them are included.
+    """
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
     parts = [settings.ShadowTrials(setting) for one in data for setting in settings.settings_of(one, extent)]
     return {part.name: values_of(part, extent, None) for part in parts}
 
 
 def values_of(part: settings.ShadowTrials, extent: ComputeExtent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the configuration of a run as unvalidated values.
+    """Return the configuration of a run as nested dictionaries that are not validated yet.
+
+    The outer keys are sections of the configuration, such as "data", and the inner keys are settings.
 
     Parameters
     ----------
@@ -57,7 +62,7 @@ def values_of(part: settings.ShadowTrials, extent: ComputeExtent, data_dir: Path
     extent
         Whether the reproduction is the full or the quick form.
     data_dir
-        Directory of the data sets; None is the default place.
+        Directory of the data sets; None means the default directory.
     """
     setting = part.setting
     data, size = setting.data, setting.data.size(extent)
@@ -98,11 +103,11 @@ def values_of(part: settings.ShadowTrials, extent: ComputeExtent, data_dir: Path
 
 
 def _with_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[dict[str, Any], int]:
-    """Return the training settings of central DP with one step per round, and the number of rounds per epoch.
+    """Return the training settings of central DP with one step per round, and the number of rounds per evaluation.
 
-    On average n of the 2n targets are members. The expected batch size is therefore 2b of all targets, so that each
-    member is sampled with the paper's probability b/n. Adam's steps do not depend on the divisor of the gradient sum.
-    Models are evaluated once per epoch.
+    The model is evaluated once per epoch. The paper's batch has b of n members. Here 2n targets are records that may be
+    members, and on average half of them are. The expected batch is therefore 2b targets, and each member is sampled
+    with the paper's probability b/n.
     """
     batch = min(2 * recipe.central_batch, size.records // 4)
     training = {
@@ -116,7 +121,7 @@ def _with_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[di
 
 
 def _without_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[dict[str, Any], int]:
-    """Return the training settings without central DP (up to two epochs a round), and the rounds per evaluation."""
+    """Return the training settings without central DP (at most two epochs per round), and 1 round per evaluation."""
     epochs = min(EPOCHS_A_ROUND, size.epochs)
     training = {
         "strategy": "dp-fedavg",

@@ -1,4 +1,4 @@
-"""Tables 2 and 3 of Bernau et al. 2019: the epsilon of local DP, and the guarantee of central DP's noise."""
+"""Recomputation of Tables 2 and 3 of Bernau et al. 2019: the epsilons of local DP and of central DP."""
 
 import math
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _HALF_A_DIGIT = 0.5 * 10**-published.EPSILON_DECIMALS
 
 
 class EpsilonVerdict(StrEnum):
-    """The comparison of a printed epsilon with the one that we compute for all stated epochs."""
+    """Result of comparing a printed epsilon with ours: equal to the last printed digit, or which one is smaller."""
 
     AS_PRINTED = "as printed"
     SMALLER = "printed is smaller"
@@ -40,9 +40,10 @@ class EpsilonVerdict(StrEnum):
 
 
 class PrintedGuarantee(NamedTuple):
-    """An epsilon of central DP as printed in Table 3 (`printed`) and as computed here (`ours`).
+    """An epsilon of central DP as Table 3 prints it (`printed`) and as our accountant computes it (`ours`), in nats.
 
-    For numbers of epochs from `fewest` to `most`, our accountant gives the printed number, to its last digit.
+    Our accountant gives `printed`, to its last digit, if training takes between `fewest` and `most` epochs instead of
+    the `epochs` that the paper states.
     """
 
     study: PublishedDataset
@@ -56,14 +57,14 @@ class PrintedGuarantee(NamedTuple):
 
     @property
     def verdict(self) -> EpsilonVerdict:
-        """Whether both epsilons agree to the last printed digit, and if not, which one is larger."""
+        """Return whether both epsilons agree to the last printed digit, and if not, which of them is smaller."""
         if round(self.ours, published.EPSILON_DECIMALS) == self.printed:
             return EpsilonVerdict.AS_PRINTED
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
 def _members_of(study: PublishedDataset, recipe: published.Hyperparameters) -> int:
-    """Return the number n of training records as the paper states it; for Skewed Purchases an assumed number."""
+    """Return the number of training records that the paper states; for Skewed Purchases an assumed number."""
     if recipe.members is None:
         assert study is PublishedDataset.SKEWED, study
         return SUPPOSED_MEMBERS
@@ -71,15 +72,20 @@ def _members_of(study: PublishedDataset, recipe: published.Hyperparameters) -> i
 
 
 def _central_epsilon(members: int, batch: int, steps: float, noise_multiplier: float) -> float:
-    """Return epsilon at delta = 1/n of DP-SGD by the authors' accountant, classic Rényi DP with Poisson sampling."""
+    """Return epsilon of DP-SGD at delta = 1 / `members`, by the accountant of the authors' code.
+
+    The accountant is classic Rényi DP with Poisson sampling: each of the `steps` samples every record with probability
+    `batch` / `members`.
+    """
     return rdp_epsilon(Accountant.RDP_CLASSIC, steps * _of_one_step(members, batch, noise_multiplier), 1 / members)
 
 
 def _steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float) -> float:
-    """Return the largest (fractional) number of steps whose epsilon is at most the given one; 0 if there is none.
+    """Return the largest number of steps, not rounded, after which epsilon of DP-SGD is at most `epsilon`; at least 0.
 
-    The bound epsilon = min over orders alpha of (steps * D_alpha + ln(1/delta) / (alpha - 1)) is solved for the steps
-    at every order.
+    The accountant is classic Rényi DP: epsilon is the minimum over orders alpha of steps * D_alpha + ln(members) /
+    (alpha - 1), where D_alpha is the divergence of one step. This is solved for the steps at every order, and the
+    maximum is returned.
     """
     overhead = math.log(members) / (RDP_ORDERS - 1)
     steps = (epsilon - overhead) / _of_one_step(members, batch, noise_multiplier)
@@ -92,7 +98,10 @@ def _of_one_step(members: int, batch: int, noise_multiplier: float) -> np.ndarra
 
 
 def guarantees() -> Iterator[PrintedGuarantee]:
-    """Yield every printed epsilon of central DP with our value, for epochs * n // batch steps and delta = 1/n."""
+    """Yield every epsilon of central DP of Table 3 with the epsilon that our accountant computes.
+
+    With n training records, ours is computed for epochs * n // batch steps and delta = 1/n.
+    """
     for (study, classes), column in published.TABLE_3.items():
         recipe = published.RECIPES[study, classes]
         members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
@@ -105,7 +114,7 @@ def guarantees() -> Iterator[PrintedGuarantee]:
 
 
 def table_3() -> ItemResult:
-    """Return the recomputed epsilons of central DP of Table 3, and the epochs that would explain the printed ones."""
+    """Return Table 3 with printed and recomputed epsilons of central DP, and the epochs that explain printed ones."""
     found = list(guarantees())
     figure = new_figure(5.4)
     left, right = figure.subplots(1, 2)
@@ -168,7 +177,7 @@ _SAID = {
 
 
 def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
-    """Draw, by z, printed over computed epsilon (left) and the epochs that give the printed epsilon (right)."""
+    """Draw printed / computed epsilon (left) and the share of epochs that gives printed epsilon (right), over noise."""
     columns = list(published.TABLE_3)
     for axes in (left, right):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)
@@ -188,7 +197,7 @@ def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
 
 
 def table_2() -> ItemResult:
-    """Return Table 2: epsilon of local DP per record as the paper counts it, and for a single value of a record."""
+    """Return Table 2 recomputed: the epsilon of local DP of a whole record, and the protection of a single value."""
     figure = new_figure(4.6)
     left, right = figure.subplots(1, 2)
     for study, row in published.TABLE_2.items():

@@ -1,6 +1,7 @@
-"""Figures 3 to 7 of Bernau et al. 2019: accuracy, attacks and phi over epsilon, ROC curves, and the trade-off.
+"""Figures 3 to 7 of Bernau et al. 2019: test accuracy, AUC and phi over epsilon, ROC curves, and trade-offs.
 
-The last item compares the adversaries of all three papers on the same models at the same epsilon.
+Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. A further figure compares the
+adversaries of three papers on the same models at the same epsilon of central DP.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,14 +60,14 @@ _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
 def figure_of(study: PublishedDataset, played: Sequence[DataSetRuns]) -> ItemResult:
-    """Return the figure of a data set, with central DP on the left and local DP on the right.
+    """Return the table and figure of one data set, with panels of central DP on the left and local DP on the right.
 
     Parameters
     ----------
     study
         The data set of the paper.
     played
-        The runs that were carried out on this data set, in one or several forms of the data.
+        The runs on this data set, grouped by version, such as the number of classes.
     """
     rows = 8 if study is PublishedDataset.SKEWED else 7
     figure = new_figure(2.86 * rows)
@@ -98,7 +99,10 @@ def figure_of(study: PublishedDataset, played: Sequence[DataSetRuns]) -> ItemRes
 
 
 def _rows_of(played: DataSetRuns) -> Iterator[ItemRow]:
-    """Yield the rows of one data set: accuracies, AUC of every attack, and phi of each run, epochs in the notes."""
+    """Yield the table rows of one data set: training and test accuracy, AUC of each attack, and phi of each run.
+
+    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
+    """
     for run in played.runs:
         train, chosen = mean_interval(run.train_accuracy), run.chosen_epoch.mean()
         # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
@@ -138,9 +142,9 @@ def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = ""
 
 
 def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
-    """Return the horizontal position of each run (its epsilon); the original model is put right of all others.
+    """Return the horizontal position of each run: its epsilon, or, without DP, a place right of all other runs.
 
-    Positions of the form `number` of a data set are shifted slightly, so that forms do not overlap.
+    All positions are multiplied by 1.05**`number`, so that several versions of a data set do not overlap.
     """
     known = [run.epsilon for run in runs if np.isfinite(run.epsilon)]
     beyond = 6 * max(known) if known else 1.0
@@ -150,7 +154,10 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
 def _forms(
     played: Sequence[DataSetRuns], method: PrivacyMethod
 ) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
-    """Yield for each form of a data set the runs under one method, their positions, their style and the form's name."""
+    """Yield the runs on each version of a data set under one kind of DP, with their positions, style and label.
+
+    The run without DP comes first in each version. Positions are horizontal.
+    """
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
         yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title
@@ -202,7 +209,10 @@ def _phis(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> N
 
 
 def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, played: Sequence[DataSetRuns]) -> None:
-    """Set title and labels of a panel over epsilon, and the same horizontal axis as in all panels of the method."""
+    """Set the title, the axis labels and the horizontal range of a panel over epsilon.
+
+    `panel` is the panel's key, `y_name` the label of its vertical axis, and `played` the runs that determine the range.
+    """
     places = [place for one in played for place in _places(one.side(method))]
     axes.set_xscale("log")
     axes.set_xlim(min(places) / 1.6, 1.6 * max(places))
@@ -246,7 +256,10 @@ def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
 
 
 def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) -> None:
-    """Draw histograms of the maximum class probability on targets, by the black-box attack's call: member or not."""
+    """Draw two histograms of the models' maximum class probability, for targets called members and called non-members.
+
+    The black-box attack makes the call. Panel 0 shows the run at epsilon_i = 1, and panel 1 that at epsilon_i = 0.1.
+    """
     level, letter = ((1.0, "l"), (0.1, "m"))[panel]
     title = f"({letter}) Confidence, epsilon_i {level:g}"
     run = next((one for one in local if one.setting.level == level), None)
@@ -329,7 +342,7 @@ _ADVERSARY_LOOKS = {
 
 
 def adversaries_item(played: Sequence[DataSetRuns]) -> ItemResult:
-    """Return the AUC of each adversary and their differences, by epsilon of central DP, on the same trials."""
+    """Return the AUC of each adversary, and the differences of AUCs, over epsilon of central DP on the same trials."""
     figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
     panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
     for number, (axes, one) in enumerate(zip(panels, played, strict=False)):

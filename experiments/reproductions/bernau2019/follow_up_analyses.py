@@ -1,4 +1,4 @@
-"""Explanations, from further experiments, of claims of Bernau et al. 2019 that do not hold on our data."""
+"""Further experiments that explain why some claims of Bernau et al. 2019 do not hold on our data."""
 
 from fl_audit.experiments.reproductions.claims import FailureCause, FollowUpAnalysis
 

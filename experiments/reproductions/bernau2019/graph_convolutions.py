@@ -1,10 +1,10 @@
-"""DGCNN: graph classification by graph convolutions, sort pooling and one-dimensional convolutions.
+"""The graph classifier DGCNN: graph convolutions, sort pooling and one-dimensional convolutions.
 
-Zhang et al. 2018, "An end-to-end deep learning architecture for graph classification" (AAAI), as Bernau et al. 2019
-(section 4.3) use it on COLLAB: without the dropout layer.
+The network is that of Zhang et al. 2018, "An end-to-end deep learning architecture for graph classification" (AAAI),
+without its dropout layer, as Bernau et al. 2019 (section 4.3) use it on COLLAB.
 
-All layers with weights are two-dimensional convolutions and dense layers, so that `StackedModel` can train all trials
-at once, without materialising per-sample gradients.
+All layers with weights are two-dimensional convolutions or dense layers. `StackedModel` can therefore train all trials
+together without storing per-sample gradients.
 """
 
 from collections.abc import Sequence
@@ -32,22 +32,24 @@ _BEHIND_ALL = -2.0  # the key of absent nodes; those of others are hyperbolic ta
 
 
 def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None = None) -> nn.Module:
-    """Return DGCNN for packed graphs (Bernau et al. 2019, section 4.3); on COLLAB it has 256,675 parameters.
+    """Return the graph classifier DGCNN with random weights; on COLLAB it has 256,675 parameters by default.
+
+    The network is that of Bernau et al. 2019, section 4.3.
 
     Parameters
     ----------
     feature_shape
-        Shape of the features of one example, a packed graph.
+        Shape of one example, a packed graph (see `fl_audit.data.graph_records`).
     classes
         Number of classes that the network tells apart.
     sorted_nodes
-        k, number of nodes that sort pooling keeps, see `GraphNetwork`. None means 130, or the largest number of nodes
-        of a graph if that is smaller. To use another k in a configuration, name your own function that calls this one.
+        k, number of nodes that sort pooling keeps, at least 10. None means 130, or the largest number of nodes of a
+        graph if that is smaller. To use another k in a configuration, name a function of your own that calls this one.
 
     Raises
     ------
     InputError
-        If the shape is not that of a packed graph.
+        If the shape is not that of a packed graph, or `sorted_nodes` is less than 10.
     """
     shape = tuple(feature_shape)
     require(is_packed_shape(shape), f"dgcnn: examples have shape {shape}: accepted are graphs, as of COLLAB")
@@ -56,7 +58,7 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None =
 
 
 class GraphNetwork(nn.Module):
-    """DGCNN on packed graphs (`fl_audit.data.graph_records`).
+    """The graph classifier DGCNN, which takes packed graphs (`fl_audit.data.graph_records`).
 
     Four graph convolutions H' = tanh(D^-1 (A + I) H W) of widths 32, 32, 32 and 1, where D holds the row sums of A + I
     (Zhang et al. 2018, Eq. 1). Their outputs are concatenated to 97 numbers for each node. Sort pooling sorts the nodes
@@ -64,19 +66,20 @@ class GraphNetwork(nn.Module):
     with 16 channels whose kernel and stride are the 97 numbers of a node, max pooling over pairs of nodes, a
     convolution with 32 channels and kernel size 5, and 128 dense units, all with ReLU, and the output layer.
 
-    The nodes of COLLAB have no labels. Their features here are a 1, which gives the first convolution a bias, and
-    log(1 + degree) / log(492). (The authors' code has constant features, and biases that the degree divides.)
+    Nodes have no labels here. A node has two features: a constant 1, which gives the first convolution a bias, and
+    log(1 + degree) / log(492). (In the authors' code features are constant, and biases are divided by the degree.)
 
-    Padding nodes are 0 in all graph convolutions, which have no biases, and are sorted last, so that they have no
-    effect. The output does not depend on the order of the nodes either, unless different nodes have equal sort keys.
+    Padding nodes have no effect: they are 0 in all graph convolutions, which have no biases, and are sorted last. The
+    order of the nodes has no effect either, unless different nodes have equal sort keys.
 
     Parameters
     ----------
     classes
         Number of classes.
     kept
-        k, number of nodes that sort pooling keeps, at least 10. It is public and the same for all graphs. The authors
-        of DGCNN choose k such that a given share of the graphs has at most k nodes: 0.9 for COLLAB, 0.6 for others.
+        k, number of nodes that sort pooling keeps, at least 10. It is the same for all graphs and does not depend on
+        them. The authors of DGCNN choose k such that a given share of the graphs has at most k nodes: 0.9 for COLLAB,
+        0.6 for others.
 
     Raises
     ------
@@ -97,7 +100,7 @@ class GraphNetwork(nn.Module):
         self.outputs = nn.Linear(_HIDDEN, classes)
 
     def forward(self, packed: Tensor) -> Tensor:
-        """Return the logits (n, classes) of packed graphs (n, nodes, numbers)."""
+        """Return the logits (n, classes) of n packed graphs (n, nodes, numbers per node)."""
         adjacency, present = unpack_graphs(packed)
         looped = adjacency + torch.diag_embed(present)
         averaging = looped / looped.sum(2, keepdim=True).clamp(min=1.0)
@@ -113,7 +116,10 @@ class GraphNetwork(nn.Module):
         return logits
 
     def _sort_pooled(self, rows: Tensor, present: Tensor) -> Tensor:
-        """Return the values (m, 97, k) of the first k nodes after sorting the nodes of `rows` (m, 97, nodes)."""
+        """Return the values (m, 97, k) of the first k nodes of each graph, sorted by falling last value.
+
+        `rows` holds 97 values of each node, shape (m, 97, nodes), and `present` is 1 at nodes and 0 at padding.
+        """
         there = present.repeat(len(rows) // len(present), 1)
         keys = torch.where(there > 0, rows[:, -1], _BEHIND_ALL)
         order = keys.argsort(dim=1, descending=True, stable=True)[:, : self.kept]
@@ -122,10 +128,10 @@ class GraphNetwork(nn.Module):
 
 
 def _averaged(values: Tensor, averaging: Tensor) -> Tensor:
-    """Return the values (m, width, nodes), averaged at each node over the node and its neighbours.
+    """Return node values (m, width, nodes), each replaced by its average over the node and its neighbours.
 
-    `averaging` is D^-1 (A + I) of n graphs, shape (n, nodes, nodes). With t trials on the same graphs, m is t * n, and
-    the graphs of one trial are followed by those of the next.
+    `averaging` is D^-1 (A + I) of n graphs, shape (n, nodes, nodes). With t trials on the same n graphs, m is t * n:
+    all graphs of the first trial come first, then all graphs of the second trial, and so on.
     """
     graphs, (_, width, nodes) = len(averaging), values.shape
     side_by_side = values.reshape(-1, graphs, width, nodes).transpose(0, 1).reshape(graphs, -1, nodes)

@@ -1,4 +1,4 @@
-"""Labeled Faces in the Wild: grey photographs, each labelled with the person it shows (Huang et al. 2007)."""
+"""Loader of Labeled Faces in the Wild (Huang et al. 2007): grey photographs, each labelled with the person it shows."""
 
 from pathlib import Path
 
@@ -18,20 +18,21 @@ _FEWEST_CLASSES = 2
 
 
 def lfw(directory: Path | None, *, classes: int | None = None) -> LoadedDataset:
-    """Return the images of the people with the most images: features (1, height, width) in [0, 1].
+    """Return Labeled Faces in the Wild, restricted to the people with the most images, with pixels in [0, 1].
 
-    Classes are ordered by falling number of images, and ties by the order in the file. Therefore the classes for a
-    smaller number of people are the first classes for a larger one. Bernau et al. 2019 (section 4.4) use 20, 50 and 100
-    people. The 64x64 images that are available contain the 62 people with at least 20 images: 1,906 images of 20 people
-    and 2,773 of 50, as many as in the paper. There is no official test split.
+    Features have shape (1, height, width). Classes are people, ordered by falling number of images, and ties by their
+    order in the file. With fewer people the classes are therefore the first of those with more people. Bernau et al.
+    2019 (section 4.4) use 20, 50 and 100 people. The available 64x64 images show the 62 people with at least 20 images:
+    1,906 images of 20 people and 2,773 of 50, as many as in the paper. There is no official test split.
 
     Parameters
     ----------
     directory
-        Directory with one of the accepted files, or with a folder `lfw` that holds one. Its arrays are `x`, bytes of
-        shape (n, height, width), `y`, positions in `people` of shape (n,), and `people`, names.
+        Directory with one of the accepted files, or with a folder `lfw` that holds one; None is an `InputError`. The
+        file holds three arrays: `x`, images as bytes, shape (n, height, width); `y`, for each image the index of its
+        person in `people`, shape (n,); and `people`, the names.
     classes
-        Number of people, from 2 to those in the file; None takes all of them.
+        Number of people to keep, from 2 to the number in the file; None keeps all.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def lfw(directory: Path | None, *, classes: int | None = None) -> LoadedDataset:
 
 
 def _read(path: Path) -> tuple[NDArray[np.uint8], Integers, int]:
-    """Return grey images as bytes (n, height, width), the person in each image (n,), and the number of people."""
+    """Return grey images (n, height, width) as bytes, the person in each as an index (n,), and the number of people."""
     arrays = read_archive(path, _KEYS)
     for key in _KEYS:
         require(key in arrays, f"{path} has no array {key}: accepted are {', '.join(_KEYS)}")

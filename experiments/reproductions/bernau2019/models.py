@@ -1,4 +1,4 @@
-"""A substitute for the pretrained VGG-16 of the paper, whose weights are not available."""
+"""A small network that replaces the paper's pretrained VGG-16, whose weights are not available."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,11 @@ _CHANNELS, _KERNEL, _STRIDE = 16, 8, 4
 
 
 def small_faces(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Return a small convolutional network for grey images, in place of VGG-16 with weights learned from faces.
+    """Return a small convolutional network with random weights for grey images, which replaces the pretrained VGG-16.
 
-    It has a convolution with 16 channels, 8x8 kernel and stride 4, ReLU, 2x2 max pooling and one dense layer: 16,740
-    parameters for 64x64 pixels and 20 people. All layers are trained; the paper trains only the last one.
+    The layers are a convolution with 16 channels, 8x8 kernel and stride 4, ReLU, 2x2 max pooling and one dense layer.
+    With 64x64 pixels and 20 people it has 16,740 parameters. All layers are trained, while the paper trains only the
+    last layer of VGG-16.
 
     Parameters
     ----------

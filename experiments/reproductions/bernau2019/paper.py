@@ -1,4 +1,4 @@
-"""The tables and figures of Bernau, Grassal, Robl and Kerschbaum 2019, made from runs that they share."""
+"""The reproduction of Bernau, Grassal, Robl and Kerschbaum 2019: its tables and figures, made from shared runs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,13 +40,13 @@ _NO_FACES = (
 
 @dataclass(frozen=True)
 class MembershipItem(PaperItem):
-    """A table or figure of the paper, and the data sets whose runs it shows (empty if it needs no runs)."""
+    """A table or figure of the paper, with the data sets whose runs it shows (`studies`, empty if it needs no runs)."""
 
     build: Callable[[Sequence[DataSetRuns]], ItemResult]
     studies: tuple[PublishedDataset, ...] = ()
 
     def data_of(self, data: Sequence[settings.MembershipData]) -> tuple[settings.MembershipData, ...]:
-        """Return those of the given data sets whose runs the item shows."""
+        """Return those of the given data sets that the table or figure shows, in the given order."""
         return tuple(one for one in data if one.study in self.studies)
 
 
@@ -70,7 +70,10 @@ _ITEMS = (
 
 
 def _make(items: Sequence[MembershipItem], context: ItemContext) -> PaperResults:
-    """Compute several tables and figures; runs that they share are carried out once."""
+    """Carry out the runs that several tables and figures need, each run once, and return these tables and figures.
+
+    Items whose data sets are not available are left out.
+    """
     studies = dict.fromkeys(study for item in items for study in item.studies)
     found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
     if any(one.study is PublishedDataset.LFW for one in found):
@@ -95,7 +98,7 @@ def _make(items: Sequence[MembershipItem], context: ItemContext) -> PaperResults
 
 
 def _made(item: MembershipItem, played: Sequence[DataSetRuns], context: ItemContext) -> ItemResult:
-    """Compute one table or figure from the runs, and add the duration of its runs."""
+    """Return one table or figure, built from the runs on its data sets, with the time that these runs took."""
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
     parts = {ShadowTrials(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)}
@@ -120,7 +123,10 @@ def _why(item: MembershipItem, found: Sequence[settings.MembershipData], extent:
 
 
 def _opening(played: Sequence[DataSetRuns], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
-    """Return sentences on how far the results agree with the paper; empty without runs and without Table 3."""
+    """Return sentences on how far the results agree with the paper.
+
+    The text is empty if there are no runs, and Table 3 is not among the results.
+    """
     by_key = {item.key: result for item, result in results}
     if not played and "table3" not in by_key:
         return ""
@@ -148,7 +154,7 @@ def _opening(played: Sequence[DataSetRuns], results: Sequence[tuple[MembershipIt
 
 
 def _missing(data: Sequence[settings.MembershipData]) -> Iterator[str]:
-    """Yield sentences on data sets and models of the paper that are not available."""
+    """Yield sentences on the paper's data sets and models that are not available and were replaced."""
     replaced = [str(one.study) for one in data if one.name == "location30"]
     if replaced:
         yield f"What cannot be had are the data of {' and '.join(replaced)}, for which Location-30 stands in."

@@ -1,4 +1,4 @@
-"""Sequential allocation of trials: some for every setting, then more for undecided claims, within a time budget."""
+"""Planning of trials: a first portion for every setting, then more for undecided claims, within a limit of time."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, isfinite
@@ -32,28 +32,29 @@ Parts = dict[str, int]  # number of parts of each setting, by its name
 
 
 def play(data: Sequence[MembershipData], context: ItemContext, adding: bool) -> list[DataSetRuns]:
-    """Carry out the planned runs that are not finished yet, and read the results of all settings.
+    """Carry out the runs of all settings, add runs for undecided claims if wanted, and return all runs by data set.
 
-    First one part of every setting is run. Then, in the full form, undecided claims get the estimated number of missing
-    trials, cheapest claim first, until at most `MOST_OPEN` claims are open. The last interim look may use all of the
-    remaining time, earlier ones half of it. The plans are stored in `plan.json`, so that an interrupted reproduction
-    continues with the same plan.
+    A setting is a data set with a kind of privacy and a noise level. It has one or several runs, its parts. First one
+    part of every setting is run. In the full form, undecided claims then get more parts, the cheapest claims first,
+    until at most `MOST_OPEN` claims are undecided. This happens twice: the first time uses at most half of the
+    remaining time, the second time at most all of it. The plans are stored in `plan.json`: an interrupted reproduction
+    continues with them. Finished runs are read and not repeated.
 
     Parameters
     ----------
     data
         The data sets of the paper that are available.
     context
-        Directory of the runs, amount of computing, and limit of time in minutes.
+        Directory of the runs, full or quick form, and limit of time in minutes.
     adding
-        Whether more trials are added for undecided claims. Trials that were added earlier are always used.
+        Whether runs are added for undecided claims. Runs that were added earlier are always included.
 
     Raises
     ------
     InputError
         If a setting cannot be run, its directory holds something else, or the plan is damaged.
     FederationError
-        If a federation had to stop; the runs that were finished are kept.
+        If a federation had to stop; finished runs are kept.
     """
     settings = [setting for one in data for setting in settings_of(one, context.extent)]
     plans = _read(context.runs / PLAN) or [{setting.name: 1 for setting in settings}]
@@ -72,10 +73,10 @@ def play(data: Sequence[MembershipData], context: ItemContext, adding: bool) -> 
 
 
 def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
-    """Return the planned number of parts of each setting, by greedily deciding the cheapest open claims.
+    """Return the planned number of runs of each setting, chosen by greedily deciding the cheapest undecided claims.
 
-    `before` has the existing number of parts and `seconds` the duration of one part, both by the name of the setting;
-    `budget` is the time limit in seconds, summed over all cores.
+    `before` has the existing number of runs and `seconds` the duration of one run, both keyed by the setting's name.
+    `budget` is the limit of time in seconds, summed over all cores.
     """
     parts = dict(before)
     left = sum(claim.verdict is ClaimVerdict.OPEN for claim in claims)
@@ -95,9 +96,10 @@ def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, 
 
 
 def _wanted(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the cheapest numbers of parts, by setting, that would decide a claim or refute a premise of it.
+    """Return the cheapest numbers of runs, keyed by setting, that would decide a claim or refute one of its premises.
 
-    The result is empty if the claim is decided already, or no number is known to decide it.
+    `before` has the existing number of runs, and `seconds` the duration of one run, both keyed by setting. The result
+    is empty if the claim is decided already, or if no number of runs is known to decide it.
     """
     ways = [_narrowed(one, before, seconds) for one in (claim, *claim.premises)
             if one is claim or one.found.value < one.lowest] if claim.verdict is ClaimVerdict.OPEN else []  # fmt: skip
@@ -109,10 +111,12 @@ def _price(need: Parts, parts: Parts, seconds: Mapping[str, float]) -> float:
 
 
 def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the cheapest numbers of parts that make the interval narrow enough for the claim; empty if unknown.
+    """Return the cheapest numbers of runs, keyed by setting, that narrow a claim's interval enough to decide the claim.
 
-    A run contributes the share s of the interval's squared width, and s / m if its trials are multiplied by m. The
-    total time is smallest if m is proportional to sqrt(s / seconds) (Neyman allocation).
+    `before` has the existing number of runs, and `seconds` the duration of one run, both keyed by setting. The result
+    is empty if the needed number of trials is unknown. A setting contributes the share s of the interval's squared
+    width, and s / m if its trials are multiplied by m. The total time is smallest if m is proportional to sqrt(s /
+    seconds) (Neyman allocation).
     """
     more = claim.trials_to_decide
     if more is None or not claim.runs:
@@ -140,7 +144,7 @@ def _played(data: Sequence[MembershipData], plan: Parts, context: ItemContext) -
 
 
 def _seconds_a_part(context: ItemContext, settings: Sequence[MembershipSetting]) -> dict[str, float]:
-    """Return the duration of the first part of each setting; 0 if it has not run yet."""
+    """Return the duration of each setting's first run in seconds, keyed by the setting's name; 0 before it has run."""
     found = {one.name: seconds_of(context.runs / ShadowTrials(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 

@@ -1,7 +1,8 @@
-"""Numbers published in Bernau, Grassal, Robl and Kerschbaum 2019 (arXiv:1912.11328), with which ours are compared.
+"""Numbers printed in Bernau, Grassal, Robl and Kerschbaum 2019 (arXiv:1912.11328), with which we compare ours.
 
-Table 2 gives epsilon of local DP, Table 3 training accuracies, epsilon of central DP and the hyper-parameters. Test
-accuracies, AUCs and phi are printed as pictures only; the text names a few of them, which stand at the end.
+Table 2 prints epsilon of local DP. Table 3 prints training accuracies, epsilon of central DP and hyper-parameters. The
+paper shows test accuracies, AUCs and phi (the relative loss of AUC divided by the relative loss of accuracy) in figures
+only; a few of them are printed in its text.
 """
 
 from enum import StrEnum
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 
 class PublishedDataset(StrEnum):
-    """A data set of the paper."""
+    """The five data sets of the paper, by name."""
 
     TEXAS = "Texas"
     PURCHASES = "Purchases"
@@ -27,12 +28,16 @@ PIXEL_EPSILONS = (1000.0, 100.0, 10.0, 1.0, 0.1)
 
 
 def record_epsilons(study: PublishedDataset) -> tuple[float, ...]:
-    """Return the values of epsilon_i for local DP on a data set, in descending order."""
+    """Return the values of epsilon_i, the epsilon of local DP for one value of a record, in descending order."""
     return PIXEL_EPSILONS if study is PublishedDataset.LFW else RECORD_EPSILONS
 
 
 class LocalEpsilon(NamedTuple):
-    """A row of Table 2: the number of values in a record, and its epsilon at the largest and smallest epsilon_i."""
+    """A row of Table 2: the number of values of a record, and the record's epsilon at two values of epsilon_i.
+
+    epsilon_i is the epsilon of local DP for one value of a record. `largest` belongs to the largest epsilon_i,
+    `smallest` to the smallest.
+    """
 
     values: int
     largest: float
@@ -51,9 +56,10 @@ TABLE_2 = {
 
 
 class Hyperparameters(NamedTuple):
-    """The hyper-parameters of a column of Table 3; local DP uses those of the original model.
+    """The hyper-parameters in a column of Table 3; local DP uses those of the model without DP.
 
-    `members` is n, the number of training records of the target model by section 4; None if it is not stated.
+    `members` is the number of training records of the target model (section 4), or None if the paper does not state it.
+    Fields whose names begin with `central_` hold for central DP, `rate`, `batch` and `epochs` without central DP.
     """
 
     members: int | None
@@ -85,7 +91,10 @@ RECIPES: dict[tuple[PublishedDataset, int], Hyperparameters] = {
 
 
 class EpsilonColumn(NamedTuple):
-    """A column of Table 3: training accuracy without DP, then by falling epsilon; and epsilon of central DP by z."""
+    """The numbers in a column of Table 3: training accuracies of local and central DP, and epsilons of central DP.
+
+    `local` and `central` begin with the accuracy without DP, and continue with one number per epsilon, descending.
+    """
 
     local: tuple[float, ...]
     central: tuple[float, ...]

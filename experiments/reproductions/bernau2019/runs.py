@@ -1,4 +1,4 @@
-"""The runs that the figures share: each is carried out once, attacked, and then read from its directory."""
+"""Execution and results of the runs behind the figures: each run is carried out once, then read from its directory."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,10 @@ _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves 
 
 @dataclass(frozen=True)
 class AttackConfidences:
-    """Models' maximum class probability on the targets, for targets called members (row 0) and others (row 1)."""
+    """Models' maximum class probabilities on the targets' true records, for targets called members or non-members.
+
+    Row 0 holds targets that the black-box attack calls members, and row 1 the others.
+    """
 
     counts: Integers  # targets by the largest confidence, in `BINS`, (2, bins)
     means: Floats  # the mean largest confidence, (2,); NaN where none is called so
@@ -44,7 +47,7 @@ class AttackConfidences:
 
 @dataclass(frozen=True, eq=False)
 class MembershipFindings:
-    """The results of one setting over all of its parts, reduced to a few numbers per trial to save memory."""
+    """The results of one setting (data set, kind of privacy, noise level), joined over its runs and reduced in size."""
 
     setting: settings.MembershipSetting  # the setting of the run
     config: RunConfig  # the configuration of its first part
@@ -63,12 +66,15 @@ class MembershipFindings:
 
     @property
     def trials(self) -> int:
-        """Number of target models; each is attacked with all other models of its part as shadow models."""
+        """Return the number of target models; each is attacked with the other models of its run as shadow models."""
         return len(self.train_accuracy)
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of a record: epsilon_i * values for local DP, by accountant for central DP, infinite without DP."""
+        """Return epsilon of a record: by an accountant for central DP, and infinity without DP.
+
+        For local DP it is epsilon_i, the epsilon of one value of a record, times the number of values.
+        """
         match self.setting.method:
             case PrivacyMethod.ORIGINAL:
                 return inf
@@ -82,7 +88,7 @@ class MembershipFindings:
 
 @dataclass(frozen=True)
 class DataSetRuns:
-    """The runs on one data set: the original model, local DP and central DP, the latter two by falling epsilon."""
+    """The results on one data set: without DP (`original`), under local DP and under central DP, by falling epsilon."""
 
     data: settings.MembershipData
     original: MembershipFindings
@@ -91,42 +97,46 @@ class DataSetRuns:
 
     @property
     def runs(self) -> tuple[MembershipFindings, ...]:
-        """All runs: the original model, then local and central DP."""
+        """Return the results of all settings: without DP, then under local DP and under central DP."""
         return (self.original, *self.private)
 
     @property
     def private(self) -> tuple[MembershipFindings, ...]:
-        """All runs with privacy."""
+        """Return the results of all settings with DP: local DP, then central DP."""
         return (*self.local, *self.central)
 
     @property
     def attacks(self) -> tuple[str, ...]:
-        """The attacks of the paper that were run: black-box and possibly white-box."""
+        """Return the names of the paper's attacks that were run: black-box, and white-box if it was run."""
         return tuple(attack for attack in (BLACK_BOX, WHITE_BOX) if attack in self.original.areas_of_trials)
 
     @property
     def of_phi(self) -> str:
-        """The attack from which phi is computed: white-box as in the paper if it was run, else black-box."""
+        """Return the attack from which phi is computed: white-box if it was run, else black-box.
+
+        Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
+        """
         return self.attacks[-1]
 
     def of(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
-        """Return the runs under local DP or under central DP."""
+        """Return the results under local DP if `method` is local, else those under central DP."""
         return self.local if method is PrivacyMethod.LOCAL else self.central
 
     def side(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
-        """Return the run without DP, followed by the runs under local DP or under central DP."""
+        """Return the result without DP, followed by those under local or central DP, as `method` says."""
         return (self.original, *self.of(method))
 
 
 def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings]) -> DataSetRuns:
-    """Return the runs on one data set, grouped by method and sorted by falling epsilon.
+    """Return the results on one data set, grouped by kind of privacy and sorted by falling epsilon.
 
     Parameters
     ----------
     data
-        The data set whose runs are wanted.
+        The data set whose results are wanted.
     runs
-        Findings of the runs on all data sets, in any order.
+        Results on any data sets, in any order; those on other data sets are ignored. The setting without DP must be
+        among them.
     """
     own = sorted((run for run in runs if run.setting.data == data), key=lambda run: run.setting.position)
     local, central = (
@@ -136,7 +146,15 @@ def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings])
 
 
 def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
-    """Return the concatenated findings of all parts of one setting; the parts have equally many trials."""
+    """Return the results of one setting, joined from its runs: trials are concatenated and ROC curves are averaged.
+
+    All runs of a setting have the same number of trials.
+
+    Parameters
+    ----------
+    parts
+        Results of each run of the setting, at least one.
+    """
     first = parts[0]
 
     def of_all(name: str) -> Any:
@@ -175,10 +193,11 @@ def _reduced(
     confidence: Floats,
     by_trial: Mapping[str, Floats | None],
 ) -> MembershipFindings:
-    """Return the findings of a part, computed from the scores (trials, targets) of each attack by name.
+    """Return the results of one run, computed from the scores of each attack, which are keyed by the attack's name.
 
-    `confidence` is the maximum class probability of each trial's model on the true record of each target, (trials,
-    targets); `by_trial` holds further fields of the findings with one number per trial, (trials,).
+    Scores have shape (trials, targets) and are high for likely members. `confidence` is the maximum class probability
+    of each trial's model on each target's true record, shape (trials, targets). `by_trial` holds further fields of the
+    result with one number per trial, shape (trials,).
     """
     curves = {attack: roc_curve(values, membership) for attack, values in scores.items()}
     called = None
@@ -206,9 +225,9 @@ def _reduced(
 
 
 def _areas(scores: Floats, is_in: Flags) -> Floats:
-    """Return the AUC in each trial, shape (trials,), by the Mann-Whitney rank sum; ties count half.
+    """Return the AUC of an attack in each trial, shape (trials,), by the Mann-Whitney rank sum; ties count half.
 
-    `scores` (higher for likely members) and the membership `is_in` have shape (trials, targets); every trial has
+    `scores` (high for likely members) and the membership `is_in` have shape (trials, targets). Every trial must have
     members and non-members.
     """
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
@@ -217,22 +236,22 @@ def _areas(scores: Floats, is_in: Flags) -> Floats:
 
 
 def play_parts(parts: Iterable[settings.ShadowTrials], context: ItemContext) -> list[MembershipFindings]:
-    """Carry out the unfinished parts, and return the results of each setting, over all of its parts.
+    """Carry out the runs that are not finished, and return the results of each setting, joined over its runs.
 
     Parameters
     ----------
     parts
-        The parts to run.
+        The runs to carry out, of one or several settings.
     context
-        Directory of the runs, full or quick form, and engine. Without Ray, runs go side by side in processes, one for
-        each core.
+        Directory of the runs, full or quick form, and engine. Without Ray, each core carries out one run at a time in a
+        process of its own.
 
     Raises
     ------
     InputError
         If a setting cannot be run, or its directory holds something else.
     FederationError
-        If a federation had to stop; the runs that were finished are kept.
+        If a federation had to stop; finished runs are kept.
     """
     planned = planned_runs(parts, values_of, context)
     carry_out_all([run for run in planned.values() if not run.is_finished], context)
@@ -243,7 +262,7 @@ def play_parts(parts: Iterable[settings.ShadowTrials], context: ItemContext) -> 
 
 
 def _read_part(part: settings.ShadowTrials, config: RunConfig, run: RunDirectory) -> MembershipFindings:
-    """Read the results of a finished part."""
+    """Return the results of a finished run, read from its directory."""
     targets, trials = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "trials"))
     federation, membership = (
         load_federation(read_plan(run.path).public),
@@ -290,11 +309,11 @@ def _areas_against_test(
 
 
 def _epochs_a_round(config: RunConfig) -> float:
-    """Return the mean number of times that a record is used in a round, i.e. the epochs per round."""
+    """Return the mean number of times that a round uses each record, i.e. the epochs per round."""
     epochs = config.training.local_epochs
     return float(sampling_rate(config)) if epochs is None else float(epochs)
 
 
 def most_epochs(config: RunConfig) -> float:
-    """Return the maximum number of epochs of a training."""
+    """Return the maximum number of epochs of a training: its number of rounds times the mean epochs per round."""
     return rounds_of(config) * _epochs_a_round(config)

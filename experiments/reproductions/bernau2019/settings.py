@@ -1,4 +1,4 @@
-"""Settings of the runs for Bernau et al. 2019: data sets and their substitutes, local and central DP, sizes."""
+"""Settings of the runs for Bernau et al. 2019: data sets and their substitutes, kinds of DP, noise levels and sizes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ REPETITIONS = 5
 
 
 class PrivacyMethod(StrEnum):
-    """No privacy (the original model), local DP or central DP."""
+    """The kind of privacy of a run: none, local DP or central DP."""
 
     ORIGINAL = "original"
     LOCAL = "LDP"
@@ -41,7 +41,7 @@ class PrivacyMethod(StrEnum):
 
 
 class Randomizer(StrEnum):
-    """The randomizer with which owners perturb records under local DP, by its name in a configuration."""
+    """The randomizer with which data owners perturb their records under local DP, named as in a configuration."""
 
     BITS = "randomised-response"
     EDGES = "randomised-edges"
@@ -50,7 +50,7 @@ class Randomizer(StrEnum):
 
 @dataclass(frozen=True)
 class DataSetSize:
-    """Numbers of records, epochs, trials and noise levels for a data set in the full or the quick form."""
+    """The numbers of records, epochs and trials, and the noise levels, of a data set in the full or the quick form."""
 
     records: int  # targets, of which half are members on average
     epochs: int  # largest number of passes over the members without central DP
@@ -63,7 +63,7 @@ class DataSetSize:
 
 @dataclass(frozen=True)
 class MembershipData:
-    """A data set with its number of classes, model, sizes and hyper-parameters."""
+    """A data set of the reproduction, with its number of classes, model, sizes and hyper-parameters."""
 
     study: PublishedDataset  # the data set of the paper
     name: str  # its name in a configuration
@@ -79,19 +79,19 @@ class MembershipData:
 
     @property
     def recipe(self) -> published.Hyperparameters:
-        """The hyper-parameters of Table 3, with other learning rates where model or data set is not the paper's."""
+        """Return the hyper-parameters of Table 3, with the learning rates `rates` in place of the paper's if given."""
         recipe = RECIPES[self.study, self.column]
         return recipe if self.rates is None else recipe._replace(rate=self.rates[0], central_rate=self.rates[1])
 
     @property
     def key(self) -> str:
-        """Prefix of the names of the run directories of this data set."""
+        """Return the prefix of the names of this data set's run directories."""
         name = self.name.rpartition(":")[2].replace("_", "-")
         return f"{self.study.lower().replace(' ', '-')}-{name}-{self.classes}"
 
     @property
     def local_randomizer(self) -> Randomizer:
-        """The randomizer that perturbs this data set's records under local DP."""
+        """Return the randomizer that perturbs this data set's records under local DP."""
         match self.study:
             case PublishedDataset.COLLAB:
                 return Randomizer.EDGES
@@ -103,7 +103,7 @@ class MembershipData:
                 assert_never(self.study)
 
     def size(self, extent: ComputeExtent) -> DataSetSize | None:
-        """Return the size in the full or the quick form; None if the form leaves the data set out."""
+        """Return the sizes in the full or the quick form; None if the quick form leaves the data set out."""
         return self.full if extent is ComputeExtent.FULL else self.quick
 
 
@@ -180,7 +180,7 @@ CANDIDATES: dict[PublishedDataset, tuple[tuple[MembershipData, ...], ...]] = {
 
 @dataclass(frozen=True)
 class MembershipSetting:
-    """A data set with a method (none, local or central DP) and its noise level."""
+    """A data set with a kind of privacy (none, local or central DP) and its noise level."""
 
     data: MembershipData  # the data set
     method: PrivacyMethod = PrivacyMethod.ORIGINAL  # the kind of privacy
@@ -188,13 +188,13 @@ class MembershipSetting:
 
     @property
     def name(self) -> str:
-        """Name of the run's directory."""
+        """Name of the setting, the prefix of the names of its run directories."""
         method = str(self.method).lower()
         return f"{self.data.key}-{method}" + ("" if self.method is PrivacyMethod.ORIGINAL else f"-{self.level:g}")
 
     @property
     def label(self) -> str:
-        """Name in tables."""
+        """Name of the setting in tables: data set, kind of privacy and noise level."""
         match self.method:
             case PrivacyMethod.ORIGINAL:
                 return f"{self.data.title}, original"
@@ -207,7 +207,7 @@ class MembershipSetting:
 
     @property
     def position(self) -> int:
-        """Index in the paper's lists: 0 for the original model, then 1 to 5 by falling epsilon."""
+        """Index in the paper's lists of results: 0 for the model without DP, then 1 to 5 by falling epsilon."""
         match self.method:
             case PrivacyMethod.ORIGINAL:
                 return 0
@@ -220,17 +220,17 @@ class MembershipSetting:
 
     @property
     def is_at_chance(self) -> bool:
-        """Whether section 6 says that attacks on this setting are no better than chance."""
+        """Return whether section 6 of the paper says that attacks at this noise level are no better than chance."""
         local, central = published.AT_CHANCE.get(self.data.study, (None, ()))
         return self.level in {PrivacyMethod.LOCAL: (local,), PrivacyMethod.CENTRAL: central}.get(self.method, ())
 
 
 @dataclass(frozen=True)
 class ShadowTrials:
-    """One part of a setting: a run whose trials serve as shadow models of each other, but not of other parts.
+    """One run of a setting; the models of its other trials are the shadow models in the attack on each trial.
 
-    All parts have the same number of trials, and therefore equally strong attacks, so that trials of any number of
-    parts can be pooled.
+    Trials of different runs are not used for each other. All runs of a setting have the same number of trials, and
+    therefore equally strong attacks, so that their results can be pooled.
     """
 
     setting: MembershipSetting  # the setting
@@ -238,17 +238,19 @@ class ShadowTrials:
 
     @property
     def name(self) -> str:
-        """Name of the run's directory."""
+        """Name of the run's directory: the setting's name with the number of the part."""
         return f"{self.setting.name}-part{self.number}"
 
     @property
     def label(self) -> str:
-        """Name in progress displays."""
+        """Name of the run in progress displays: the setting's label with the number of the part, from 1."""
         return f"{self.setting.label}, part {self.number + 1}"
 
 
 def settings_of(data: MembershipData, extent: ComputeExtent) -> tuple[MembershipSetting, ...]:
-    """Return the settings on a data set: the original model, then local and central DP, each by falling epsilon.
+    """Return the settings on a data set: without DP, then local and central DP, each by falling epsilon.
+
+    The result is empty if the quick form leaves the data set out.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""Skewed Purchases: generated shopping carts, with more noise in the test records than in the others.
+"""Skewed Purchases: generated shopping carts, whose test records have more noise than their training records.
 
-Bernau et al. 2019, section 4.5, define it to imitate transfer learning: a model is trained on many carts of poor
-quality and tested on carts from another distribution. There is no file; the generated records are always the same.
+Bernau et al. 2019, section 4.5, define this data set to imitate transfer learning: a model is trained on many carts of
+poor quality and tested on carts from another distribution. The data set is not a file: records are generated with a
+fixed seed.
 """
 
 from functools import partial
@@ -27,22 +28,23 @@ _INDICATOR, _NOISE_OF_POOL, _NOISE_OF_TEST = 8, 2, 5  # probabilities of a 1, in
 def skewed_purchases(
     _: Path | None = None, *, classes: int = SKEWED_CLASSES[0], generated_records: int = SKEWED_RECORDS
 ) -> LoadedDataset:
-    """Return Skewed Purchases: 600 binary features; half of the records are test records of another distribution.
+    """Return the generated data set Skewed Purchases: 600 binary features, and test records of another distribution.
 
-    Each class has 600 / classes positions of its own, its indicator bits ("products frequently purchased together").
-    In a record of the class each of them is 1 with probability 0.8; every other position, a noise bit, is 1 with
-    probability 0.2 in the pool and 0.5 in the test records. All bits are independent.
+    Each class has 600 / classes features as its indicator bits ("products frequently purchased together"). In a record,
+    each indicator bit of its class is 1 with probability 0.8. All other features are noise bits: they are 1 with
+    probability 0.2 in the pool, which provides training records, and 0.5 in the test records. All bits are independent.
 
-    The paper does not say which positions belong to which class, how labels are drawn and how records are split. Here
-    the positions of class c start at 600 c / classes, labels are uniform, and half of the records are test records.
+    The paper does not say which features belong to which class, how labels are drawn and how records are split. Here
+    the indicator bits of class c start at feature 600 c / classes, labels are uniform, and half of the records are test
+    records.
 
     Parameters
     ----------
     classes
-        10, 20, 50 or 100.
+        Number of classes: 10, 20, 50 or 100.
     generated_records
-        Number of records, an even number from 4 to 200,000. With four bytes per feature, 200,000 records take 480 MB.
-        A smaller data set consists of the first records of the pool and of the test records.
+        Number of records, an even number from 4 to 200,000. With four bytes per feature, 200,000 records take 480 MB. A
+        smaller data set consists of the first records of the largest data set's pool and test records.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""Privacy against accuracy, with intervals over trials: phi, and local and central DP at equal accuracy."""
+"""Privacy against accuracy, with intervals over trials: phi, and the AUC of local and central DP at equal accuracy.
+
+Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be define
 
 @dataclass(frozen=True)
 class Curve:
-    """AUC of an attack and test accuracy of several runs: the estimates, and their bootstrap resamples."""
+    """Estimates and bootstrap resamples of an attack's AUC and of test accuracy, for each of several runs."""
 
     # Mean over trials of the AUC of each run, shape (1 + resamples, runs): the first row as found, then one row for
     # each resample of trials.
@@ -29,16 +32,17 @@ class Curve:
     accuracy: Floats  # mean over trials of the test accuracy of each run, in the shape of `auc`
 
     def interval(self, statistic: Callable[[Floats, Floats], float], confidence: float = CONFIDENCE) -> Interval:
-        """Return a statistic of AUCs and accuracies with its percentile bootstrap interval.
+        """Return a statistic of AUCs and accuracies, with its percentile bootstrap interval.
 
-        The interval is NaN if the statistic is undefined in more than half of the resamples.
+        The ends of the interval are NaN if the statistic is undefined for the estimates, or for too many resamples.
 
         Parameters
         ----------
         statistic
-            Function of AUCs and test accuracies, arrays of shape (runs,) each.
+            Function that takes the AUC and the test accuracy of each run, both of shape (runs,), and returns a number.
+            NaN means that it is undefined.
         confidence
-            Confidence of the interval of the statistic, above 0 and below 1.
+            Confidence of the interval, above 0 and below 1.
         """
         values = np.array([statistic(*pair) for pair in zip(self.auc, self.accuracy, strict=True)])
         drawn = values[1:][np.isfinite(values[1:])]
@@ -48,7 +52,11 @@ class Curve:
         return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
     def shares(self, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
-        """Return the share of each run in the statistic's bootstrap variance; empty if that is 0 or undefined."""
+        """Return each run's share in the bootstrap variance of a statistic; empty if the variance is 0 or undefined.
+
+        `statistic` takes AUCs and accuracies, as in `interval`. The share of a run is the variance if only its own
+        trials are resampled, divided by the sum of these variances over all runs.
+        """
         variances = []
         for run in range(self.auc.shape[1]):
             values = []
@@ -75,8 +83,8 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
 
     Notes
     -----
-    Trials are shadow models of each other and therefore dependent, so the deviation of each resampled AUC from the mean
-    is multiplied by sqrt(2) (`fl_audit.audits.membership.rates`).
+    The trials of a run are shadow models of each other, and therefore dependent. To account for this, the deviation of
+    each resampled AUC from the estimate is multiplied by sqrt(2) (`fl_audit.audits.membership.rates`).
     """
     areas, accuracies = [], []
     for run in runs:
@@ -92,9 +100,10 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
 def phi(
     original: MembershipFindings, private: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 ) -> Interval:
-    """Return phi of a run with privacy relative to the original model, with its bootstrap interval (a fixed seed).
+    """Return phi of a run with DP relative to the run without DP, with its bootstrap interval (fixed seed).
 
-    The result is NaN if phi is not defined.
+    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy (see `relative_tradeoff`). It
+    is NaN, with its interval, if the attack or the model is no better than guessing without DP.
 
     Parameters
     ----------
@@ -113,16 +122,19 @@ def phi(
 
 
 def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
-    """Return phi of every run relative to the first run, which is the original model.
+    """Return phi of every run with DP, relative to the first run, which has no DP.
+
+    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy (see `relative_tradeoff`). It
+    is NaN if the attack or the model is no better than guessing without DP.
 
     Parameters
     ----------
     auc
-        AUC of every run, in [0, 1], shape (..., runs); the original model comes first.
+        AUC of every run, in [0, 1], shape (runs,); the run without DP comes first.
     accuracy
-        Test accuracy of every run, in [0, 1], shape (..., runs), in the order of `auc`.
+        Test accuracy of every run, in [0, 1], shape (runs,), in the order of `auc`.
     classes
-        Number of classes; an accuracy of 1 / `classes`, the chance level, counts as no accuracy.
+        Number of classes; 1 / `classes` is the accuracy of guessing.
     """
     return [
         relative_tradeoff(float(auc[0]), float(area), float(accuracy[0]), float(right), classes)
@@ -131,21 +143,23 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 
 
 def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near: float) -> float:
-    """Return the AUC under local DP minus the AUC under central DP at the same test accuracy.
+    """Return an attack's AUC under local DP minus its AUC under central DP at the same test accuracy.
 
-    The difference is averaged over the runs with local DP whose accuracy lies in the range of central DP, where the AUC
-    of central DP is interpolated linearly; the original model belongs to that curve. It is NaN if there is no such run.
+    The AUC under central DP is interpolated linearly between its runs and the run without DP. The difference is
+    averaged over the runs with local DP whose accuracy lies in the range of these runs; it is NaN if there is no such
+    run.
 
     Parameters
     ----------
     auc
-        AUC of the original model, then of the runs with central DP, then of those with local DP; shape (runs,).
+        AUC of the run without DP, then of the runs with central DP, then of those with local DP; shape (runs,).
     accuracy
         Test accuracy of the same runs in the order of `auc`; shape (runs,).
     split
         Number of runs before the first one with local DP.
     near
-        Tolerance: an accuracy outside the range of central DP by at most this is replaced by the end of the range.
+        Tolerance, at least 0: an accuracy outside the range by at most `near` is replaced by the nearer end of the
+        range.
     """
     order = np.argsort(accuracy[:split], kind="stable")
     reached, area = accuracy[:split][order], auc[:split][order]
@@ -156,7 +170,7 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
 
 
 def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_each_other: bool = False) -> Interval:
-    """Return the mean over trials with its t interval.
+    """Return the mean of one value per trial, with its interval by Student's t.
 
     Parameters
     ----------
@@ -165,8 +179,8 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
     confidence
         Confidence of the interval, above 0 and below 1.
     shadows_of_each_other
-        Whether trials are shadow models of each other; the interval is then wider by the square root of 2
-        (`fl_audit.audits.membership.rates`).
+        Whether the trials are shadow models of each other, and therefore dependent. The interval is then wider by the
+        factor sqrt(2) (`fl_audit.audits.membership.rates`).
     """
     wider, found = sqrt(2) if shadows_of_each_other else 1.0, t_interval(values, confidence)
     low, high = (found.value + wider * (end - found.value) for end in (found.low, found.high))
@@ -174,7 +188,7 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
 
 
 def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE) -> Interval:
-    """Return the mean over trials of the AUC of an attack, with its interval.
+    """Return an attack's AUC in a run, averaged over trials, with its interval, which is cut to [0, 1].
 
     Parameters
     ----------
@@ -192,17 +206,18 @@ def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE
 def gain(
     runs: Sequence[MembershipFindings], stronger: str, weaker: str, confidence: float = CONFIDENCE
 ) -> tuple[Interval, tuple[float, ...]]:
-    """Return the mean difference of two attacks' AUC over runs, and the share of each run in its variance.
+    """Return how much one attack's AUC exceeds another's, averaged over runs, and each run's share in its variance.
 
-    Both attacks see the same models, so differences are paired by trial. Runs are independent; the interval uses the
-    Welch-Satterthwaite degrees of freedom. The shares are empty if the variance is 0.
+    The result is the mean difference with its interval, and one share per run. Both attacks see the same models, so
+    differences are paired by trial. Runs are independent, and the interval uses the Welch-Satterthwaite degrees of
+    freedom. The shares are empty if the variance is 0.
 
     Parameters
     ----------
     runs
-        Findings of the runs over which the excess is averaged.
+        Findings of the runs over which the difference is averaged.
     stronger
-        Name of the attack whose AUC is the minuend.
+        Name of the attack whose AUC enters with a plus sign.
     weaker
         Name of the attack whose AUC is subtracted.
     confidence

@@ -1,4 +1,4 @@
-"""Re-evaluation of the claims of Bernau et al. 2019 by the current rules, from our published numbers without runs."""
+"""Evaluation of the claims of Bernau et al. 2019 by the current rules, from our published numbers, without new runs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -51,7 +51,7 @@ MOST_PHI = 2.0  # at which phi is cut off
 
 
 def rejudge(published: Published) -> Mapping[str, ItemResult]:
-    """Return the table of claims, re-evaluated from published results.
+    """Return the table of claims, keyed "claims", evaluated by the current rules from published results.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def _key(claim: PaperClaim) -> tuple[str, str, str]:
 
 
 def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[PaperClaim]:
-    """Yield a published claim, updated to the current rules; nothing if it is no longer attributed to the paper."""
+    """Yield a published claim, changed to agree with the current rules; nothing if they drop the claim."""
     if claim.quantity.endswith(AT_LIKE_ACCURACY):
         sentence = trade_sentence(_BY_TITLE[claim.where])
         if sentence is not None:
@@ -85,7 +85,10 @@ def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[Pape
 
 
 def _from_tables(data: MembershipData, published: Published) -> Iterator[PaperClaim]:
-    """Yield the claims about AUC and phi that can be evaluated from the published rows of a figure."""
+    """Yield the claims about AUC and phi on a data set that can be evaluated from rows of its published figure.
+
+    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
+    """
     figure = _FIGURES.get(data.study)
     if figure is None or figure not in published.tables:
         return
@@ -117,7 +120,9 @@ def _from_tables(data: MembershipData, published: Published) -> Iterator[PaperCl
 
 
 def wider(row: ItemRow, confidence: float) -> Interval:
-    """Return a published number with its interval rescaled to another confidence, as for Student's t intervals.
+    """Return a published number with its interval, rescaled from the published confidence to another one.
+
+    The interval is taken to be one of Student's t.
 
     Parameters
     ----------

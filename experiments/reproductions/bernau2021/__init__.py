@@ -1,1 +1,1 @@
-"""Bernau et al. 2021: quantifying identifiability to choose and audit epsilon."""
+"""Reproduction of Bernau et al. 2021: measuring identifiability to choose and to audit epsilon."""

@@ -1,4 +1,8 @@
-"""Table 2 and Figure 6 of Bernau et al. 2021: advantage, beliefs and test accuracy at rho_beta = 0.9."""
+"""Table 2 and Figure 6 of Bernau et al. 2021: the insider's advantage and beliefs, and the test accuracy.
+
+The insider is the adversary that tells the data set D from its neighbour D'. All results are at rho_beta = 0.9, the
+claimed upper bound on the insider's belief in the true data set.
+"""
 
 import math
 from collections.abc import Sequence
@@ -34,13 +38,16 @@ _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
 def table_2(played: InsiderRuns) -> ItemResult:
-    """Return Table 2 from runs: the advantage, and the share of beliefs above rho_beta, at rho_beta = 0.9."""
+    """Return Table 2 from runs: the insider's advantage, and its share of beliefs above the bound rho_beta = 0.9.
+
+    The insider is the adversary that tells the data set D from its neighbour D'.
+    """
     data, runs = played.data, played.runs
     return table_2_of([row for setting in main_settings(data) for row in identified(runs[setting])], data)
 
 
 def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResult:
-    """Return Table 2 from its rows.
+    """Return Table 2, with its figure, from rows that are already computed.
 
     Parameters
     ----------
@@ -77,12 +84,15 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResu
 
 
 def unrounded_text(advantage: float) -> str:
-    """Return a remark that states an advantage of Table 2 before rounding, which is not printed in the paper."""
+    """Return a remark, for a table, on an advantage of Table 2 before rounding, which the paper does not show."""
     return f" ({advantage:g} before rounding, not in print)"
 
 
 def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
-    """Return the two rows of a run: its advantage, and its share of beliefs above rho_beta."""
+    """Return two table rows of a run: the insider's advantage, and its share of beliefs above the bound rho_beta.
+
+    The insider is the adversary that tells the data set D from its neighbour D'.
+    """
     setting, trials, expected = found.setting, found.repetitions, found.expected_advantage
     measured = empirical_advantage(found.trials["won"].to_numpy(), CONFIDENCE)
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation]
@@ -107,21 +117,22 @@ def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
 
 
 def _predicted_exceedance(mu: Floats, belief: float) -> float:
-    """Return P(belief in the truth > `belief`), averaged over trials; `mu` has shape (trials,), `belief` is in (0, 1).
+    """Return the probability that the belief in the true data set exceeds `belief`, averaged over trials.
 
-    The log-odds of the truth in trial w are assumed to be N(mu_w^2/2, mu_w^2), and the prior 1/2.
+    `mu` holds the Gaussian-DP parameter of each trial, shape (trials,), and `belief` is in (0, 1). In trial w the
+    log-odds of the true data set are taken to be N(mu_w^2/2, mu_w^2), with prior 1/2.
     """
     positive = mu[mu > 0]
     return float(np.sum(ndtr(positive / 2 - logit(belief) / positive)) / len(mu))
 
 
 def _z_against(advantage: float, expected: float, trials: int) -> float:
-    """Return the z-score of a measured advantage against the expected one, both in [-1, 1]."""
+    """Return the z-score of a measured advantage against the expected advantage, both in [-1, 1]."""
     return (advantage - expected) / math.sqrt((1 - expected**2) / trials)
 
 
 def _z_between(advantage: float, trials: int, other: float, other_trials: int) -> float:
-    """Return the z-score of the difference of two measured advantages, both in [-1, 1]."""
+    """Return the z-score of one measured advantage minus another, both in [-1, 1]; infinite if the variance is 0."""
     variance = (1 - advantage**2) / trials + (1 - other**2) / other_trials
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 
@@ -142,7 +153,7 @@ def _draw(axes: Axes, settings: Sequence[InsiderSetting], rows: Sequence[ItemRow
 
 
 def figure_6(played: InsiderRuns) -> ItemResult:
-    """Return Figure 6: the distributions of the final belief in the truth, and of the test accuracy."""
+    """Return Figure 6: the distributions of the final belief in the true data set, and of the test accuracy."""
     data, runs, figure = played.data, played.runs, new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
     by_study = {one.study: one for one in data}

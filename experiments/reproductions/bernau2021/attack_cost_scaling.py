@@ -1,8 +1,8 @@
-"""Table 1 of Bernau et al. 2021: complexity of the adversary's computations in records and rounds, with our timings.
+"""Table 1 of Bernau et al. 2021: how the time of the adversary's computations grows with records and rounds.
 
-The CPU time of each of the three computations is measured at several sizes, on random records of the size of
-Purchase-100. The exponent is the slope of a linear regression of log time on log size. A time also has a constant part,
-so at small sizes the measured exponent is smaller than the table's.
+Our exponents are measured: the CPU time of each of three computations is taken at several sizes, on random records of
+the size of Purchase-100. The exponent is the slope of a linear regression of log time on log size. Each time also has a
+constant part, so at small sizes the measured exponent is smaller than the table's.
 """
 
 import time
@@ -41,7 +41,10 @@ def _records(count: int, name: str = "D") -> Records:
 
 
 def _seconds(prepare: Prepared, size: int) -> float:
-    """Return the minimum CPU seconds of the work at a size, over several repetitions."""
+    """Return the CPU time in seconds of work at a size, the minimum over repetitions.
+
+    `prepare` takes the size and returns a function that does the work.
+    """
     work, found = prepare(size), []
     for _ in range(_TIMES):
         began = time.process_time()
@@ -56,9 +59,10 @@ def _dataset_sensitivity(size: int) -> Callable[[], object]:
 
 
 def _beliefs(size: int, rounds: int) -> Callable[[], object]:
-    """Return a function that computes the sum of clipped gradients of D in every round.
+    """Return a function that computes the sum of clipped gradients of a data set D of `size` records in every round.
 
-    A belief also needs the sum of D', which takes as long and does not change the exponent.
+    An adversary's belief also needs the sum of the neighbouring data set D'. This sum takes as long, so the exponent is
+    the same.
     """
     held = _records(size)
     network = torch.nn.Sequential(torch.nn.Linear(_FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, _CLASSES))
@@ -69,7 +73,7 @@ def _beliefs(size: int, rounds: int) -> Callable[[], object]:
 
 
 def _advantage(_: int) -> Callable[[], object]:
-    """Return a function that computes the advantage from a single trial; it does not use records."""
+    """Return a function that computes an adversary's advantage from one trial, whatever the number of records."""
     return lambda: empirical_advantage(np.ones(1, dtype=np.bool_), CONFIDENCE)
 
 
@@ -82,7 +86,7 @@ _PARTS: tuple[tuple[str, str, float, str, Prepared, Sequence[int]], ...] = (
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> Interval:
-    """Return the exponent of the power function of time over size, with the t interval of the log-log slope.
+    """Return the exponent of time as a power of size, with its t interval, by regression of log time on log size.
 
     Parameters
     ----------
@@ -97,7 +101,7 @@ def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> Interval:
 
 
 def table_1() -> ItemResult:
-    """Return Table 1: the printed complexities and the measured exponents."""
+    """Return Table 1: the printed complexities, and the exponents that we measure."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

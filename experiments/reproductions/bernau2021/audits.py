@@ -1,4 +1,4 @@
-"""Figures 7 to 9 of Bernau et al. 2021: the audit of epsilon, and membership inference, for one data set."""
+"""Figures 7 to 9 of Bernau et al. 2021: the audit of epsilon, and membership inference, for one data set each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import expm1, inf, log, nan
@@ -48,18 +48,22 @@ _MEMBERSHIP_LOOKS = {
 
 
 def audit_of_epsilon(played: InsiderRuns) -> ItemResult:
-    """Return the figure of one data set from its runs: epsilon' by three estimators, and all advantages."""
+    """Return the figure of one data set from its runs: three estimates of epsilon, and two adversaries' advantages.
+
+    Epsilon is estimated from sensitivities, from the insider's beliefs, and from its advantage. The insider is the
+    adversary that tells D from D'; the other adversary infers membership.
+    """
     (data,), settings = played.data, audit_settings(played.data)
     return audit_of({setting: audit_rows(played.runs[setting]) for setting in settings}, data)
 
 
 def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: InsiderData) -> ItemResult:
-    """Return the figure of one data set, with four panels, from its rows.
+    """Return the figure of one data set, with four panels, from rows that are already computed.
 
     Parameters
     ----------
     rows
-        For every setting its rows by quantity, as `audit_rows` returns them.
+        For every setting its rows, keyed by quantity, as `audit_rows` returns them.
     data
         The data set whose panels are drawn.
     """
@@ -88,7 +92,11 @@ def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: Insider
 
 
 def audit_rows(found: InsiderFindings) -> dict[str, ItemRow]:
-    """Return the rows of one run by quantity: the empirical epsilons and the advantages of both adversaries."""
+    """Return the table rows of one run, keyed by quantity: three estimates of epsilon, two adversaries' advantages.
+
+    Epsilon is estimated from sensitivities, from the insider's beliefs, and from its advantage. The insider is the
+    adversary that tells D from D'; the other adversary infers membership.
+    """
     return {row.quantity: row for row in (*_epsilon_rows(found), *_advantage_rows(found))}
 
 
@@ -97,12 +105,15 @@ def _number(value: Any, missing: float = nan) -> float:
 
 
 def _median_of_largest(mu: float, trials: int) -> float:
-    """Return the median of the maximum of `trials` i.i.d. log-odds N(mu^2/2, mu^2), but at least 0."""
+    """Return the median of the maximum of `trials` independent log-odds N(mu^2/2, mu^2), but at least 0."""
     return max(0.0, mu * mu / 2 - mu * float(ndtri(-expm1(-log(2) / trials))))
 
 
 def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
-    """Yield the rows of the three empirical epsilons of a run; a missing value or upper end counts as infinite."""
+    """Yield the table rows of a run's three empirical epsilons; a missing value or upper end counts as infinite.
+
+    They are computed from sensitivities, from the adversary's beliefs, and from its advantage.
+    """
     setting, trials, stored = found.setting, found.repetitions, found.summary["empirical_epsilon"]
 
     def row(quantity: str, name: str, printed: Mapping[float, float], theory: float, note: str) -> ItemRow:
@@ -131,7 +142,7 @@ def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
 
 
 def _advantage_rows(found: InsiderFindings) -> Iterator[ItemRow]:
-    """Yield the rows of the advantages of the insider and of the membership adversary of Yeom et al."""
+    """Yield the rows of a run's advantages: of the insider, and of the membership adversary of Yeom et al."""
     setting, insider, config = found.setting, found.summary["insider"], found.config
     main = setting.belief == MAIN_BELIEF
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation].advantage if main else nan
@@ -191,7 +202,10 @@ def _draw_advantages(
 def _draw_with_published(
     axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: NoiseScaling, look: plot_style.CurveLook
 ) -> None:
-    """Draw one curve with its published values; local noise is shifted slightly to the left, global to the right."""
+    """Draw one curve with its published values; curves of local and of global noise are shifted apart.
+
+    Local noise is scaled by the local sensitivity, global noise by the global one.
+    """
     side = -1 if scaling is NoiseScaling.LOCAL else 1
     plot_style.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
     plot_style.draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

@@ -52,7 +52,7 @@ FEW_OUTLIERS = 0.016
 
 
 def closed_forms() -> Iterator[PaperClaim]:
-    """Yield the claims that follow from formulas alone."""
+    """Yield the claims that are tested by formulas alone, without runs."""
     frame = table_3().frame
     printed = frame[frame["published"].notna() & (frame["quantity"] != "delta")]
     agree = float(printed["note"].str.startswith("as printed").mean())
@@ -83,7 +83,10 @@ def closed_forms() -> Iterator[PaperClaim]:
 
 
 def noise_of_the_figures() -> Iterator[PaperClaim]:
-    """Yield the claims at rho_beta = 0.9 that follow from the noise of the figures, independently of the data."""
+    """Yield the claims at rho_beta = 0.9 that follow from the noise of the figures, whatever the data.
+
+    rho_beta is the claimed upper bound on the insider's belief in the true data set.
+    """
     guarantees = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
     apart = [(guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
              for delta, guarantee in guarantees]  # fmt: skip
@@ -97,9 +100,10 @@ def noise_of_the_figures() -> Iterator[PaperClaim]:
 
 
 def _sequential_over_renyi() -> float:
-    """Return the epsilon of sequential composition over that of Rényi composition, for 30 rounds.
+    """Return the epsilon of sequential composition divided by that of Rényi composition, for 30 rounds.
 
-    Sequential composition adds 30 epsilons of Eq. (1), each at delta / 30. The result is the minimum over both deltas.
+    Sequential composition adds 30 epsilons of one round, each by Eq. (1) of the paper at delta / 30. The result is the
+    smaller one of the ratios at delta 0.01 and 0.001.
     """
     ratios, rounds = [], settings.ROUNDS
     for delta in (0.01, 0.001):
@@ -118,7 +122,7 @@ def _resampled(found: InsiderFindings, values: Floats, statistic: Callable[[Floa
 
 
 def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims that dissimilar neighbours have larger sensitivities, and few outliers (section 6.1)."""
+    """Yield the claims of section 6.1 that dissimilar neighbours of D have larger sensitivities and few outliers."""
     at = partial(InsiderSetting, data, LS, REPLACED)
     most, least = (runs.get(at(neighbour=kind)) for kind in ("most-dissimilar", "least-dissimilar"))
     if most is None or least is None:
@@ -135,7 +139,7 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims that local sensitivities are smaller than the global sensitivity (section 6.2, Figure 5)."""
+    """Yield the claims that local sensitivities are smaller than the global one (section 6.2, Figure 5)."""
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
     half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * settings.CLIPPING_NORM)
     yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
@@ -149,7 +153,11 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims of section 6.2 on the mean belief, and on the share of beliefs above rho_beta."""
+    """Yield the claims of section 6.2 on the insider's mean belief, and on its share of beliefs above rho_beta.
+
+    The insider is the adversary that tells D from D', and rho_beta the claimed upper bound on its belief in the true
+    data set.
+    """
     for setting in settings.main_settings([data]):
         found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, trials=runs[setting].repetitions)
         mean = _resampled(found, found.trials["belief"].to_numpy(dtype=np.float64), np.mean)
@@ -159,41 +167,44 @@ def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def exceedance(where: str, counted: Interval, delta: float, trials: int) -> PaperClaim:
-    """Return the claim that beliefs exceed rho_beta with probability at most delta, tested on a share of trials.
+    """Return the claim that the insider's belief exceeds rho_beta in at most a share delta of the trials.
+
+    rho_beta is the claimed upper bound on the insider's belief in the true data set.
 
     Parameters
     ----------
     where
         Title of the data set.
     counted
-        Share of beliefs above rho_beta, with its interval.
+        Share of trials with a belief above rho_beta, with its interval.
     delta
-        Delta of the guarantee, the largest share that is claimed.
+        Delta of the guarantee, the largest share that agrees with the claim.
     trials
-        Number of trials over which beliefs were counted.
+        Number of trials in which beliefs were counted.
     """
     return PaperClaim("6.2", NO_MORE_THAN_DELTA, where, "share of beliefs above rho_beta", counted, highest=delta,
                       trials=trials, narrows=0.5 if counted.value else 1.0)  # fmt: skip
 
 
 def _largest_exceedance(mu: float, belief: float) -> float:
-    """Return the worst-case P(belief in the truth > `belief`) if the mu_i of rounds may depend on earlier releases.
+    """Return the worst-case probability that the belief in the true data set exceeds `belief`, which is above 0.5.
 
-    mu^2 > 0 is the upper bound of the sum over rounds of mu_i^2, and `belief` is above 0.5. The log-odds of the truth
-    are a Brownian motion with drift 1/2 at time sum mu_i^2 <= mu^2. An adaptive choice of mu_i chooses the stopping
-    time, so the worst case is the probability that the maximum up to time mu^2 exceeds the threshold (reflection
-    principle).
+    Each round has a Gaussian-DP parameter mu_i, which may depend on earlier releases. `mu` is the upper bound on the
+    square root of the sum of mu_i^2 over the rounds, above 0. The log-odds of the true data set are a Brownian motion
+    with drift 1/2 at time sum mu_i^2 <= mu^2. An adaptive choice of mu_i chooses the stopping time, so the worst case
+    is the probability that the maximum up to time mu^2 exceeds the threshold (reflection principle).
     """
     passed = float(logit(belief))
     return float(ndtr(mu / 2 - passed / mu) + np.exp(passed) * ndtr(-mu / 2 - passed / mu))
 
 
 def _insider_advantage(found: InsiderFindings) -> Interval:
-    """Return the advantage of the insider, estimated as the mean of |2b - 1| over its beliefs b.
+    """Return the insider's advantage in a run, estimated as the mean of |2b - 1| over its beliefs b.
 
-    Beliefs are calibrated, since log-odds are exact: with belief b the insider guesses right with probability
-    max(b, 1 - b). The estimate therefore has the same mean as the share of wins minus losses, and less variance. With
-    noise scaled to the local sensitivity, which is nowhere at its floor, the advantage is known exactly.
+    The insider is the adversary that tells D from D'. Its log-odds are exact, so its beliefs are calibrated: with
+    belief b it guesses right with probability max(b, 1 - b). The estimate therefore has the same mean as the share of
+    wins minus losses, and less variance. If noise is scaled to the local sensitivity and no local sensitivity is below
+    its floor, the exact advantage is returned instead.
     """
     if found.setting.is_local and found.floored_share == 0:
         return exact(statistics.predicted_advantage(found.mu_of_trials))
@@ -201,7 +212,10 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
 
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims on the advantage under noise by local and by global sensitivity (section 6.2, Table 2)."""
+    """Yield the claims on the insider's advantage with noise scaled by local and global sensitivity (section 6.2).
+
+    The insider is the adversary that tells the data set D from its neighbour D'.
+    """
     of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in settings.main_settings([data])}
     claim = partial(PaperClaim, trials=runs[settings.main_settings([data])[0]].repetitions)
     for relation in settings.RELATION_LETTERS:
@@ -221,12 +235,15 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def advantage_name(found: InsiderFindings) -> str:
-    """Return what to call the insider's advantage in a run: exact (a closed form) or measured."""
+    """Return the name of the adversary's advantage in a run: "exact advantage" or "measured advantage".
+
+    The exact advantage is a closed form.
+    """
     return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
 
 
 def counted_advantage(setting: InsiderSetting, counted: Interval, trials: int) -> PaperClaim:
-    """Return the claim that the advantage by the number of won trials equals rho_alpha.
+    """Return the claim that the advantage by counting won trials equals rho_alpha, the paper's bound on it.
 
     Parameters
     ----------
@@ -245,7 +262,7 @@ def counted_advantage(setting: InsiderSetting, counted: Interval, trials: int) -
 
 
 def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claim that a global sensitivity that is too large costs accuracy (section 6.2, Figure 6d)."""
+    """Yield the claim that too large a global sensitivity costs test accuracy (section 6.2, Figure 6d)."""
     pair = [runs[InsiderSetting(data, scaling, REPLACED)] for scaling in (LS, GS)]
     one, other = (_resampled(run, run.trials["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
     yield PaperClaim("6.2", "a global sensitivity that is too large costs accuracy", data.title,
@@ -254,7 +271,7 @@ def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims on the distances of the three empirical epsilons from the claimed one (section 6.3)."""
+    """Yield the claims on how far each of the three empirical epsilons is from the claimed epsilon (section 6.3)."""
     rows = {one: audit_rows(runs[one]) for one in settings.audit_settings([data])}
     local, whole = ([one for one in rows if one.scaling is scaling] for scaling in (LS, GS))
     claim = partial(PaperClaim, "6.3", trials=min(runs[one].repetitions for one in rows))
@@ -279,14 +296,18 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _distance(found: Interval, truth: float) -> Interval:
-    """Return the absolute distance of a number from the truth, with the range of distances over its interval."""
+    """Return the absolute difference of a number and the truth, with the range of this difference over the interval."""
     ends = abs(found.low - truth), abs(found.high - truth)
     covers = found.low <= truth <= found.high
     return Interval(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
 
 
 def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims that the insider learns more than Yeom's adversary, whose bound is loose (section 6.3)."""
+    """Yield the claims that the insider learns more than the membership adversary of Yeom et al. (section 6.3).
+
+    The insider is the adversary that tells the data set D from its neighbour D'. Another claim is that the bound on the
+    advantage of the membership adversary is loose.
+    """
     for setting in settings.audit_settings([data]):
         found, trials = runs[setting], runs[setting].repetitions
         each = found.trials["membership_advantage"].to_numpy(dtype=np.float64)
@@ -319,13 +340,13 @@ UNTESTED = (
 
 
 def claims_item(played: InsiderRuns) -> ItemResult:
-    """Return the reproduced item "claims": all claims, from closed forms and from runs, and the untestable ones."""
+    """Return the table of all claims: tested by closed forms, tested on runs, and untestable ones with reasons."""
     tested = [claim for test in TESTS for one in played.data for claim in test(one, played.runs)]
     return claims_of_text(tested, [one.title for one in played.data])
 
 
 def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return a table with a figure: the given claims about runs, closed forms, and claims that cannot be tested.
+    """Return a table of claims, with a figure: the given claims, those tested by closed forms, and untestable ones.
 
     Parameters
     ----------

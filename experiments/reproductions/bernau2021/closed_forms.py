@@ -1,7 +1,7 @@
-"""Parts of Bernau et al. 2021 that need no runs: Table 3, and one Gaussian query (Figures 1 to 3).
+"""The results of Bernau et al. 2021 that need no runs: Table 3, and one Gaussian query (Figures 1 to 3).
 
-The query has f(D) = (0, ..., 0) and f(D') = (1, ..., 1), and noise by Eq. (1). Every curve is a closed form. The
-empirical numbers come from simulated trials on the same query.
+The query answers f(D) = (0, ..., 0) and f(D') = (1, ..., 1), with Gaussian noise by Eq. (1) of the paper. Every curve
+is a closed form. The measured numbers come from simulated trials on the same query.
 """
 
 import math
@@ -54,7 +54,7 @@ _LOOKS_OF_TABLE_3 = {0.01: ("-", "#12426e"), 0.001: ("--", "#b35806")}  # by del
 
 @dataclass(frozen=True)
 class NoisyQuery:
-    """The Gaussian mechanism of Figures 1 to 3, with noise N(0, sigma^2 I)."""
+    """The Gaussian query of Figures 1 to 3: f(D) = (0, ..., 0) or f(D') = (1, ..., 1), plus noise N(0, sigma^2 I)."""
 
     epsilon: float  # epsilon in Eq. (1), which with the sensitivity sqrt(dimensions) yields sigma
     delta: float  # delta in Eq. (1)
@@ -62,34 +62,36 @@ class NoisyQuery:
 
     @property
     def mu(self) -> float:
-        """Sensitivity divided by sigma, which is independent of the number of dimensions."""
+        """Sensitivity of the query divided by sigma, which does not depend on the number of dimensions."""
         return self.epsilon / math.sqrt(2 * math.log(1.25 / self.delta))
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the noise by Eq. (1)."""
+        """Standard deviation of the noise: sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon (Eq. 1 of the paper)."""
         return math.sqrt(self.dimensions) / self.mu
 
     @property
     def exceeded(self) -> float:
-        """Probability that the log-odds of the truth exceed epsilon."""
+        """Probability that the log-odds of the data set that was used exceed epsilon."""
         return float(ndtr(self.mu / 2 - self.epsilon / self.mu))
 
     @property
     def label(self) -> str:
-        """Name in tables."""
+        """Name of the query in tables."""
         dimensions = "" if self.dimensions == 1 else f", {self.dimensions} dimensions"
         return f"one query, epsilon {self.epsilon:g}, delta {self.delta:g}{dimensions}"
 
     def log_odds(self, answer: ArrayLike) -> Floats:
-        """Return the log-odds (...,) of D against D' after answers of shape (..., dimensions)."""
+        """Return the log-odds of D against D', shape (...,), given answers of shape (..., dimensions)."""
         return np.asarray(np.sum(1 - 2 * np.asarray(answer, dtype=np.float64), axis=-1) / (2 * self.sigma**2))
 
 
 @dataclass(frozen=True)
 class QueryTrials:
-    """Simulated trials: whether D was used (trials,), the answers (trials, dimensions), and the log-odds of the data
-    set that was really used (trials,).
+    """Simulated trials of a noisy query.
+
+    `used` says whether D was used instead of D' (trials,), `answers` holds the noisy answers (trials, dimensions), and
+    `towards_truth` the log-odds of the data set that was used (trials,).
     """
 
     used: Flags
@@ -98,12 +100,12 @@ class QueryTrials:
 
     @property
     def won(self) -> Flags:
-        """Whether the adversary guessed right."""
+        """Return whether the adversary guessed right in each trial, shape (trials,)."""
         return self.towards_truth > 0
 
 
 def _simulate(query: NoisyQuery, random: np.random.Generator, trials: int = TRIALS) -> QueryTrials:
-    """Simulate trials on the query: draw the bit, add noise to the answer, and compute the log-odds."""
+    """Return simulated trials of a query: draw D or D' with probability 1/2, add noise, and compute the log-odds."""
     used = random.random(trials) < 0.5
     noise = query.sigma * random.standard_normal((trials, query.dimensions))
     answers = np.where(used, 0.0, 1.0)[:, None] + noise
@@ -112,7 +114,7 @@ def _simulate(query: NoisyQuery, random: np.random.Generator, trials: int = TRIA
 
 
 def figure_1() -> ItemResult:
-    """Return Figure 1: the decision boundary and the posterior beliefs in the one-dimensional example."""
+    """Return Figure 1: the adversary's decision boundary and beliefs after one answer to the one-dimensional query."""
     query = NoisyQuery(EXAMPLE_EPSILONS[0], EXAMPLE_DELTA)
     trials = _simulate(query, resampling("figure 1"))
     others = [_belief_off(query, _simulate(query, np.random.default_rng(seed))) for seed in range(OTHER_SEEDS)]
@@ -147,7 +149,7 @@ def figure_1() -> ItemResult:
 
 
 def _belief_off(query: NoisyQuery, trials: QueryTrials) -> float:
-    """Return the z-score of the mean belief in the truth against its theoretical value."""
+    """Return the z-score of the mean belief in the data set that was used, against its theoretical value."""
     beliefs = expit(trials.towards_truth)
     error = float(beliefs.std(ddof=1)) / math.sqrt(beliefs.size)
     return (float(beliefs.mean()) - mean_belief(query.mu)) / error
@@ -178,7 +180,7 @@ def _draw_densities(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
 
 
 def _draw_measured_belief(axes: Axes, trials: QueryTrials) -> None:
-    """Draw a calibration plot: the share of trials with D by answer, which equals the belief if that is calibrated."""
+    """Draw the share of trials that used D over the answer; it equals the belief in D if beliefs are calibrated."""
     edges = np.linspace(-1.75, 2.75, 19)
     place = np.digitize(trials.answers[:, 0], edges) - 1
     centres = (edges[:-1] + edges[1:]) / 2
@@ -187,7 +189,7 @@ def _draw_measured_belief(axes: Axes, trials: QueryTrials) -> None:
 
 
 def figure_2() -> ItemResult:
-    """Return Figure 2: the regions in which the adversary errs, at two values of epsilon."""
+    """Return Figure 2: the answers at which the adversary guesses wrong, at two values of epsilon."""
     figure = new_figure(3.9)
     panels = figure.subplots(1, 2, sharey=True)
     rows = []
@@ -238,7 +240,7 @@ def _advantage_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
 
 
 def figure_3() -> ItemResult:
-    """Return Figure 3: rho_beta and rho_alpha as functions of epsilon, for several delta."""
+    """Return Figure 3: rho_beta and rho_alpha, the bounds on belief and advantage, over epsilon for several delta."""
     figure = new_figure(4.7)
     left, right = figure.subplots(1, 2)
     grid = np.linspace(0.01, EPSILONS[-1], 200)
@@ -284,7 +286,10 @@ def _belief_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
 
 
 def table_3() -> ItemResult:
-    """Return Table 3: its closed forms, and the guarantee of the noise calibrated to each rho_beta and delta."""
+    """Return Table 3: printed values, their closed forms, and the guarantee of noise for each rho_beta and delta.
+
+    rho_beta is the claimed upper bound on the adversary's belief in the true data set.
+    """
     rows = [row for study, columns in TABLE_3.items() for column in columns for row in _rows_of_column(study, column)]
     figure = new_figure(4.1)
     left, right = figure.subplots(1, 2)
@@ -321,14 +326,14 @@ def table_3() -> ItemResult:
 
 
 def calibrated(belief: float, delta: float) -> Guarantee:
-    """Return the guarantee of the noise that bounds the belief after all rounds, by the paper's accountant.
+    """Return the guarantee of noise that bounds the insider's belief after all 30 rounds, by the paper's accountant.
 
     Parameters
     ----------
     belief
-        The largest belief that the adversary may reach, in (1/2, 1).
+        Upper bound rho_beta on the insider's belief, in (1/2, 1).
     delta
-        Probability with which a belief may exceed this bound.
+        Delta of the guarantee: the largest probability with which the belief may exceed `belief`.
     """
     # Without sampling the adjacency changes only the sensitivity, and the noise is stated in units of that.
     claim = Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(1.0, ROUNDS), delta, 0.5, Accountant.RDP_CLASSIC)

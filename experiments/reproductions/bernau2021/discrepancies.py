@@ -1,7 +1,7 @@
 """Reasons why our numbers may differ from the printed ones, and explanations of claims that do not hold.
 
-Each explanation has a key, by which tables and figures refer to it. Where the paper and the authors' public code
-(SAP-samples/security-research-identifiability-in-dpdl) disagree, the explanation states our choice.
+Each explanation has a key, by which tables and figures refer to it. Where the paper disagrees with the authors' public
+code (SAP-samples/security-research-identifiability-in-dpdl), the explanation says which of the two we follow.
 """
 
 from collections.abc import Iterable
@@ -123,14 +123,14 @@ SLIPS: dict[str, str] = {
 
 
 def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
-    """Return the explanations with the given keys, and the one about the substitute data set if that is used.
+    """Return the explanations with the given keys, in their order.
 
     Parameters
     ----------
     keys
         The keys of the explanations.
     stands_in
-        Whether a freely available data set was used as a substitute for the paper's own.
+        Whether a freely available data set replaces the paper's own; an explanation of this is then added at the end.
     """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)

@@ -1,4 +1,7 @@
-"""Re-evaluation of items of Bernau et al. 2021 by the current rules, from our published numbers without runs."""
+"""Evaluation of tables and figures of Bernau et al. 2021 by the current rules, from our published numbers.
+
+No runs are needed.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +30,9 @@ _AUDITS = ("fig7", "fig8", "fig9")
 
 
 def rejudge(published: Published) -> Mapping[str, ItemResult]:
-    """Return the items that can be recomputed from published numbers; an empty figure means to keep the old image.
+    """Return the tables and figures, by key, that can be recomputed from published numbers.
+
+    An empty figure means that the published image is kept.
 
     Parameters
     ----------
@@ -51,7 +56,10 @@ def rejudge(published: Published) -> Mapping[str, ItemResult]:
 
 
 def _audit(published: Published, item: str, data: list[InsiderData]) -> ItemResult:
-    """Return the figure of an audit of epsilon from its published rows and the printed advantages of Table 2."""
+    """Return the figure of an audit of epsilon from its published rows and the printed Table 2.
+
+    `item` is the figure's key.
+    """
     rows = published.rows(item)
     one = next(each for each in data if rows[0].setting.startswith(f"{each.title}, "))
     made: dict[InsiderSetting, dict[str, ItemRow]] = {}
@@ -72,7 +80,11 @@ def _claims(published: Published, data: list[InsiderData], own: Mapping[str, Ins
 
 
 def _kept(claim: PaperClaim, rows: Mapping[tuple[str, str], ItemRow], own: Mapping[str, InsiderSetting]) -> PaperClaim:
-    """Return a published claim by the current rules; claims on counted trials take their number from Table 2."""
+    """Return a published claim by the current rules; two kinds of claims get their numbers from rows of Table 2.
+
+    They are the claims on the share of beliefs above the bound, and on the advantage by counting won trials. `rows` is
+    keyed by the names of setting and quantity, and `own` by the name of the setting.
+    """
     if claim.statement == NO_MORE_THAN_DELTA:
         row = rows[claim.where, EXCEEDED]
         return exceedance(claim.where, row.found, own[claim.where].data.delta, row.repetitions)

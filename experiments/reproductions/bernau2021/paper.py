@@ -42,7 +42,7 @@ QUICK_WARNING = "Quick form: few trials, wide intervals. It shows that everythin
 
 @dataclass(frozen=True)
 class InsiderItem(PaperItem):
-    """A table or figure, whose runs may be shared with others."""
+    """A table or figure of the paper; several of them may share runs."""
 
     # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
     # needed.
@@ -52,7 +52,7 @@ class InsiderItem(PaperItem):
     studies: tuple[InsiderStudy, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
 
     def data_of(self, found: Iterable[InsiderData]) -> tuple[InsiderData, ...]:
-        """Return those of the given data sets that the item shows."""
+        """Return those of the given data sets that the table or figure shows."""
         return tuple(one for one in found if one.study in self.studies)
 
 
@@ -80,7 +80,10 @@ _ITEMS = (
 
 
 def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
-    """Compute several tables and figures; runs that they share are carried out once."""
+    """Carry out the runs that several tables and figures need, each run once, and return these tables and figures.
+
+    Items whose data sets are not available are left out.
+    """
     studies = dict.fromkeys(study for item in items for study in item.studies)
     found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
     for remark in remarks:
@@ -99,7 +102,7 @@ def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
 
 
 def _made(item: InsiderItem, played: InsiderRuns, context: ItemContext) -> ItemResult:
-    """Compute one table or figure from the runs, and add the duration of its runs."""
+    """Return one table or figure, built from its runs, with the time that these runs took."""
     own = dict.fromkeys(item.settings(played.data))
     spent = spent_on({context.runs / one.name: played.runs[one].repetitions for one in own})
     return replace(item.build(played), spent=spent)
@@ -125,7 +128,10 @@ def _warnings(runs: Sequence[InsiderFindings], extent: ComputeExtent) -> list[st
 
 
 def _other_measures(runs: Sequence[InsiderFindings]) -> str:
-    """Return a sentence naming data sets whose neighbours were chosen by another measure than the paper's, or ""."""
+    """Return a sentence on data sets whose neighbours were chosen by another measure than the paper's; else "".
+
+    The neighbour of a data set D differs from it in one record; the measure says how dissimilar two records are.
+    """
     others = {
         f"on {found.setting.data.title} by the {found.config.audit.dissimilarity} measure instead of "
         f"{found.setting.data.dissimilarity}"

@@ -1,4 +1,4 @@
-"""Numbers published in Bernau et al. 2021, PVLDB 14(13), with which ours are compared.
+"""Numbers printed in Bernau et al. 2021, PVLDB 14(13), with which we compare ours.
 
 `TABLE_2` is as printed, with two digits; `TABLE_2_UNROUNDED` has the same advantages before rounding. Numbers that the
 paper shows only in figures were read off the figures; their last digit is uncertain.
@@ -13,7 +13,7 @@ from fl_audit.mechanisms.effective_noise import NoiseScaling
 
 
 class PublishedAdvantage(NamedTuple):
-    """A cell of Table 2: the advantage, and delta', the share of beliefs above rho_beta."""
+    """A cell of Table 2: the adversary's advantage, and the share of its beliefs above the claimed bound."""
 
     advantage: float
     exceeded: float
@@ -40,12 +40,16 @@ TABLE_2_REPETITIONS = 1000
 
 
 def published_repetitions(belief: float) -> int:
-    """Return about how many repetitions a published number has (between 242 and 493 if rho_beta is not 0.9)."""
+    """Return about how many repetitions are behind a number that the paper prints for the bound `belief`.
+
+    `belief` is rho_beta, the bound on the insider's belief. The number is 1000 for 0.9, and 250 for other bounds; for
+    these, the true numbers are between 242 and 493.
+    """
     return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 
 
 class PrintedScores(NamedTuple):
-    """A column of Table 3, as printed."""
+    """A column of Table 3, as printed: bound rho_beta on the belief, delta, epsilon, and bound on the advantage."""
 
     belief: str
     delta: str

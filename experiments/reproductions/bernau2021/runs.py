@@ -1,4 +1,4 @@
-"""The audit runs that tables and figures share: choice of the neighbour, execution, and reading of results."""
+"""The audit runs that tables and figures share: choice of the differing record, execution, and reading of results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -42,7 +42,7 @@ class InsiderFindings:
 
     @property
     def repetitions(self) -> int:
-        """Number of trials."""
+        """Number of trials of the run."""
         return len(self.trials)
 
     @property
@@ -53,24 +53,31 @@ class InsiderFindings:
 
     @property
     def sensitivities(self) -> Floats:
-        """Local sensitivities, shape (trials, rounds)."""
+        """Local sensitivity in every round of every trial, shape (trials, rounds), in units of the gradient."""
         return self._by_trial("local_sensitivity")
 
     @property
     def mu_of_trials(self) -> Floats:
-        """Square root of the sum of (Delta_i / sigma_i)^2 over the rounds, shape (trials,)."""
+        """Gaussian-DP parameter mu of each trial, shape (trials,).
+
+        It is the square root of the sum over rounds of (Delta_i / sigma_i)^2, with local sensitivity Delta_i and noise
+        sigma_i.
+        """
         signal = self.sensitivities / self._by_trial("sigma")
         return np.asarray(np.sqrt(np.sum(signal**2, axis=1)), dtype=np.float64)
 
     @property
     def expected_advantage(self) -> float:
-        """The insider's theoretical advantage: exact for noise by local sensitivity, otherwise approximate."""
+        """The theoretical advantage of the insider, i.e. the adversary that tells D from D'.
+
+        It is exact if noise is scaled by the local sensitivity, and else approximate.
+        """
         local = self.setting.is_local
         return gaussian_advantage(self.claimed_mu) if local else predicted_advantage(self.mu_of_trials)
 
     @property
     def floored_share(self) -> float:
-        """Share of rounds whose local sensitivity is below the floor, so that the noise is at its minimum."""
+        """Share of rounds, over all trials, with a local sensitivity below its floor, where noise is at its minimum."""
         return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
 
     def _by_trial(self, column: str) -> Floats:
@@ -80,19 +87,19 @@ class InsiderFindings:
 
 @dataclass(frozen=True)
 class InsiderRuns:
-    """The available data sets, and the findings of all runs on them by setting."""
+    """The available data sets, and the results of all runs on them, keyed by setting."""
 
     data: Sequence[InsiderData]
     runs: Mapping[InsiderSetting, InsiderFindings]
 
     @property
     def stands_in(self) -> bool:
-        """Whether one of the data sets is a substitute for a data set of the paper."""
+        """Return whether one of the data sets is a substitute for a data set of the paper."""
         return any(one.stands_in for one in self.data)
 
 
 def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[InsiderSetting, InsiderFindings]:
-    """Carry out the unfinished runs, and return the findings of all runs by setting.
+    """Carry out the runs that are not finished, and return the results of all runs, keyed by setting.
 
     Parameters
     ----------
@@ -106,7 +113,7 @@ def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[Insid
     InputError
         If a setting cannot be run, or its directory holds something else.
     FederationError
-        If a federation had to stop; the runs and batches that were finished are kept.
+        If a federation had to stop; finished runs and batches are kept.
     """
     planned = planned_runs(settings, values_of, context)
     known = [(run.config, run.directory) for run in planned.values()]
@@ -117,7 +124,7 @@ def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[Insid
 
 
 def _read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:
-    """Read the results of a finished run."""
+    """Return the results of a finished run, read from its directory."""
     frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("trials", "rounds")}
     public, _ = read_public(run.path)
     return InsiderFindings(setting, config, read_json(run.summary), **frames, pair=public.pair)
@@ -127,9 +134,9 @@ RANKS = 3  # number of most and of least dissimilar neighbours that one search k
 
 
 def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:
-    """Return the difference of D and D', read from a run that has the same neighbour, otherwise searched for.
+    """Return the difference of D and its neighbour D': read from a run with the same neighbour, otherwise searched for.
 
-    `begun` holds configurations and directories of other runs; those that have not begun are ignored. Reading saves a
+    `begun` holds configurations and directories of other runs; those without results yet are ignored. Reading saves a
     search over all pairs of images, which takes minutes.
     """
     search, rank = asked = _question(config)
@@ -141,7 +148,7 @@ def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirecto
 
 
 def labels_of(found: InsiderFindings) -> tuple[int, ...]:
-    """Return the label of the differing record of D, followed by the label of its replacement, if it has one."""
+    """Return the labels of the records in which D and D' differ: D's, then its replacement's, if there is one."""
     data, pair = found.config.data, found.pair
     split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
     label = int(split.inside.labels[pair.index])
@@ -151,7 +158,10 @@ def labels_of(found: InsiderFindings) -> tuple[int, ...]:
 
 
 class _NeighbourOrder(NamedTuple):
-    """Cache key of the ranking of neighbours; `farthest` is true if the most dissimilar neighbour has rank 1."""
+    """All settings that determine the ranking of neighbours, as the key of a cache.
+
+    If `farthest` is true, the most dissimilar neighbour has rank 1; otherwise the least dissimilar one has.
+    """
 
     data: DataSpec
     records: int
@@ -163,7 +173,7 @@ class _NeighbourOrder(NamedTuple):
 
 
 def _question(config: RunConfig) -> tuple[_NeighbourOrder, int]:
-    """Return the cache key of the ranking of neighbours in a configuration, and the rank of the chosen neighbour."""
+    """Return the settings that determine a configuration's ranking of neighbours, and the rank of its neighbour."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
     search = _NeighbourOrder(

@@ -1,4 +1,4 @@
-"""Figures 4 and 5 of Bernau et al. 2021: local sensitivities by neighbour, and over the rounds."""
+"""Figures 4 and 5 of Bernau et al. 2021: local sensitivities for several neighbours, and over the rounds."""
 
 from functools import partial
 
@@ -26,14 +26,14 @@ def _limit(relation: Adjacency) -> float:
 
 
 def outlier_share(values: Floats) -> float:
-    """Return the share of values beyond 1.5 interquartile ranges from the quartiles, up to rounding errors."""
+    """Return the share of values that lie more than 1.5 interquartile ranges beyond the quartiles, up to rounding."""
     low, high = np.percentile(values, [25, 75])
     reach = max(1.5 * float(high - low), 1e-5 * CLIPPING_NORM)
     return float(np.mean((values < low - reach) | (values > high + reach)))
 
 
 def figure_4(played: InsiderRuns) -> ItemResult:
-    """Return Figure 4: box plots of local sensitivities, from the most to the least dissimilar neighbour."""
+    """Return Figure 4: box plots of local sensitivities for several neighbours of D, from most to least dissimilar."""
     data, figure = played.data, new_figure(4.6)
     widths = [len(settings.neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True, gridspec_kw={"width_ratios": widths})[0]
@@ -68,7 +68,10 @@ def figure_4(played: InsiderRuns) -> ItemResult:
 
 
 def remarks_of_figure_4(stands_in: bool) -> tuple[str, ...]:
-    """Return the reasons why our numbers may differ from Figure 4, including the use of a substitute data set."""
+    """Return reasons why our numbers may differ from Figure 4 of the paper.
+
+    If `stands_in`, a reason about the substitute data set is added.
+    """
     keys = ("figure-4-cosine", "figure-4-relation", "labels", "eq-9", "ssim", "subset", "network", "optimizer")
     return explained(keys, stands_in)
 
@@ -105,7 +108,10 @@ def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
 
 
 def figure_5(played: InsiderRuns) -> ItemResult:
-    """Return Figure 5: local and global sensitivities over the rounds, at rho_beta = 0.9."""
+    """Return Figure 5: local and global sensitivities over the rounds, at rho_beta = 0.9.
+
+    rho_beta is the claimed upper bound on the adversary's belief in the true data set.
+    """
     data, figure = played.data, new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]
     rows: list[ItemRow] = []

@@ -1,4 +1,4 @@
-"""The settings of Bernau et al. 2021, section 6, as configurations of runs."""
+"""Settings of the runs for Bernau et al. 2021, section 6, and their configurations."""
 
 import zlib
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ SCALING_LETTERS = {NoiseScaling.LOCAL: "LS", NoiseScaling.GLOBAL: "GS"}
 
 
 class InsiderStudy(StrEnum):
-    """A data set of the paper, by the paper's name."""
+    """The three data sets of the paper, by its names."""
 
     MNIST = "MNIST"
     PURCHASE = "Purchase-100"
@@ -38,7 +38,7 @@ class InsiderStudy(StrEnum):
 
 @dataclass(frozen=True)
 class InsiderData:
-    """A data set with the settings that the paper states for it: sizes, model, delta, dissimilarity measure."""
+    """A data set, with what the paper fixes for it: sizes, model, delta, and measure of dissimilarity."""
 
     study: InsiderStudy  # the paper's data set that it is, or stands in for
     name: str  # name in the catalogue of data sets
@@ -58,17 +58,17 @@ class InsiderData:
 
     @property
     def beliefs(self) -> tuple[float, ...]:
-        """The values of rho_beta in Table 3, ascending."""
+        """The values of rho_beta in Table 3, ascending; rho_beta is the claimed bound on the adversary's belief."""
         return (self.smallest_belief, *BELIEFS)
 
     @property
     def short_title(self) -> str:
-        """The title, with a line break if it names a substituted data set."""
+        """The title, with a line break before the name of the data set that it replaces, if it replaces one."""
         return self.title.replace(" for ", "\nfor ")
 
     @property
     def stands_in(self) -> bool:
-        """Whether this is a substitute for the paper's data set."""
+        """Return whether this data set is a substitute for the paper's."""
         return self.title != self.study
 
 
@@ -95,7 +95,7 @@ CANDIDATES: dict[InsiderStudy, tuple[tuple[InsiderData], ...]] = {
 
 @dataclass(frozen=True)
 class InsiderSetting:
-    """The setting of one audit run: data set, noise scaling, adjacency, rho_beta and neighbour."""
+    """The setting of one audit run: data set, noise scaling, adjacency, bound on the belief, and neighbour."""
 
     data: InsiderData  # the data set, with all that the paper fixes for it
     scaling: NoiseScaling  # whether noise follows the local or the global sensitivity
@@ -106,42 +106,45 @@ class InsiderSetting:
 
     @property
     def name(self) -> str:
-        """Name of the run's directory."""
+        """Name of the directory of the setting's run."""
         common = f"{self.data.name}-{self.scaling}-{self.relation}-{self.belief:g}"
         return common if self.is_standard_neighbour else f"{common}-{self.neighbour}-{self.rank}"
 
     @property
     def letters(self) -> str:
-        """The paper's abbreviations of noise scaling and adjacency, such as "LS B"."""
+        """The paper's abbreviations of noise scaling and adjacency, such as "LS B" (local sensitivity, bounded DP)."""
         return f"{SCALING_LETTERS[self.scaling]} {RELATION_LETTERS[self.relation]}"
 
     @property
     def label(self) -> str:
-        """Name in tables: data set, noise scaling, adjacency and rho_beta."""
+        """Name of the setting in tables: data set, noise scaling, adjacency, rho_beta, and neighbour.
+
+        The neighbour is left out if it is the most dissimilar one.
+        """
         which = "" if self.is_standard_neighbour else f", {self.neighbour} {self.rank}"
         return f"{self.data.title}, {self.letters}, rho_beta {self.belief:g}{which}"
 
     @property
     def is_local(self) -> bool:
-        """Whether noise is scaled to the local sensitivity; log-odds then have the same distribution in all trials."""
+        """Return whether noise is scaled by the local sensitivity."""
         return self.scaling is NoiseScaling.LOCAL
 
     @property
     def is_standard_neighbour(self) -> bool:
-        """Whether D' is the most dissimilar neighbour, as in all tables and figures but Figure 4."""
+        """Return whether D' is the most dissimilar neighbour of D, as in all tables and figures except Figure 4."""
         return self.neighbour == "most-dissimilar" and self.rank == 1
 
     @property
     def seed(self) -> int:
-        """Seed of the run; it differs between settings, so that no two of them share their noise."""
+        """Seed of the run, derived from its name, so that settings do not share their noise."""
         return zlib.crc32(self.name.encode())
 
 
 def _trials_of(setting: InsiderSetting, extent: ComputeExtent) -> int:
-    """Return the number of trials; the full form follows the paper with 1000 at rho_beta = 0.9, otherwise 250.
+    """Return the number of trials of a setting; in the full form 1000 at rho_beta = 0.9, otherwise 250, as published.
 
-    The additional neighbours of Figure 4, for which the paper states no number, have 100 trials, i.e. 3,000
-    sensitivities each.
+    rho_beta is the claimed upper bound on the adversary's belief in the true data set. The additional neighbours of
+    Figure 4, for which the paper states no number, have 100 trials, i.e. 3,000 sensitivities each.
     """
     match extent:
         case ComputeExtent.FULL:
@@ -156,18 +159,18 @@ def _trials_of(setting: InsiderSetting, extent: ComputeExtent) -> int:
 
 
 def all_values(extent: ComputeExtent) -> dict[str, Any]:
-    """Return the configurations of all runs on all data sets that may be used, by the name of the run."""
+    """Return the configurations of all runs on all data sets that may be used, keyed by the run's name."""
     data = [one for group in CANDIDATES.values() for (one,) in group]
     return {one.name: values_of(one, extent, None) for one in all_settings(data)}
 
 
 def values_of(setting: InsiderSetting, extent: ComputeExtent, data_dir: Path | None) -> dict[str, Any]:
-    """Return the configuration of a setting as unvalidated values.
+    """Return the configuration of a setting's run as nested dictionaries that are not validated yet.
 
     Parameters
     ----------
     setting
-        The setting of the paper.
+        The setting whose run is configured.
     extent
         Whether the reproduction is the full or the quick form. The quick form has fewer trials and fewer test records,
         and a faster measure of dissimilarity where a search by the paper's measure takes minutes.
@@ -214,19 +217,25 @@ def values_of(setting: InsiderSetting, extent: ComputeExtent, data_dir: Path | N
 
 
 def main_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    """Return the settings of Table 2 and Figures 5 and 6: rho_beta = 0.9, both noise scalings, both adjacencies."""
+    """Return the settings of Table 2 and Figures 5 and 6: rho_beta = 0.9, both noise scalings and both adjacencies.
+
+    rho_beta is the claimed upper bound on the insider's belief in the true data set.
+    """
     each = product(data, SCALINGS, RELATIONS)
     return tuple(InsiderSetting(one, scaling, relation) for one, scaling, relation in each)
 
 
 def audit_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    """Return the settings of Figures 7 to 9: bounded DP, local and global noise, all values of rho_beta."""
+    """Return the settings of Figures 7 to 9: bounded DP (replaced record), both noise scalings and all rho_beta.
+
+    rho_beta is the claimed upper bound on the insider's belief in the true data set.
+    """
     each = ((one, scaling, belief) for one in data for scaling in SCALINGS for belief in one.beliefs)
     return tuple(InsiderSetting(one, scaling, Adjacency.REPLACE_RECORD, belief) for one, scaling, belief in each)
 
 
 def neighbour_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    """Return the settings of Figure 4: the most and the least dissimilar neighbours, on MNIST three of each."""
+    """Return the settings of Figure 4: the most and the least dissimilar neighbours of each data set."""
     return tuple(
         InsiderSetting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, neighbour, rank)
         for one in data
@@ -236,23 +245,24 @@ def neighbour_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...
 
 
 def all_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    """Return the settings of all tables and figures."""
+    """Return the settings of all tables and figures; a setting that several of them share occurs several times."""
     own = tuple(data)
     return (*main_settings(own), *audit_settings(own), *neighbour_settings(own))
 
 
 def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str, int], ...]:
-    """Return the neighbours in one panel of Figure 4 as (kind, rank), from the most to the least dissimilar.
+    """Return the neighbours of D in one panel of Figure 4 as (kind, rank), from most to least dissimilar.
 
-    The sensitivities in the paper's figure exceed C on MNIST, so the paper must have replaced records. For removed
-    records we add the most and the least dissimilar neighbour.
+    On MNIST with replaced records there are three most and three least dissimilar neighbours, otherwise one of each.
+    The sensitivities in the paper's figure exceed C on MNIST, so the paper must have replaced records; we add panels
+    for removed records.
 
     Parameters
     ----------
     data
         The data set of the panel.
     relation
-        The neighbouring relation of the panel.
+        The neighbouring relation of D and D': a record is replaced or removed.
     """
     three = data.study is InsiderStudy.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)

@@ -1,1 +1,1 @@
-"""Negoescu et al. 2023: Epsilon*, a privacy metric for machine learning models."""
+"""Reproduction of Negoescu et al. 2023: Epsilon*, a privacy metric for machine learning models."""

@@ -1,4 +1,7 @@
-"""Figures 4 and 5 of Negoescu et al. 2023: estimators of Epsilon* compared with the truth, by number of losses."""
+"""Figures 4 and 5 of Negoescu et al. 2023: the error of estimators of Epsilon*, by number of losses.
+
+Epsilon* is a privacy metric of one model, estimated from its losses on members and on the population.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +58,7 @@ _LOST = (
 
 @dataclass(frozen=True)
 class SimulationPair:
-    """Results of two simulations, one with the paper's ten repetitions and one with more."""
+    """Settings and results of two simulations: one with the paper's ten repetitions, and one with more repetitions."""
 
     settings: SimulationSettings  # settings of the first simulation
     many: SimulationSettings  # settings of the second simulation
@@ -64,7 +67,7 @@ class SimulationPair:
 
     @property
     def played(self) -> str:
-        """The simulation in a sentence."""
+        """Description of both simulations: distributions, sizes, repetitions and delta."""
         distributions = self.settings
         sizes = ", ".join(f"{size:,}" for size in distributions.sizes)
         return (
@@ -80,9 +83,9 @@ class SimulationPair:
 
 
 def _simulated(extent: ComputeExtent, separations: int | None = None) -> SimulationPair:
-    """Run both simulations for the first `separations` separations of the distributions; None means all.
+    """Return both simulations, run for the first `separations` distances of the loss distributions; None means all.
 
-    The random stream of a separation depends on its index, so results are the same with fewer separations.
+    The random numbers of a distance depend on its index, so that its results do not depend on `separations`.
     """
     both = SETTINGS[extent], MANY[extent]
     ten, many = (replace(one, separations=one.separations[:separations]) for one in both)
@@ -95,7 +98,11 @@ _BIASED = (
 
 
 def figure_4(context: ItemContext) -> ItemResult:
-    """Return Figure 4: mean and standard deviation of the estimators by number of losses, for equal distributions."""
+    """Return Figure 4: mean and standard deviation of estimated Epsilon* by number of losses, without any leak.
+
+    Epsilon* is a privacy metric of models. Members and population have equal loss distributions, so its true value is
+    0.
+    """
     found = _simulated(context.extent, 1)
     figure = new_figure()
     axes = figure.subplots()
@@ -118,7 +125,10 @@ def figure_4(context: ItemContext) -> ItemResult:
 
 
 def figure_5(context: ItemContext) -> ItemResult:
-    """Return Figure 5: mean and standard deviation of the estimators, and the truth, by separation."""
+    """Return Figure 5: mean and standard deviation of estimated Epsilon*, and its true value, by separation.
+
+    Epsilon* is a privacy metric of models. The separation is the distance of the two loss distributions.
+    """
     found = _simulated(context.extent)
     sizes = found.settings.sizes
     figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))
@@ -149,7 +159,7 @@ def figure_5(context: ItemContext) -> ItemResult:
 
 
 def _claims_of_figure_4(found: SimulationPair) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.1 on equal distributions, tested with the larger number of repetitions."""
+    """Yield the claims of section 8.1 on equal loss distributions, tested on the simulation with more repetitions."""
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
     claim = partial(PaperClaim, "8.1", trials=found.many.repetitions)
@@ -165,9 +175,9 @@ def _claims_of_figure_4(found: SimulationPair) -> Iterator[PaperClaim]:
 
 
 def _claims_of_figure_5(found: SimulationPair) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.1 on separated distributions, tested with the larger number of repetitions.
+    """Yield the claims of section 8.1 on separated loss distributions, tested with the larger number of repetitions.
 
-    Samples of different separations are independent. Repetition r of all separations is averaged into one value.
+    Samples of different separations are independent. Repetition r is averaged over all separations into one value.
     """
     of, claim = _columns(found.more), partial(PaperClaim, "8.1", trials=found.many.repetitions)
     apart = [one for one in found.many.separations if one > 0]
@@ -191,7 +201,10 @@ def _claims_of_figure_5(found: SimulationPair) -> Iterator[PaperClaim]:
 
 
 def _columns(estimates: pd.DataFrame) -> dict[Cell, Floats]:
-    """Return the errors (estimate minus truth) of each separation, size and estimator, shape (repetitions,)."""
+    """Return the errors (estimate minus truth) in each repetition, shape (repetitions,).
+
+    They are keyed by separation, number of losses and estimator.
+    """
     return {
         key: (cell["estimate"] - cell["truth"]).to_numpy(dtype=np.float64) for key, cell in cells(estimates).items()
     }
@@ -208,7 +221,7 @@ def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
 
 
 def _rows_of_ten(found: SimulationPair) -> list[ItemRow]:
-    """Return rows of means, then of standard deviations, over the paper's ten repetitions."""
+    """Return table rows of the estimates over the paper's ten repetitions: first means, then standard deviations."""
     means, spreads = [], []
     for (separation, size, name), cell in cells(found.ten).items():
         if name not in _LOOKS:
@@ -229,7 +242,7 @@ def _rows_of_ten(found: SimulationPair) -> list[ItemRow]:
 
 
 def _rows_of_many(found: SimulationPair) -> list[ItemRow]:
-    """Return rows of bias, standard deviation and RMSE over the larger number of repetitions."""
+    """Return table rows of each estimator's bias, standard deviation and RMSE, over many repetitions."""
     rows, errors = [], summary(found.more)
     for (separation, size, name), apart in _columns(found.more).items():
         if name not in _LOOKS:
@@ -247,7 +260,7 @@ def _rows_of_many(found: SimulationPair) -> list[ItemRow]:
 
 
 def _rows_of_sizes(found: SimulationPair) -> list[ItemRow]:
-    """Return rows of the RMSE over all separations, by number of losses and estimator."""
+    """Return table rows of the RMSE over all separations, one for each number of losses and estimator."""
     return [
         ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
             repetitions=found.settings.repetitions * len(found.settings.separations), note="nats")
@@ -296,7 +309,10 @@ def _remarks_of_figure_5(found: SimulationPair) -> tuple[str, ...]:
 
 
 def _remarks_on_bias(found: SimulationPair) -> tuple[str, ...]:
-    """Return remarks on errors that remain with larger samples: biases due to the normal fit and due to the cut."""
+    """Return remarks on biases that more losses do not remove: of the normal fit, and of cutting error rates.
+
+    The cut leaves out error rates near 0 or 1.
+    """
     size = max(found.settings.sizes)
     wide, narrow = summary(found.ten), summary(found.ten, "narrow_truth")
     apart = [separation for separation in found.settings.separations if separation > 0]
@@ -328,7 +344,11 @@ def _nearer_in_both(found: SimulationPair, column: str) -> str:
 def _nearer(
     estimates: pd.DataFrame, column: str, repetitions: int, truth: str = "truth", parametric: str = PARAMETRIC
 ) -> str:
-    """Return in words in how many cells the parametric form is closer to the truth than the empirical one."""
+    """Return in words in how many cells the parametric estimator has the smaller error than the empirical one.
+
+    A cell is a separation with a number of losses. `column` names the kind of error, such as bias, and `truth` the
+    column of true values.
+    """
     errors = summary(estimates, truth)
     pairs = {
         key[:2]: (abs(getattr(one, column)), abs(getattr(errors[*key[:2], EMPIRICAL], column)))

@@ -1,4 +1,7 @@
-"""Figure 3 of Negoescu et al. 2023: size and noise of the log ratios in Epsilon*, as functions of the threshold."""
+"""Figure 3 of Negoescu et al. 2023: value and noise of the log ratios of error rates, over the loss threshold.
+
+Epsilon*, a privacy metric of models, is the largest of these log ratios.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +39,10 @@ _STYLES = (("-", "#12426e", "first quantity"), ("--", "#b35806", "second quantit
 
 @dataclass(frozen=True)
 class LogRatioCurves:
-    """The first two of the four log ratios in definition 2 of the paper, as functions of the threshold."""
+    """Log ratios of the rates of a threshold test, ln(TNR / FNR) and ln(TPR / FPR), over thresholds.
+
+    They are the first two of the four log ratios in definition 2 of the paper.
+    """
 
     fpr: Floats  # false-positive rates, shape (..., thresholds)
     fnr: Floats  # false-negative rates, shape (..., thresholds)
@@ -53,13 +59,19 @@ def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> L
 
 
 def _exact_curves(thresholds: Floats, cut: float = CUT) -> LogRatioCurves:
-    """Return the log ratios of the two normal distributions at the given thresholds, shape (..., thresholds)."""
+    """Return ln(TNR / FNR) and ln(TPR / FPR) for the exact loss distributions, two normals, at given thresholds.
+
+    Thresholds have shape (..., thresholds). Log ratios are NaN where a rate is below `cut`.
+    """
     from_population = thresholds - POPULATION_MEAN
     return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)
 
 
 def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, LogRatioCurves]:
-    """Draw samples of both distributions; return their thresholds (samples, thresholds) and the log ratios there."""
+    """Return thresholds (samples, thresholds), and there the log ratios of samples of members' and population losses.
+
+    The log ratios are ln(TNR / FNR) and ln(TPR / FPR). Each sample has `losses` losses of each distribution.
+    """
     members = random.standard_normal((samples, losses))
     population = POPULATION_MEAN + random.standard_normal((samples, losses))
     counts = threshold_counts(members, population)
@@ -68,7 +80,7 @@ def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> t
 
 
 def figure_3(context: ItemContext) -> ItemResult:
-    """Return Figure 3: both log ratios over the FPR, exact and estimated from samples."""
+    """Return Figure 3: the log ratios of TNR to FNR and of TPR to FPR, over the FPR, exact and from samples."""
     losses, samples = LOSSES[context.extent], SAMPLES[context.extent]
     exact = _exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
     thresholds, sampled = _sampled_curves(losses, samples, resampling("negoescu2023-fig3"))
@@ -136,7 +148,11 @@ def _setting(losses: int) -> str:
 
 
 def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
-    """Return remarks on noise and signal; `rates` has min(FPR, FNR) at the maximum of each log ratio."""
+    """Return remarks on where the log ratios ln(TNR / FNR) and ln(TPR / FPR) have most noise and most signal.
+
+    `rows` are those of the table of Figure 3. `rates` has the smaller one of FPR and FNR at the maximum of each log
+    ratio.
+    """
     middle, ends = rows[-2].measured, rows[-1].measured
     noise = "So it is" if ends > 2 * middle else "This does not show"
     excess = [row.measured - row.theory for row in rows[:2]]

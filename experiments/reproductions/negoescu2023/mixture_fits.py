@@ -1,4 +1,7 @@
-"""Figure 6 of Negoescu et al. 2023: fits of normal mixtures to the transformed training losses of Adult models."""
+"""Figure 6 of Negoescu et al. 2023: fits of normal mixtures to the transformed training losses of models on Adult.
+
+From such fits Epsilon*, a privacy metric of models, is computed.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -38,7 +41,7 @@ _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "
 
 
 def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the settings whose models are examined: shortest and longest baseline, smallest and largest epsilon."""
+    """Return the settings whose models are examined: fewest and most epochs without DP, least and largest epsilon."""
     baselines = study.baselines(data_dir)
     wanted = {"privacy.clipping-norm": study.clipping_norms[0], "training.expected-batch": study.batches[-1]}
     alike = [one for one in study.private(data_dir) if wanted.items() <= dict(one.settings).items()]
@@ -90,7 +93,10 @@ def label_of(one: Point) -> str:
 
 
 def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
-    """Return a row for every test of a setting's models: model, components, number of scores and p-value."""
+    """Return the Kolmogorov-Smirnov tests of a setting's models, one row for each model, number of components and size.
+
+    Columns are "point" (the setting), "private", "trial" (the model), "components", "size" and "p_value".
+    """
     rows = []
     for trial, scores in enumerate(_training_scores(run)):
         random = np.random.default_rng([trial, *one.name.encode()])
@@ -103,10 +109,11 @@ def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
 
 
 def _training_scores(run: Path) -> list[Floats]:
-    """Return the transformed losses on the training set, one array for each model of a finished run.
+    """Return the transformed losses on the training set D, one array for each model of a finished run.
 
-    Losses are normalised by the range of training and population losses together, as for Epsilon*. The training set is
-    D in every trial, although some trials were trained on D', which lacks one record of D.
+    Losses are transformed as for Epsilon*, a privacy metric of models: they are normalised by the joint range of
+    training and population losses. The set is D in every trial, also where the model was trained on D', which lacks one
+    record of D.
     """
     public, _ = read_public(run)
     federation = load_federation(public)
@@ -142,7 +149,7 @@ def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.2 on p-values, with intervals over trials (the last one over models)."""
+    """Yield the claims of section 8.2 on p-values, with intervals over trials, or for the last claim over models."""
     claim = partial(PaperClaim, section="8.2", where="Adult")
     over = partial(claim, trials=checks["trial"].nunique())
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
@@ -161,27 +168,26 @@ ONE_SUFFICES = "share of private models with one component"
 
 
 def of_one_component(shares: Floats) -> dict[str, Any]:
-    """Return fields of the claim that one component suffices for private models at most sample sizes.
+    """Return fields of the claim that one component suffices for models with DP at most sample sizes, keyed by name.
 
-    The number is the mean over models of the share of sizes at which one component is not rejected; for its interval
-    see `mean_of_shares`.
+    The number is the share of sizes at which one component is not rejected, averaged over models.
 
     Parameters
     ----------
     shares
-        Share of sizes at which one component is not rejected, of each private model, (models,).
+        For each model with DP, the share of sizes at which one component is not rejected, shape (models,).
     """
     return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "trials": shares.size}
 
 
 def _by_model(checks: pd.DataFrame) -> Floats:
-    """Return for each model the share of its p-values above the significance level, shape (models,)."""
+    """Return the share of each model's p-values that are above the significance level, shape (models,)."""
     above = (checks["p_value"] > LEVEL).groupby([checks["point"], checks["trial"]])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 
 
 def _by_trial(checks: pd.DataFrame) -> Floats:
-    """Return for each trial the share of p-values above the significance level, shape (trials,)."""
+    """Return the share of p-values above the significance level in each trial, over all settings, shape (trials,)."""
     above = (checks["p_value"] > LEVEL).groupby(checks["trial"])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 

@@ -28,7 +28,7 @@ QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that ev
 
 @dataclass(frozen=True)
 class _Figure(PaperItem):
-    """A figure, computed independently; results that figures share are stored in files under `ItemContext.runs`."""
+    """A figure of the paper; results that several figures need are stored in files under `ItemContext.runs`."""
 
     build: Callable[[ItemContext], ItemResult]  # raises `NoDataError` if a data set is missing
 
@@ -45,7 +45,10 @@ _FIGURES = (
 
 
 def _make(items: Sequence[PaperItem], context: ItemContext) -> PaperResults:
-    """Compute figures independently of each other, and the item "claims" from all figures."""
+    """Return the results for the given figures, each computed for itself, and the table of claims from all figures.
+
+    Figures whose data sets are missing are left out. The table of claims is the item with the key "claims".
+    """
     made: dict[str, ItemResult] = {}
     left_out: list[str] = []
     for figure in (one for one in _FIGURES if one in items or _CLAIMS in items):
@@ -77,7 +80,7 @@ def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
 
 
 def _settings(extent: ComputeExtent) -> Iterator[Any]:
-    """Yield all settings of the sweeps and the simulations, for the digest that detects changed settings."""
+    """Yield all settings of the sweeps and the simulations; their hash tells whether settings have changed."""
     for studies in CANDIDATES.values():
         for study in studies:
             own = study.in_form(extent)

@@ -1,4 +1,7 @@
-"""Figures 1 and 2 of Negoescu et al. 2023: privacy and utility of trained models, with the claims of section 4.2."""
+"""Figures 1 and 2 of Negoescu et al. 2023: Epsilon* and utility of trained models, with the claims of section 4.2.
+
+Epsilon* is a privacy metric of one model, estimated from its losses on members and on the population.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -48,7 +51,7 @@ OVERFITTED_FROM = 5  # section 4.2 compares private models with baselines that w
 
 @dataclass(frozen=True)
 class PrivacyUtilityStudy:
-    """A study with Epsilon* and utility of its trained models."""
+    """The trained models of a classification task, with the Epsilon* (privacy metric) and the utility of each."""
 
     study: EpsilonStarStudy  # the study
     baselines: dict[int, Floats]  # Epsilon* of the models without privacy, shape (repetitions,), by their epochs
@@ -57,28 +60,28 @@ class PrivacyUtilityStudy:
 
 
 def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
-    """Return a column of `models_table` for each setting, shape (repetitions,), in the order of repetitions."""
+    """Return a column of a table of models in the order of repetitions, shape (repetitions,), keyed by setting."""
     return {
         str(name): own.sort_values("trial")[column].to_numpy(dtype=np.float64) for name, own in models.groupby("point")
     }
 
 
 def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarStudy:
-    """Return the study of a task on the first of its data sets that is available.
+    """Return the study (data, network and settings) of a task, on the first of its data sets that is available.
 
     Parameters
     ----------
     task
         The classification task of the paper.
     context
-        Context of the reproduction, of which the data directory, the form and the engine are used.
+        Context of the reproduction: its data directory, form and engine are used.
 
     Raises
     ------
     NoDataError
-        If none of its data sets is available.
+        If none of the task's data sets is available.
     InputError
-        If an engine was chosen: the models are trained by a sweep, which always runs on Ray.
+        If an engine was chosen: models are trained by a sweep, which always runs on Ray.
     """
     require(context.engine is None, f"--engine {context.engine}: models of this paper are points of a sweep, over Ray")
     directory = None if context.data_dir is None else str(context.data_dir.absolute())
@@ -90,9 +93,10 @@ def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarS
 
 
 def _figure(task: EpsilonStarTask, context: ItemContext) -> ItemResult:
-    """Return the figure of privacy and utility of a task.
+    """Train the models of a task if they are not trained yet, and return the figure of their privacy and utility.
 
-    The figure of Adult is compared with the figure of the many-class task, if that is finished.
+    Privacy is measured by the metric Epsilon*. The figure of Adult is also compared with that of the many-class task,
+    Purchase-100, if its models are trained.
     """
     study = available_study(task, context)
     if study.stands_in:
@@ -126,7 +130,7 @@ figure_1, figure_2 = partial(_figure, EpsilonStarTask.PURCHASE), partial(_figure
 
 
 def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: ItemContext) -> PrivacyUtilityStudy:
-    """Return the models of a study, split into baselines and private models."""
+    """Return the models of a study with their Epsilon* (privacy metric), split into those without and with DP."""
     names = {one.name: int(dict(one.settings)["training.epochs"]) for one in study.baselines(context.data_dir)}
     star = {epochs: models.loc[models["point"] == name, "epsilon_star"] for name, epochs in names.items()}
     baselines = {epochs: values.to_numpy(dtype=np.float64) for epochs, values in star.items()}
@@ -134,7 +138,7 @@ def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: ItemCo
 
 
 def _finished_landscape(task: EpsilonStarTask, context: ItemContext) -> PrivacyUtilityStudy | None:
-    """Return the landscape of a task if all of its points are finished in the same directory, otherwise None."""
+    """Return the models of a task if all of them are trained under `context.runs`; otherwise None."""
     try:
         study = available_study(task, context)
     except NoDataError:
@@ -167,9 +171,9 @@ def _point_rows(sweep: Sweep, found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
 def _claims(found: PrivacyUtilityStudy) -> Iterator[PaperClaim]:
     """Yield the claims of section 4.2 on one task, with intervals over the repetitions.
 
-    Repetition w has the same initial weights and the same random samples in every setting, so differences between
-    settings are paired by repetition. As in the paper, a setting counts as the mean of its models; intervals of all
-    settings hold simultaneously (Bonferroni).
+    A repetition has the same initial weights and random samples in every setting, so differences between settings are
+    paired by repetition. As in the paper, a setting counts as the mean of its models. The intervals of all settings
+    hold together (Bonferroni).
     """
     study, title, epochs = found.study, found.study.title, sorted(found.baselines)
     claim = partial(PaperClaim, trials=study.repetitions)
@@ -201,7 +205,10 @@ EIGHT_TIMES_NUMBER = "largest Epsilon* of baselines over the smallest of private
 
 
 def _claims_of_utility(found: PrivacyUtilityStudy, claim: "partial[PaperClaim]") -> Iterator[PaperClaim]:
-    """Yield the claims of section 4.2 on utility, and on the trade-off between Epsilon* and utility."""
+    """Yield the claims of section 4.2 on utility, and on its trade-off with the privacy metric Epsilon*, for a task.
+
+    `claim` makes a `PaperClaim` with the study's number of trials.
+    """
     study, title, many = found.study, found.study.title, found.study.task is EpsilonStarTask.PURCHASE
     column, said = ("test_accuracy", "test accuracy") if many else ("test_auroc", "test auroc")
     plain = _by_setting(found.models[~found.models["private"]], column)
@@ -238,13 +245,19 @@ def _claims_of_utility(found: PrivacyUtilityStudy, claim: "partial[PaperClaim]")
 
 
 def _largest(settings: Mapping[str, Floats]) -> Interval:
-    """Return the largest mean over settings, from simultaneous t intervals of all settings (Bonferroni)."""
+    """Return the largest mean over settings, with an interval that accounts for all settings (Bonferroni).
+
+    `settings` holds one value for each repetition, shape (repetitions,), keyed by setting.
+    """
     confidence = 1 - (1 - CONFIDENCE) / len(settings)
     return statistics.end_by_end(max, [statistics.t_interval(values, confidence) for values in settings.values()])
 
 
 def _level_rows(found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
-    """Yield the row of Epsilon* expected by chance, and rows of the private models' Epsilon* by their epsilon."""
+    """Yield a table row of the Epsilon* expected by chance, and a row of mean Epsilon* for each claimed epsilon.
+
+    Epsilon* is a privacy metric of models.
+    """
     yield _floor(found.study)
     for epsilon, own in found.private.groupby("privacy.epsilon"):
         values = own.groupby("trial")["epsilon_star"].mean().to_numpy(dtype=np.float64)
@@ -254,7 +267,10 @@ def _level_rows(found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
 
 
 def _floor(study: EpsilonStarStudy) -> ItemRow:
-    """Return Epsilon* expected by chance: two samples of the study's sizes from the same normal distribution."""
+    """Return the table row of the Epsilon* (privacy metric) that is expected by chance, without any leak.
+
+    Members and population then have the same normal losses; the samples have as many losses as the study.
+    """
     random = statistics.resampling(f"negoescu2023-{study.data}")
     counts = np.array([study.records, study.population_records])
     # Mean and variance of a normal sample are independent with known distributions, so they are drawn instead of
@@ -269,7 +285,10 @@ def _floor(study: EpsilonStarStudy) -> ItemRow:
 
 
 def _contrast(many: PrivacyUtilityStudy, adult: PrivacyUtilityStudy) -> PaperClaim:
-    """Return the claim that Epsilon* of Adult is below that of the many-class task, each at most epochs."""
+    """Return the claim that Epsilon* (privacy metric) on Purchase-100 exceeds that on Adult, without DP.
+
+    Each is taken at the largest number of epochs.
+    """
     longest = max(many.baselines), max(adult.baselines)
     apart = statistics.welch_interval(many.baselines[longest[0]], adult.baselines[longest[1]])
     return PaperClaim("4.2", "Epsilon* of Adult lies far below that of the many-class task",

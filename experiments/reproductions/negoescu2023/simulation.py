@@ -1,10 +1,13 @@
 """The simulation of Negoescu et al. 2023, appendix B: estimators of Epsilon* on Gamma losses, compared with the truth.
 
-The paper's published text states the transformation of the losses, the cut of the empirical form (0.001), the ten
-repetitions, and a number 5, which seems to be the number of separations. The Gamma distributions, the sample sizes,
-delta and the other cut are missing in it. Here members have losses Gamma(2, 1) and the population Gamma(2 + separation,
-1), and all numbers are parameters. As in the paper, the truth and the parametric form use a much smaller cut than is
-possible for the empirical form. Therefore both are also computed with the empirical form's cut.
+Epsilon* is a privacy metric of one model, estimated from its losses on members and on the population.
+
+The paper's published text states the transformation of the losses, the cut of error rates in the empirical estimator
+(0.001), the ten repetitions, and a number 5, which seems to be the number of separations. It lacks the Gamma
+distributions, the sample sizes, delta and the other cut. Here members have losses Gamma(2, 1) and the population
+Gamma(2 + separation, 1), and all numbers are parameters. As in the paper, the truth and the parametric estimator use a
+much smaller cut than is possible for the empirical one. Therefore both are also computed with the cut of the empirical
+estimator.
 """
 
 import math
@@ -30,7 +33,7 @@ COLUMNS = ("separation", "size", "estimator", "repetition", "estimate", "truth",
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """The settings of a simulation: distributions, sample sizes, cuts and number of repetitions."""
+    """The settings of a simulation: loss distributions, sample sizes, cuts of error rates, number of repetitions."""
 
     # Excess of the population's shape over that of members; at least 0, and the first one is 0.
     separations: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0)
@@ -43,7 +46,10 @@ class SimulationSettings:
 
 
 def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
-    """Return Epsilon* of the two Gamma distributions within the cut, by a grid search with local refinement."""
+    """Return the true Epsilon* (privacy metric) of two Gamma loss distributions, by a search over thresholds.
+
+    Thresholds at which an error rate is below `settings.cut` are excluded.
+    """
     distributions = gamma(settings.shape), gamma(settings.shape + separation)
     low = max(float(distribution.ppf(settings.cut)) for distribution in distributions)
     high = min(float(distribution.isf(settings.cut)) for distribution in distributions)
@@ -61,16 +67,18 @@ def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float
 
 
 def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
-    """Return a table of all estimates, with one row for each separation, size, estimator and repetition.
+    """Return estimates of the privacy metric Epsilon*, one row for each separation, size, estimator and repetition.
 
-    The column `truth` is Epsilon* of the distributions with `cut`, and `narrow_truth` the same with `empirical_cut`.
+    The columns are "separation", "size", "estimator", "estimate", "truth" and "narrow_truth". The last two hold
+    Epsilon* of the distributions themselves: error rates below `settings.cut`, or below `settings.empirical_cut`, are
+    excluded.
 
     Parameters
     ----------
     settings
         Separations, sizes, estimators and number of repetitions.
     seed
-        Seed of the samples; each pair of separation and size has a random stream of its own.
+        Seed of the samples; each separation and size has random numbers of its own.
     """
     narrow = replace(settings, cut=settings.empirical_cut)
     rows = []
@@ -104,20 +112,20 @@ class SimulationErrors:
 
 
 def cells(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
-    """Return the table's rows, grouped by separation, size and estimator."""
+    """Return the rows of a table of `simulate`, grouped and keyed by separation, size and estimator."""
     groups = table.groupby(["separation", "size", "estimator"])
     return {cast(Cell, key): group for key, group in groups}
 
 
 def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, SimulationErrors]:
-    """Return bias, standard deviation and RMSE for every separation, size and estimator.
+    """Return bias, standard deviation and RMSE of the estimates, keyed by separation, size and estimator.
 
     Parameters
     ----------
     table
         A table of `simulate` with at least two repetitions.
     truth
-        The column to compare with: `truth` or `narrow_truth`.
+        Name of the column with the true values: "truth" or "narrow_truth".
     """
     found = {}
     for key, cell in cells(table).items():

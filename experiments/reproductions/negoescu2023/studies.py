@@ -1,10 +1,10 @@
-"""The trained models of Negoescu et al. 2023, section 4.1, as settings of two sweeps.
+"""The trained models of Negoescu et al. 2023, section 4.1: two classification tasks, each as the settings of a sweep.
 
-Settings that the paper states are kept: the splits; stochastic gradient descent with momentum 0.9 and learning rate
-0.01; baselines without privacy that differ in their epochs; private models at epsilon 1, 3, 10 and 100 by an RDP
-accountant, with several clipping norms and batch sizes; and five repetitions on fixed data. Settings that are missing
-in the paper's published text are chosen here: delta, the epochs of private training, the batch size of baselines and
-the layers of the network for Adult. Gradients are clipped per record; the paper also tries 1 and 32 microbatches.
+We keep what the paper states: the splits; stochastic gradient descent with momentum 0.9 and learning rate 0.01;
+baselines without DP that differ in their epochs; models with DP at epsilon 1, 3, 10 and 100 by an RDP accountant, with
+several clipping norms and batch sizes; and five repetitions on fixed data. We choose what its published text lacks:
+delta, the epochs of training with DP, the batch size of baselines, and the layers of the network for Adult. Gradients
+are clipped per record; the paper also tries 1 and 32 microbatches.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ CLIENTS = 2  # the paper trains in one place; this is the smallest number of cli
 
 
 class EpsilonStarTask(StrEnum):
-    """A classification task of the paper; its value is the name that the paper gives it."""
+    """The two classification tasks of the paper, by the paper's names."""
 
     PURCHASE = "Purchase-100"
     ADULT = "Adult"
@@ -30,7 +30,7 @@ class EpsilonStarTask(StrEnum):
 
 @dataclass(frozen=True)
 class EpsilonStarStudy:
-    """A classification task with the data set, the network and the grid of training settings."""
+    """A classification task with its data set, its network and the grid of its training settings."""
 
     task: EpsilonStarTask  # the paper's task that it is, or stands in for
     title: str  # name as shown, which says so if the data set stands in for another
@@ -49,17 +49,17 @@ class EpsilonStarStudy:
 
     @property
     def stands_in(self) -> bool:
-        """Whether the data set is a substitute for one that is not available."""
+        """Return whether the data set is a substitute for the paper's."""
         return "in place of" in self.title
 
     @property
     def key(self) -> str:
-        """Name of the directory with the models of this study."""
+        """Name of the directory that holds the models of this study."""
         return f"landscape-{self.data}"
 
     @property
     def played(self) -> str:
-        """A description of the training, in a sentence."""
+        """Description of the training in sentences, for the page of results."""
         private = len(self.epsilons) * len(self.clipping_norms) * len(self.batches)
         return (
             f"{self.model} on {self.records:,} records of {self.title} at {CLIENTS} clients, {self.test_records:,} "
@@ -70,7 +70,7 @@ class EpsilonStarStudy:
         )
 
     def in_form(self, extent: ComputeExtent) -> "EpsilonStarStudy":
-        """Return the study in its full form, or in a quick form (minutes) with fewer records and settings."""
+        """Return the study in its full form, or in a quick form with fewer records, settings and repetitions."""
         if extent is ComputeExtent.FULL:
             return self
         few = replace(
@@ -92,11 +92,11 @@ class EpsilonStarStudy:
                 assert_never(self.task)
 
     def baselines(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return the sweep points without privacy, in ascending order of their epochs."""
+        """Return the settings of the models without DP, as points of a sweep in ascending order of their epochs."""
         return baselines(self.values(data_dir), [Axis("training.epochs", self.baseline_epochs)])
 
     def private(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return the sweep points with differential privacy."""
+        """Return the settings of the models with DP, as sweep points over epsilons, clipping norms and batch sizes."""
         axes = (
             Axis("privacy.epsilon", self.epsilons),
             Axis("privacy.clipping-norm", self.clipping_norms),
@@ -105,11 +105,14 @@ class EpsilonStarStudy:
         return grid(self.values(data_dir), axes)
 
     def points(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return all sweep points: baselines, then private ones."""
+        """Return the settings of all models, as points of a sweep: first those without DP, then those with DP."""
         return self.baselines(data_dir) + self.private(data_dir)
 
     def values(self, data_dir: Path | None) -> dict[str, Any]:
-        """Return the settings that all points share."""
+        """Return the configuration that all models share, as nested dictionaries.
+
+        `data_dir` is the directory of the data sets; None means the default directory.
+        """
         place = {} if data_dir is None else {"data-dir": str(data_dir.absolute())}
         return {
             "data": {

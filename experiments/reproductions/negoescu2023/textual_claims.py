@@ -1,4 +1,4 @@
-"""Claims in the text of Negoescu et al. 2023 besides its figures, and explanations of those that do not hold."""
+"""Claims in the text of Negoescu et al. 2023 outside its figures, and explanations of claims that do not hold."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,8 @@ from fl_audit.released_model.empirical_star import definition_ratios
 def theorem_2() -> PaperClaim:
     """Return the claim of Theorem 2 on an example: models have a mean Epsilon* of at least that of their mixture.
 
-    Half of the models leak nothing; the others have losses N(0, 1) for members and N(1, 1) for non-members.
+    Epsilon* is a privacy metric of models. In the example half of the models leak nothing. The others have losses N(0,
+    1) on members and N(1, 1) on non-members.
     """
     fpr = np.logspace(-12, 0, 4001)[:-1]
     fpr = np.concatenate([fpr, 1 - fpr[::-1]])
@@ -72,7 +73,7 @@ _SECOND_LOOKS = (
 
 
 def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return claims as a table with a figure.
+    """Return a table of claims and their verdicts, with a figure.
 
     Parameters
     ----------
