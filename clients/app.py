@@ -27,9 +27,9 @@ from fl_audit.federation.contributions import private_steps, trained_privately
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
-from fl_audit.learning.private_training import CanaryRecords
+from fl_audit.learning.private_training import GradientCanaries
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
 from fl_audit.released_model import loss_moments as moments
 from fl_audit.torch_device import to_numpy
@@ -77,7 +77,7 @@ def train(message: Message, context: Context) -> Message:
     if mechanism.clients_add_noise:
         total = with_noise(federation, total, request.draws, request.round)
     within = None if found.within is None else found.within.cpu().numpy()
-    told = sensitivity if mechanism.scaling is NoiseScaling.LOCAL else None
+    told = sensitivity if mechanism.scaling is SensitivityKind.LOCAL else None
     return request.reply({Key.SUM: to_numpy(total), Key.WITHIN: within, Key.LOCAL_SENSITIVITY: told})
 
 
@@ -91,7 +91,7 @@ def _train_privately(request: Request) -> Message:
             canary_records(federation, request.round, draws.trials),
             request.coins(federation.public.canaries),
         )
-        canaries = CanaryRecords(records, coins, draws.of_round(request.round, for_canaries=True))
+        canaries = GradientCanaries(records, coins, draws.of_round(request.round, for_canaries=True))
     before = _own_accountant(request)
     found = trained_privately(federation, client, request.models, request.round, draws, is_in, before, canaries)
     counted: dict[str, str] = {Key.ACCOUNTANT: found.accountant}

@@ -10,8 +10,8 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats
 from fl_audit.federation.contributions import (
     ClientRandomness,
+    ContributionByTrial,
     RoundContext,
-    TrialContributions,
     contributed,
     differing_contributions,
 )
@@ -32,7 +32,7 @@ class ClientTask:
     told: LocallyRandomisedRecords | None = None  # its locally randomised records; None without a local randomizer
 
 
-def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> TrialContributions:
+def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> ContributionByTrial:
     """Return a client's contribution in each trial, computed from its records that are in both D and D'.
 
     D and D' are the neighbouring data sets; the unit in which they differ is left out.
@@ -57,7 +57,7 @@ def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> T
 
 def contribute_members(
     federation: LoadedFederation, client: int, task: ClientTask, membership: TargetMembership
-) -> TrialContributions:
+) -> ContributionByTrial:
     """Return a client's contribution in each trial of the membership audit, from its records that are members.
 
     Parameters
@@ -90,7 +90,7 @@ def contribute_members(
 
 def contribute_as_victim(
     federation: LoadedFederation, task: ClientTask, membership: TargetMembership
-) -> tuple[TrialContributions, Floats]:
+) -> tuple[ContributionByTrial, Floats]:
     """Return the victim's contribution in each trial, and its local sensitivity Delta_i, shape (trials,).
 
     The victim is the client that holds the unit x in which D and D' differ. Its contribution includes x in trials in
@@ -121,11 +121,11 @@ def contribute_as_victim(
             within = torch.where(torch.from_numpy(task.taking_part[:, own[0]]).to(within.device), within, 0.5)
     sensitivity = local_sensitivity(present.total, absent.total)
     if len(federation.honest_shard(federation.victim).labels) == 0:
-        return TrialContributions(chosen, within), sensitivity
+        return ContributionByTrial(chosen, within), sensitivity
     others = contribute(federation, federation.victim, task)
     if within is not None and others.within is not None:
         within = within + others.within - 0.5  # each value is 1/2 plus the sum of (bit - 1/2)
-    return TrialContributions(others.total + chosen, within), sensitivity
+    return ContributionByTrial(others.total + chosen, within), sensitivity
 
 
 def with_noise(

@@ -23,8 +23,8 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.clients.data_owner import ClientTask
 from fl_audit.federation.contributions import (
     ClientRandomness,
+    ContributionByTrial,
     RoundContext,
-    TrialContributions,
     contributed_together,
     trains_together,
 )
@@ -187,7 +187,7 @@ class _ThreadCache(threading.local):
         self.models: torch.Tensor | None = None  # models of the latest message
         self.sent: bytes | None = None  # the bytes from which these models were read
         # By message ID: clients whose calls follow, and contributions of clients that were trained ahead.
-        self.waiting, self.made = dict[str, int](), dict[str, TrialContributions]()
+        self.waiting, self.made = dict[str, int](), dict[str, ContributionByTrial]()
 
 
 _KEPT = _ThreadCache()
@@ -209,7 +209,9 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
     _KEPT.made = {}
 
 
-def trained_together(request: Request, task: ClientTask, alone: Callable[[], TrialContributions]) -> TrialContributions:
+def trained_together(
+    request: Request, task: ClientTask, alone: Callable[[], ContributionByTrial]
+) -> ContributionByTrial:
     """Return a client's contribution: trained together with the announced clients if possible, else by `alone`.
 
     Parameters

@@ -16,7 +16,7 @@ PLACES = (
     "fl_audit.audits.canaries.observer_store",
     "fl_audit.audits.page.first_screen",
     "fl_audit.audits.page.report_files",
-    "fl_audit.data.columns",
+    "fl_audit.data.column_encoding",
     "fl_audit.data.table_text",
     "fl_audit.data.tables",
     "fl_audit.experiments.comparisons.figure",
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from fl_audit.audits.canaries import observer_store as observer_store
     from fl_audit.audits.page import first_screen as first_screen
     from fl_audit.audits.page import report_files as report_files
-    from fl_audit.data import columns as columns
+    from fl_audit.data import column_encoding as column_encoding
     from fl_audit.data import table_text as table_text
     from fl_audit.data import tables as tables
     from fl_audit.experiments.comparisons import figure as figure

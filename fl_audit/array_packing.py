@@ -25,7 +25,7 @@ constructor recursion depth mismatch").
 _LENGTH = slice(len(_MAGIC), len(_MAGIC) + 2)
 
 
-class PackedFields(NamedTuple):
+class FlowerArrayArguments(NamedTuple):
     """Keyword arguments for the array in a Flower message, as in `flwr.app.Array(*pack(values))`."""
 
     dtype: str
@@ -44,7 +44,7 @@ class PackedArray(Protocol):
         """Return the values as a new numpy array."""
 
 
-def pack(values: NDArray[Any]) -> PackedFields:
+def pack(values: NDArray[Any]) -> FlowerArrayArguments:
     """Return the fields of `flwr.app.Array` for an array of any shape and of any dtype except object.
 
     The bytes are those that `numpy.save` writes.
@@ -52,7 +52,7 @@ def pack(values: NDArray[Any]) -> PackedFields:
     values = np.asarray(values, order="C")
     name, header = _header(values.dtype, values.shape)
     data = b"".join((header, values.reshape(-1).view(np.uint8).data))
-    return PackedFields(name, values.shape, _KIND, data)
+    return FlowerArrayArguments(name, values.shape, _KIND, data)
 
 
 def unpack(array: PackedArray) -> NDArray[Any]:

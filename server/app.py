@@ -22,8 +22,8 @@ from fl_audit.federation.contributions import private_steps
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.initial_weights import InitialWeights, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.noise_measurement_directions import number_of_directions
 from fl_audit.federation.observed_rounds import InsiderView, ServerRound, kept_of
-from fl_audit.federation.public_directions import number_of_directions
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.learning.allocator import give_back_freed_memory
 from fl_audit.mechanisms.contribution import PrivateTraining

@@ -16,7 +16,7 @@ from torch import Tensor
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.record_confidences import Queries, label_log_probability, scaled_confidence
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
-from fl_audit.data.encoding import Attribute
+from fl_audit.data.encoding import AttributeToInfer
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.result_columns import ResultColumns, Table, nan_columns
 from fl_audit.federation.target_membership import TargetMembership
@@ -135,7 +135,7 @@ class FinalQueries:
 
     queries: int = 1  # number of queries about each target; with 1 only its unchanged records are used
     ways: Queries | None = None  # the variations of the records; None if `queries` is 1
-    attribute: Attribute | None = None  # the attribute of which every value is tried; None for no such queries
+    attribute: AttributeToInfer | None = None  # the attribute of which every value is tried; None for no such queries
 
 
 @dataclass

@@ -17,7 +17,7 @@ from fl_audit.federation.contributions import ClientRandomness, step_sample
 from fl_audit.federation.federation import Federation
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.participations.participation import in_turn
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.protocol import Key, pack_participation
@@ -221,7 +221,7 @@ def receive(
                 who = f"round {server_round}: client {one.client}"
                 raise FederationError(f"{who} sent '{Key.WITHIN}' other than {named}")
             bits[slice(None) if one.rows is None else torch.from_numpy(one.rows)] += torch.from_numpy(said - 0.5)
-        if one.client == victim and mechanism.scaling is NoiseScaling.LOCAL:
+        if one.client == victim and mechanism.scaling is SensitivityKind.LOCAL:
             sensitivity = read_array(one.reply, Key.LOCAL_SENSITIVITY, (trials,), np.float64, victim, server_round)
         if one.client == victim and public.threat_model.adversary is Adversary.SERVER:
             own = torch.from_numpy(read_array(one.reply, Key.SUM, shape, np.float32, victim, server_round).copy())

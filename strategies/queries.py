@@ -19,7 +19,7 @@ from torch import Tensor
 from fl_audit.federation.observed_rounds import EarlierRound, ServerRound
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.learning.optimizers import OptimizerState
-from fl_audit.learning.private_training import PrivateSteps
+from fl_audit.learning.private_training import LocalDPSGDSettings
 from fl_audit.protocol import Key, MessageRecord
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.replies import Answer
@@ -110,7 +110,7 @@ class AccountantStateCollector(RunQueries):
 
     evaluated: Sequence[int]  # numbers of the releases to report; 0 is the initial model
     shards: Sequence[int]  # number of records of each client
-    steps: PrivateSteps  # public schedule of DP-SGD steps, from which the expected state of an accountant follows
+    steps: LocalDPSGDSettings  # public schedule of DP-SGD steps, from which the expected state of an accountant follows
     # Collected entries, keyed by name of the batch of trials, round and client.
     _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 

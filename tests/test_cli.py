@@ -25,8 +25,8 @@ from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.run_directory import public_part
+from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.identifiability_bounds import rho_alpha
-from fl_audit.privacy.names import Accountant
 
 CONFIG = small_toml(
     model={"name": "logistic"},

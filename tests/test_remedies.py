@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from workbooks import write_workbook
 
 import fl_audit
-from fl_audit.data import catalogue, columns
+from fl_audit.data import catalogue, column_encoding
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.runs import audit_plan
@@ -253,7 +253,7 @@ def test_text_alone_is_refused_without_useless_advice() -> None:
 
 
 def test_too_many_numbers_are_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "LARGEST_TABLE", ROWS)
+    monkeypatch.setattr(column_encoding, "LARGEST_TABLE", ROWS)
     assert follow(csv(x=NUMBERS, z=NUMBERS * 2), ["--label", "y"]) == {"drop"}
 
 

@@ -18,7 +18,7 @@ from fl_audit.experiments.runs.new_config import ConfigRequest, config_or_remedi
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.stored_run import read_run
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.probe_records import probe_records
+from fl_audit.federation.model_check_records import probe_records
 from fl_audit.federation.serialization import sent_federation
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "the", "room", "was", "very", "food"]

@@ -14,8 +14,8 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config_file import load_values
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan
-from fl_audit.federation.probe_records import probe_records
-from fl_audit.learning.model_properties import ModelProperties
+from fl_audit.federation.model_check_records import probe_records
+from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.strategies.errors import FederationError
@@ -128,7 +128,7 @@ def test_a_process_without_records_trusts_the_one_that_had_them(texts: Path) -> 
     spec = ModelSpec("texts_models:right", (7,), 2)  # it looks up numbers from 1, which random examples do not have
     with pytest.raises(InputError, match="is asked for -1"):
         StackedModel.of(spec)
-    told = StackedModel.of(spec, known=ModelProperties(fast=False, activations=77))
+    told = StackedModel.of(spec, known=ModelExecutionProfile(fast=False, activations=77))
     assert (told.fast, told.activations) == (False, 77)
 
 

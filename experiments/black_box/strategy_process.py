@@ -12,7 +12,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.errors import InputError, choice
 from fl_audit.experiments.black_box.isolated_process import wished_apart
-from fl_audit.privacy.names import MultiplierReference
+from fl_audit.privacy.accounting_enums import MultiplierReference
 
 _PROGRAM = "fl_audit.experiments.black_box.strategy_program"
 _START = 60.0  # seconds beyond the time for the trials in which a process may start and end, at most

@@ -73,7 +73,7 @@ def _rows(found: "RunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
     yield "Clients", f"{sizes.clients}, partition {plan.public.partition}; {ends}"
     if sizes.columns:
         yield "Read", sizes.description
-        yield "Columns", "\n".join(lazy_imports.columns.column_lines(sizes.columns))
+        yield "Columns", "\n".join(lazy_imports.column_encoding.column_lines(sizes.columns))
     for caution in found.cautions:
         yield "Look at", caution.text
     trials, batch = plan.config.audit.trials, plan.config.run.trials_per_batch

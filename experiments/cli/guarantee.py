@@ -24,8 +24,8 @@ from fl_audit.experiments.terminal import print_table
 from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
 from fl_audit.privacy import lazy_imports as late_privacy
+from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
 from fl_audit.privacy.ledger import LedgerTraining
-from fl_audit.privacy.names import Accountant, MultiplierReference, SensitivityAdaptivity
 from fl_audit.privacy.stated_releases import StatedReleases
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class AccountingOptions:
             "NAME",
             "adaptive: what a record changes may follow from earlier releases, as in every private training; fixed: "
             "every round has the same signal-to-noise ratio, which allows tighter beliefs.",
-            among=SensitivityAdaptivity,
+            among=SignalToNoiseAdaptivity,
         ),
     ] = defaults.SENSITIVITIES.value
     accountant: Annotated[
@@ -122,7 +122,7 @@ class AccountingOptions:
         accountant
             The accountant that computes the claim's guarantee.
         """
-        chosen_by = choice(SensitivityAdaptivity, "--sensitivities", self.sensitivities)
+        chosen_by = choice(SignalToNoiseAdaptivity, "--sensitivities", self.sensitivities)
         return late_privacy.claim.Claim(adjacency, events, delta, self.prior, accountant, chosen_by)
 
 

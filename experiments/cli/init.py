@@ -13,7 +13,7 @@ import typer
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import write_text
-from fl_audit.data.option_names import RecordAxes, UsersAcrossClients
+from fl_audit.data.option_names import PictureOrSequence, UsersAcrossClients
 from fl_audit.errors import InputError, expanded_path, require, require_number
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import (
@@ -71,7 +71,8 @@ class DataReadingOptions:
     decimal: Annotated[str | None, option(".|,", "Mark of decimals.  [default: it is found]")] = None
     max_levels: Annotated[int | None, option("N", "Most words in a column.  [default: 100]")] = None
     axes: Annotated[
-        str | None, option("NAME", f"Two axes of a record of .npz: {' or '.join(RecordAxes)}.", among=RecordAxes)
+        str | None,
+        option("NAME", f"Two axes of a record of .npz: {' or '.join(PictureOrSequence)}.", among=PictureOrSequence),
     ] = None
     image_size: Annotated[int | None, option("N", "Height and width that pictures are scaled to.")] = None
     text: Annotated[str | None, option("COLUMN", "Column of text that a model of text learns from.")] = None

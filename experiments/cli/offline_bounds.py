@@ -20,7 +20,7 @@ from fl_audit.experiments.runs.progress import at_work
 from fl_audit.experiments.terminal import print_table
 from fl_audit.released_model.methods import StarMethod
 from fl_audit.rounding import interval_text
-from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
+from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
 
 if TYPE_CHECKING:
     from fl_audit.audits.canaries.bounds import OneRunBound

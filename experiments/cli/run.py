@@ -151,7 +151,7 @@ def _tell_data(plan: "AuditPlan") -> None:
     source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")
-    for line in lazy_imports.columns.column_lines(source.columns):
+    for line in lazy_imports.column_encoding.column_lines(source.columns):
         print(f"column {line}")
     for caution in lazy_imports.data_warnings.data_warnings_of(plan):
         print(f"look at: {caution.text}")

@@ -25,7 +25,7 @@ from fl_audit.experiments.cli.options import (
 )
 from fl_audit.experiments.names import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
-from fl_audit.privacy.names import MultiplierReference
+from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.user_modules import require_named
 

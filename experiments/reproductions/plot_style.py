@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.report.style import INK, SMALL_TEXT_SIZE
 from fl_audit.statistics.intervals import Interval
 
@@ -38,8 +38,8 @@ class CurveLook:
 
 
 SCALING_LOOKS = {
-    NoiseScaling.LOCAL: CurveLook("local sensitivity (not a private release)", "#12426e", "#b9d0e6", "-", "o", ""),
-    NoiseScaling.GLOBAL: CurveLook("global sensitivity", "#b35806", "#f8d9b0", "--", "^", "////"),
+    SensitivityKind.LOCAL: CurveLook("local sensitivity (not a private release)", "#12426e", "#b9d0e6", "-", "o", ""),
+    SensitivityKind.GLOBAL: CurveLook("global sensitivity", "#b35806", "#f8d9b0", "--", "^", "////"),
 }
 RELATION_LOOKS = {
     Adjacency.REPLACE_RECORD: CurveLook("bounded: a record replaced", "#12426e", "#b9d0e6", "-", "o", ""),

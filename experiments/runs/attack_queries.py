@@ -7,7 +7,7 @@ from fl_audit.audits.membership.names import OF_ANY_UNIT, Attack, of_ours
 from fl_audit.audits.membership.record_confidences import queries_for
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.encoding import Attribute, choose_attribute
+from fl_audit.data.encoding import AttributeToInfer, choose_attribute
 from fl_audit.data.partition import Split
 from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.errors import require
@@ -104,7 +104,7 @@ def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalQuerie
     return FinalQueries(queries, ways, attribute_of(config, federation))
 
 
-def attribute_of(config: RunConfig, federation: LoadedFederation) -> Attribute | None:
+def attribute_of(config: RunConfig, federation: LoadedFederation) -> AttributeToInfer | None:
     """Return the attribute to guess with the frequencies of its values, or None if no configured attack guesses one.
 
     The attribute is the table column whose value an attack guesses.

@@ -20,20 +20,20 @@ from fl_audit.experiments.runs.attack_queries import candidate_prior, with_queri
 from fl_audit.experiments.runs.config import DataSection, LossPooling, RunConfig
 from fl_audit.experiments.runs.neighbour_pairs import choose_pair, with_crafted_records
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.probe_records import probe_records
+from fl_audit.federation.model_check_records import probe_records
 from fl_audit.federation.record_tensors import model_for
 from fl_audit.learning.frozen_backbones import find_weights
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.accounting import exact_accountant
+from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.privacy.calibration import noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
-from fl_audit.privacy.names import MultiplierReference
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import DETAILS, TARGETS, NoiseMultiplierTarget, one_target
 from fl_audit.user_modules import import_function
 
@@ -175,8 +175,8 @@ def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
     )
     accountant = privacy.accountant or exact_accountant(event for events in each for event in events)
     # Only noise that follows the rounds' sensitivities gives every round the same ratio, whoever chooses them.
-    follows = privacy.sensitivity is NoiseScaling.LOCAL
-    sensitivities = SensitivityAdaptivity.FIXED if follows else SensitivityAdaptivity.ADAPTIVE
+    follows = privacy.sensitivity is SensitivityKind.LOCAL
+    sensitivities = SignalToNoiseAdaptivity.FIXED if follows else SignalToNoiseAdaptivity.ADAPTIVE
     return [
         Claim(privacy.adjacency, events, privacy.delta, privacy.prior, accountant, sensitivities) for events in each
     ]

@@ -7,10 +7,10 @@ import numpy as np
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.identifiers import most_personal
+from fl_audit.data.identifier_detection import most_personal
 from fl_audit.data.option_names import PartitionScheme
 from fl_audit.data.partition import Split
-from fl_audit.data.records import DataWarning, Identifier, LoadedDataset, some
+from fl_audit.data.records import DataWarning, IdentifyingColumn, LoadedDataset, some
 from fl_audit.errors import Remedy, settings_text
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.federation.federation_records import split_of
@@ -105,11 +105,11 @@ def _of_persons(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterato
         yield _perhaps_persons(source.possible_identifiers, plan)
 
 
-def _numbers(one: Identifier) -> str:
+def _numbers(one: IdentifyingColumn) -> str:
     return f"{one.name}: {one.values:,} values in {one.rows:,} rows, up to {one.most:,} each"
 
 
-def _unprotected(one: Identifier, plan: AuditPlan, is_person: bool) -> DataWarning:
+def _unprotected(one: IdentifyingColumn, plan: AuditPlan, is_person: bool) -> DataWarning:
     """Return the warning that the claim does not protect all records with the same value in an identifier column.
 
     Parameters
@@ -133,7 +133,7 @@ def _unprotected(one: Identifier, plan: AuditPlan, is_person: bool) -> DataWarni
     )
 
 
-def _perhaps_persons(columns: Sequence[Identifier], plan: AuditPlan) -> DataWarning:
+def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: AuditPlan) -> DataWarning:
     """Return a warning that asks the user whether columns of integers number persons or are amounts.
 
     Parameters

@@ -25,7 +25,7 @@ from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.planned_limits import trials_that_tell
 from fl_audit.experiments.runs.run import require_playable
-from fl_audit.learning.names import MEAN_EMBEDDING
+from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON

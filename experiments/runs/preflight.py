@@ -18,10 +18,10 @@ from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import PrivacySection, RunConfig, TrainingSection
 from fl_audit.federation.contributions import RoundContext, contributed, private_steps
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.local_dpsgd_likelihoods import rounding_of_update
 from fl_audit.federation.observed_rounds import InsiderView, refuse_blurred, refuse_blurred_updates
-from fl_audit.federation.private_steps import rounding_of_update
 from fl_audit.federation.record_tensors import Examples
-from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, inversion_error, step
+from fl_audit.learning.optimizers import OptimizerState, ServerOptimizerKind, inversion_error, step
 from fl_audit.learning.private_training import private_updates
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.contribution import PrivateTraining
@@ -94,7 +94,7 @@ def _check_sizes(config: RunConfig, federation: LoadedFederation, noise: float) 
     accepted = f"accepted are {_SMALLEST:.1e} to {_LARGEST:.1e}, the range of 32-bit numbers"
     require(_SMALLEST < rate < _LARGEST, f"learning-rate is {rate:.6g}: {accepted}")
     levers = _step_levers(config, federation)
-    if config.training.optimizer is OptimizerKind.ADAM:
+    if config.training.optimizer is ServerOptimizerKind.ADAM:
         gradient = noise * _LARGEST_DRAW / mechanism.denominator
         said = f"Adam would square a noised mean gradient of about {gradient:.2g}"
         require(gradient < sqrt(_LARGEST), _too_large(said, levers[1:] or levers))
@@ -164,7 +164,7 @@ def _contribution(federation: LoadedFederation, models: Tensor, examples: Exampl
 def _growth(federation: LoadedFederation) -> float:
     """Return an upper bound of the distance that a model moves in all rounds, as a multiple of its first step."""
     optimizer = federation.public.mechanism.optimizer
-    kept = optimizer.momentum if optimizer.kind is OptimizerKind.MOMENTUM else 0.0
+    kept = optimizer.momentum if optimizer.kind is ServerOptimizerKind.MOMENTUM else 0.0
     return federation.public.rounds / (1 - kept)
 
 

@@ -14,14 +14,14 @@ from fl_audit.experiments.runs.data_warnings import most_records, report_lines
 from fl_audit.experiments.runs.neighbour_pairs import looked_at
 from fl_audit.federation.crafted_records import measured
 from fl_audit.federation.findings import Findings
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.group_sizes import GroupSizes, group_sizes
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.randomised_records import record_claim
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.report.finding import ReportContents
 
@@ -60,7 +60,7 @@ def summarise(
     if plan.public.pair.crafted is not None:
         models = starting_models(federation, start, plan.config.model.seed, looked_at(start))
         crafted = measured(federation, models.to(plan.public.device))
-    facts = RunFacts(
+    facts = RunDescription(
         federation=plan.public,
         guarantee=plan.guarantee,
         prior=privacy.prior,
@@ -83,10 +83,10 @@ def summarise(
     # raised to its floor: there the belief bounds are those for adaptive sensitivities.
     if (
         guarantee is not None
-        and guarantee.claim.sensitivities is SensitivityAdaptivity.FIXED
+        and guarantee.claim.sensitivities is SignalToNoiseAdaptivity.FIXED
         and not run.has_exact_final_distribution
     ):
-        guarantee = derive_guarantee(replace(guarantee.claim, sensitivities=SensitivityAdaptivity.ADAPTIVE))
+        guarantee = derive_guarantee(replace(guarantee.claim, sensitivities=SignalToNoiseAdaptivity.ADAPTIVE))
     return report_contents(replace(run, facts=replace(run.facts, guarantee=guarantee)))
 
 

@@ -32,9 +32,9 @@ from fl_audit.experiments.runs.progress import progress_bar
 from fl_audit.experiments.studies.study_tools import parser_of, played, table_of
 from fl_audit.federation.initial_weights import InitialWeights, starting_models
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.learning.record_gradient_norms import record_gradients
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod
 from fl_audit.statistics.roc import area_under_curve
 
 EPSILON, DELTA, CONFIDENCE = 10.0, 1e-5, 0.95

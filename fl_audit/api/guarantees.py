@@ -7,17 +7,17 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import as_floats, choice
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
-from fl_audit.privacy.names import MultiplierReference
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import one_target
 from fl_audit.released_model.methods import StarMethod
 from fl_audit.released_model.star_estimate import StarEstimate, estimate_epsilon_star
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod
 
 
 def account(
@@ -29,7 +29,7 @@ def account(
     sampling_rate: float = defaults.SAMPLING_RATE,
     prior: float = defaults.PRIOR,
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
-    sensitivities: SensitivityAdaptivity | str = defaults.SENSITIVITIES,
+    sensitivities: SignalToNoiseAdaptivity | str = defaults.SENSITIVITIES,
     noise_over: MultiplierReference | str = MultiplierReference.SENSITIVITY,
 ) -> Guarantee:
     """Return the privacy guarantee of a training that releases sums with Gaussian noise.
@@ -96,7 +96,7 @@ def calibrate(
     sampling_rate: float = defaults.SAMPLING_RATE,
     prior: float = defaults.PRIOR,
     accountant: Accountant | str | None = defaults.ACCOUNTANT,
-    sensitivities: SensitivityAdaptivity | str = defaults.SENSITIVITIES,
+    sensitivities: SignalToNoiseAdaptivity | str = defaults.SENSITIVITIES,
 ) -> Guarantee:
     """Return the guarantee with the smallest Gaussian noise that achieves a target, such as an epsilon.
 

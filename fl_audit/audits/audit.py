@@ -16,7 +16,7 @@ from fl_audit.federation.target_membership import MembershipScheme, TargetMember
 if TYPE_CHECKING:
     from fl_audit.array_types import Flags, Floats, Integers
     from fl_audit.federation.federation import Federation
-    from fl_audit.federation.finished_run import FinishedRun, RunFacts
+    from fl_audit.federation.finished_run import FinishedRun, RunDescription
     from fl_audit.federation.loaded_federation import LoadedFederation
     from fl_audit.federation.record_tensors import Examples
     from fl_audit.privacy.guarantee import Guarantee
@@ -114,7 +114,7 @@ class AuditJudging(Protocol):
             A finished run of this audit kind that claims a guarantee.
         """
 
-    def covers(self, facts: "RunFacts") -> str:
+    def covers(self, facts: "RunDescription") -> str:
         """Return a sentence that says what a verdict of this audit covers and what it does not cover."""
 
     def not_compared(self, run: "FinishedRun") -> str:

@@ -12,19 +12,26 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Flags
-from fl_audit.data.columns import (
+from fl_audit.data.column_encoding import (
     TEXT_HINT,
     EncodedColumn,
-    TableOrigin,
+    SourceFileRows,
     check_classes,
     described_names,
     drop_remedy,
     encode_column,
 )
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
-from fl_audit.data.identifiers import identifiers, most_personal, possible_identifiers
-from fl_audit.data.missing_values import words_among_numbers
-from fl_audit.data.records import ColumnReadResult, ColumnRole, DataWarning, Identifier, LoadedDataset, side_by_side
+from fl_audit.data.identifier_detection import identifiers, most_personal, possible_identifiers
+from fl_audit.data.missing_value_codes import words_among_numbers
+from fl_audit.data.records import (
+    ColumnReadResult,
+    ColumnRole,
+    DataWarning,
+    IdentifyingColumn,
+    LoadedDataset,
+    side_by_side,
+)
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.data.texts import EncodedTexts, encode_texts
 from fl_audit.data.warnings import cautions, header_warnings, one_spelling
@@ -124,7 +131,7 @@ def source_of_frames(
     if settings.unique:
         parts, repeats = [part.drop_duplicates() for part in parts], 0
     train, rows = len(parts[0]), np.concatenate([part.index.to_numpy() + 1 for part in parts])
-    origin = TableOrigin(str(paths[0]), str(paths[-1]), train, rows)
+    origin = SourceFileRows(str(paths[0]), str(paths[-1]), train, rows)
     # One frame, so that a column has one type and one set of levels in both files.
     joint = pd.concat(parts, ignore_index=True).infer_objects()
     if settings.ignore_case:
@@ -187,7 +194,7 @@ def _counted(words: Mapping[str, int]) -> str:
 
 
 def _persons(
-    joint: pd.DataFrame, origin: TableOrigin, name: str | None, kind: ColumnRole
+    joint: pd.DataFrame, origin: SourceFileRows, name: str | None, kind: ColumnRole
 ) -> tuple[Owners, dict[str, ColumnReadResult]]:
     """Return the owner or user of each training record, and how their column was read, by column name.
 
@@ -200,7 +207,7 @@ def _persons(
     return found, {name: described_names(name, kind, found.names)}
 
 
-def _label_values(column: "pd.Series[Any]", label: str, origin: TableOrigin) -> NDArray[np.generic]:
+def _label_values(column: "pd.Series[Any]", label: str, origin: SourceFileRows) -> NDArray[np.generic]:
     """Return a column of labels, owners or users, shape (records,): numbers unchanged, everything else as strings."""
     if not pd.api.types.is_numeric_dtype(column):
         return column.astype(str).str.strip().to_numpy(dtype=np.str_)
@@ -210,7 +217,7 @@ def _label_values(column: "pd.Series[Any]", label: str, origin: TableOrigin) -> 
 
 
 def _encode(
-    frame: pd.DataFrame, origin: TableOrigin, settings: TableSettings, persons: Identifier | None
+    frame: pd.DataFrame, origin: SourceFileRows, settings: TableSettings, persons: IdentifyingColumn | None
 ) -> list[EncodedColumn]:
     encoded, width, refused = [], 0, []
     for name, column in frame.items():
@@ -233,7 +240,7 @@ def _encode(
     return encoded
 
 
-def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: TableOrigin) -> InputError:
+def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: SourceFileRows) -> InputError:
     """Return a single error for all refused columns, with the settings that together fix them."""
     if _drops(refused) >= set(frame.columns):
         return _nothing_left(refused)
@@ -281,7 +288,7 @@ def _nothing_left(refused: Sequence[InputError]) -> InputError:
     return InputError(f"{reason}: {' with '.join(map(str, remedies))} keeps it, and {lacking}", remedies)
 
 
-def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: TableOrigin) -> None:
+def _refuse_infinite(column: "pd.Series[Any]", name: str, origin: SourceFileRows) -> None:
     finite = np.isfinite(column.to_numpy(dtype=np.float64))
     if not finite.all():
         position, drop = int(np.argmin(finite)), drop_remedy(name)

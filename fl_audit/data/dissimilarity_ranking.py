@@ -71,7 +71,7 @@ def ranked_pairs(
         one first.
     """
     inside, outside = _checked_pairs(inside, outside, measure, count)
-    best = _first_pairs(inside, outside, _Search(measure, count, farthest))
+    best = _first_pairs(inside, outside, _RankedPairSearch(measure, count, farthest))
     return tuple(zip(best.rows.tolist(), best.columns.tolist(), strict=True))
 
 
@@ -98,7 +98,7 @@ def pair_of_rank(
     inside, outside = _checked_pairs(inside, outside, measure, rank)
     last = None
     for passed in range(0, rank, _KEPT):
-        found = _first_pairs(inside, outside, _Search(measure, min(_KEPT, rank - passed), farthest, last))
+        found = _first_pairs(inside, outside, _RankedPairSearch(measure, min(_KEPT, rank - passed), farthest, last))
         last = found.last
     assert last is not None, "a rank is at least 1"
     return last.row, last.column
@@ -125,7 +125,7 @@ class _ScoredPair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Search:
+class _RankedPairSearch:
     """A search for the first `count` pairs in the ranking, or for the next `count` behind the pair `after`."""
 
     measure: Measure
@@ -134,8 +134,8 @@ class _Search:
     after: _ScoredPair | None = None
 
 
-def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked":
-    best, size = _Ranked.none(), measures.rows_in_block(inside, search.measure)
+def _first_pairs(inside: Records, outside: Records, search: _RankedPairSearch) -> "_RankedPairs":
+    best, size = _RankedPairs.none(), measures.rows_in_block(inside, search.measure)
     for row in range(0, len(inside), size):
         mine = measures.prepare(inside.features[row : row + size], search.measure)
         for column in range(0, len(outside), size):
@@ -144,7 +144,7 @@ def _first_pairs(inside: Records, outside: Records, search: _Search) -> "_Ranked
     return best
 
 
-class _Ranked(NamedTuple):
+class _RankedPairs(NamedTuple):
     """Ranked pairs (row, column) with their scores, by descending score, ties by row and column."""
 
     scores: Floats
@@ -152,29 +152,29 @@ class _Ranked(NamedTuple):
     columns: Integers
 
     @classmethod
-    def none(cls) -> "_Ranked":
+    def none(cls) -> "_RankedPairs":
         return cls(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
-    def merged(self, other: "_Ranked", count: int) -> "_Ranked":
-        both = _Ranked(*(np.concatenate(parts) for parts in zip(self, other, strict=True)))
+    def merged(self, other: "_RankedPairs", count: int) -> "_RankedPairs":
+        both = _RankedPairs(*(np.concatenate(parts) for parts in zip(self, other, strict=True)))
         return both.take(np.lexsort((both.columns, both.rows, -both.scores))[:count])
 
-    def take(self, chosen: Integers | Flags) -> "_Ranked":
-        return _Ranked(self.scores[chosen], self.rows[chosen], self.columns[chosen])
+    def take(self, chosen: Integers | Flags) -> "_RankedPairs":
+        return _RankedPairs(self.scores[chosen], self.rows[chosen], self.columns[chosen])
 
     @property
     def last(self) -> _ScoredPair:
         return _ScoredPair(float(self.scores[-1]), int(self.rows[-1]), int(self.columns[-1]))
 
-    def after(self, place: _ScoredPair) -> "_Ranked":
+    def after(self, place: _ScoredPair) -> "_RankedPairs":
         """Return the pairs that rank behind the pair `place`."""
         later = (self.rows > place.row) | ((self.rows == place.row) & (self.columns > place.column))
         return self.take((self.scores < place.score) | ((self.scores == place.score) & later))
 
 
 def _ranked_in_block(
-    mine: Prepared, yours: Prepared, start: tuple[int, int], search: _Search, best: _Ranked
-) -> _Ranked:
+    mine: Prepared, yours: Prepared, start: tuple[int, int], search: _RankedPairSearch, best: _RankedPairs
+) -> _RankedPairs:
     """Return the pairs of a block that may be among the first `search.count`, ranked by exact scores.
 
     `start` is the row and the column of the block's first pair, and `best` holds the best pairs of earlier blocks.
@@ -188,14 +188,14 @@ def _ranked_in_block(
         scores = np.where(scores > search.after.score + error, -np.inf, scores)
         wanted += int(np.sum(scores >= search.after.score - error))
     if scores.max() < needed:
-        return _Ranked.none()
+        return _RankedPairs.none()
     positions = np.flatnonzero((scores >= max(needed, _last_of_top(scores, wanted) - 2 * error)) & (scores > -np.inf))
     rows, columns = np.divmod(positions, block.shape[1])
     chosen = scores[positions]
     if error > 0:
         exact = _exact_scores(mine, yours, rows, columns, search.measure)
         chosen = exact if search.farthest else -exact
-    found = _Ranked(chosen, rows + start[0], columns + start[1])
+    found = _RankedPairs(chosen, rows + start[0], columns + start[1])
     if search.after is not None:
         found = found.after(search.after)
     return found.take(_top(found.scores, search.count)) if len(found.scores) else found

@@ -155,7 +155,7 @@ _NAMES_SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Attribute:
+class AttributeToInfer:
     """A table column whose values an adversary infers, its possible values, and the adversary's prior over them."""
 
     column: ColumnPosition  # position of the column's features in a record
@@ -167,7 +167,7 @@ class Attribute:
         return _codes(features[:, self.column.places], self.values)
 
 
-def choose_attribute(source: LoadedDataset, outside: Records, named: str | None = None) -> Attribute:
+def choose_attribute(source: LoadedDataset, outside: Records, named: str | None = None) -> AttributeToInfer:
     """Return the column whose values the adversary will infer: a named one, or the one that is hardest to guess.
 
     Raises `InputError` if the records are not rows of a table, or if there is no such column with 2 to 100 values.
@@ -204,9 +204,9 @@ def _of_two_values(source: LoadedDataset) -> list[ColumnPosition]:
     return [one for one in source.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
 
 
-def _with_prior(column: ColumnPosition, values: Floats32, outside: Records) -> Attribute:
+def _with_prior(column: ColumnPosition, values: Floats32, outside: Records) -> AttributeToInfer:
     counts = np.bincount(_codes(outside.features[:, column.places], values), minlength=len(values))
-    return Attribute(column, values, counts / counts.sum())
+    return AttributeToInfer(column, values, counts / counts.sum())
 
 
 def _codes(own: Floats32, values: Floats32) -> Integers:

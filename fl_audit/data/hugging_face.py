@@ -12,11 +12,11 @@ from datasets import ClassLabel, disable_progress_bars, enable_progress_bars
 from datasets import Image as ImageFeature
 from flwr_datasets import FederatedDataset
 
-from fl_audit.data.columns import check_classes, described_names, drop_remedy
+from fl_audit.data.column_encoding import check_classes, described_names, drop_remedy
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.image_folders import ImageSettings, image_features
-from fl_audit.data.missing_values import without_words, words_gone
+from fl_audit.data.missing_value_codes import without_words, words_gone
 from fl_audit.data.records import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError, Remedy, first_line, require
@@ -33,8 +33,8 @@ def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
     """Load a data set of the Hugging Face hub: its images if it has a column of images, otherwise all its columns.
 
     The columns become a table: numbers, bools, dates and lists of numbers are scaled to [0, 1], and strings are one-hot
-    encoded (see `fl_audit.data.columns`). If images are read, other features are left out. Raises `InputError` if the
-    data set cannot be loaded, if a split or a column is missing, or if a column cannot be used.
+    encoded (see `fl_audit.data.column_encoding`). If images are read, other features are left out. Raises `InputError`
+    if the data set cannot be loaded, if a split or a column is missing, or if a column cannot be used.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from fl_audit.array_types import Floats32
-from fl_audit.data.columns import described_names
+from fl_audit.data.column_encoding import described_names
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.files import resolve
 from fl_audit.data.records import ColumnReadResult, ColumnRole, LoadedDataset

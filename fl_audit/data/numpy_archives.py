@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32, in_one_axis
-from fl_audit.data.columns import check_classes
+from fl_audit.data.column_encoding import check_classes
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.files import archive_names, read_archive, resolve
 from fl_audit.data.multi_array_records import packed
-from fl_audit.data.option_names import RecordAxes
+from fl_audit.data.option_names import PictureOrSequence
 from fl_audit.data.records import DataWarning, LoadedDataset
 from fl_audit.errors import InputError, Remedy, choice, require
 
@@ -50,7 +50,8 @@ def load_npz(
         Key of the array that names the person of each record: whole numbers or strings, shape (n,). It may be the key
         of the owners. None if users are not known.
     axes
-        "picture" or "sequence", the meaning of a record's two axes in `x` (see `RecordAxes`). None means "picture".
+        "picture" or "sequence", the meaning of a record's two axes in `x` (see `PictureOrSequence`). None means
+        "picture".
     """
     file = resolve(directory, path)
     named = {what: key for what, key in (("owner", owner), ("user", user)) if key is not None}
@@ -70,7 +71,9 @@ def load_npz(
     check_classes(labels["y"], f"{file}: y")
     codes, test_codes, classes = encode_labels(labels["y"], labels.get("y_test"), file)
     told = _persons(arrays, named, file)
-    is_sequence = choice(RecordAxes, "axes in [data]", axes or RecordAxes.PICTURE) is RecordAxes.SEQUENCE
+    is_sequence = (
+        choice(PictureOrSequence, "axes in [data]", axes or PictureOrSequence.PICTURE) is PictureOrSequence.SEQUENCE
+    )
     shape = arrays["x"].shape
     accepted = "accepted with three axes alone, records first: leave axes out of [data]"
     require(axes is None or len(shape) == 3, f"{file}: axes is {axes!r}, and x has shape {shape}: {accepted}")
@@ -138,7 +141,7 @@ def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWa
     """
     if values.ndim != 3 or values.dtype == np.uint8:
         return ()
-    sequence, picture = (Remedy("axes", str(one)) for one in (RecordAxes.SEQUENCE, RecordAxes.PICTURE))
+    sequence, picture = (Remedy("axes", str(one)) for one in (PictureOrSequence.SEQUENCE, PictureOrSequence.PICTURE))
     _, steps, features = values.shape
     taken = f"{file.name}: x has three axes and is taken for pictures of one channel, {steps}x{features} pixels"
     return (

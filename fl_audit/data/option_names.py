@@ -29,7 +29,7 @@ class UsersAcrossClients(StrEnum):
     FIRST = "first"
 
 
-class RecordAxes(StrEnum):
+class PictureOrSequence(StrEnum):
     """Meaning of the two axes of a record: height and width (PICTURE), or steps and features (SEQUENCE)."""
 
     PICTURE = "picture"

@@ -173,7 +173,7 @@ def some(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Identifier:
+class IdentifyingColumn:
     """A column that seems to identify persons or things instead of describing them, and how its values repeat."""
 
     name: str  # name of the column
@@ -227,9 +227,11 @@ class LoadedDataset:
     cautions: tuple[DataWarning, ...] = ()  # warnings about the data
     class_names: tuple[str, ...] = ()  # value that stands for each class in a table; empty elsewhere
     found: tuple[Remedy, ...] = ()  # settings of encoding, separator and decimal mark that differ from the usual ones
-    identifiers: tuple[Identifier, ...] = ()  # the columns of a table that became features, and look like identifiers
+    identifiers: tuple[
+        IdentifyingColumn, ...
+    ] = ()  # the columns of a table that became features, and look like identifiers
     # Further columns that may be either identifiers of persons or quantities; the table does not say which.
-    possible_identifiers: tuple[Identifier, ...] = ()
+    possible_identifiers: tuple[IdentifyingColumn, ...] = ()
 
     def __post_init__(self) -> None:
         if self.test is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fl_audit.data.columns import DECIMAL_MARKS, DEFAULT_MAX_LEVELS
+from fl_audit.data.column_encoding import DECIMAL_MARKS, DEFAULT_MAX_LEVELS
 from fl_audit.data.files import resolve
 from fl_audit.data.texts import TextSettings
 from fl_audit.errors import Remedy, require

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.columns import DECIMAL_MARKS, amounts, is_number
+from fl_audit.data.column_encoding import DECIMAL_MARKS, amounts, is_number
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.files import resolve
-from fl_audit.data.missing_values import words_gone
+from fl_audit.data.missing_value_codes import words_gone
 from fl_audit.data.records import DataWarning, LoadedDataset
 from fl_audit.data.table_settings import WHITESPACE, TableSettings
 from fl_audit.data.table_text import TableText, read_table_text, split_rows

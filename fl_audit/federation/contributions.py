@@ -18,8 +18,8 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning import local_training
 from fl_audit.learning.private_training import (
-    CanaryRecords,
-    PrivateSteps,
+    GradientCanaries,
+    LocalDPSGDSettings,
     PrivateUpdates,
     first_sample,
     private_updates,
@@ -46,7 +46,7 @@ class RoundContext:
 
 
 @dataclass(frozen=True)
-class TrialContributions:
+class ContributionByTrial:
     """Contribution of one unit, or of all units of one client, to the sum of a round, in each trial.
 
     A trial is one of the repeated trainings of an audit.
@@ -67,14 +67,14 @@ class TrialContributions:
         none = torch.zeros(len(self.total), dtype=torch.float64, device=self.total.device)
         return none if self.within is None else self.within - 0.5
 
-    def times(self, counts: Tensor) -> "TrialContributions":
+    def times(self, counts: Tensor) -> "ContributionByTrial":
         """Return a copy that contributes nothing in the trials in which the unit does not participate.
 
         `counts` tells in which trials the unit participates, bool (trials,).
         """
         # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
         within = None if self.within is None else torch.where(counts, self.within, 0.5)
-        return TrialContributions(self.total * counts.unsqueeze(1), within)
+        return ContributionByTrial(self.total * counts.unsqueeze(1), within)
 
 
 def contributed(
@@ -84,7 +84,7 @@ def contributed(
     models: Tensor,
     moment: RoundContext,
     taking_part: Tensor | None = None,
-) -> TrialContributions:
+) -> ContributionByTrial:
     """Compute the clipped contribution of some examples of a client in each trial.
 
     Parameters
@@ -114,7 +114,9 @@ def contributed(
             norm = None if isinf(mechanism.clipping_norm) else mechanism.clipping_norm
             shapes = moment.batch_trials if taking_part is None else None
             features, labels = examples.features, examples.labels
-            return TrialContributions(federation.model.clipped_sum(models, features, labels, norm, shapes, taking_part))
+            return ContributionByTrial(
+                federation.model.clipped_sum(models, features, labels, norm, shapes, taking_part)
+            )
         case UserGradients():
             norms = (
                 None
@@ -125,7 +127,7 @@ def contributed(
             )
             shapes = moment.batch_trials if taking_part is None else None
             total, bits = clipped_user_sum(federation.model, models, examples.by_user, norms, shapes, taking_part)
-            return TrialContributions(total, bits + 0.5 if mechanism.is_adaptive else None)
+            return ContributionByTrial(total, bits + 0.5 if mechanism.is_adaptive else None)
         case LocalTraining(schedule):
             draw, features, labels = _order_draw(federation, client, moment), examples.features, examples.labels
             if taking_part is None and schedule.optimizer is local_training.LocalOptimizer.SGD:
@@ -146,7 +148,7 @@ def contributed(
 
 def contributed_together(
     federation: LoadedFederation, clients: Sequence[int], models: Tensor, moment: RoundContext
-) -> list[TrialContributions]:
+) -> list[ContributionByTrial]:
     """Compute each client's contribution to one trial, for several clients at once.
 
     The results equal those of `contributed`. They are computed faster, because the clients' models are stacked like the
@@ -199,23 +201,23 @@ def _order_draw(federation: LoadedFederation, client: int, moment: RoundContext)
     return generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
 
 
-def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> TrialContributions:
+def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> ContributionByTrial:
     """Clip a client's updates in place, and return them as its contribution.
 
     `updates` is float32 (trials, parameters). If clipping is adaptive, the result includes the quantile bits, which
     tell whether each update was within the clipping norm. Updates stay unclipped if the clipping norm is infinite.
     """
     if isinf(mechanism.clipping_norm):
-        return TrialContributions(updates)
+        return ContributionByTrial(updates)
     clipped, lengths = local_training.clip_updates(
         updates, mechanism.clipping_norm if moment.norms is None else moment.norms
     )
     if moment.norms is None:
-        return TrialContributions(clipped)
-    return TrialContributions(clipped, (lengths.double() <= moment.norms).double())
+        return ContributionByTrial(clipped)
+    return ContributionByTrial(clipped, (lengths.double() <= moment.norms).double())
 
 
-def nothing(models: Tensor, is_adaptive: bool) -> TrialContributions:
+def nothing(models: Tensor, is_adaptive: bool) -> ContributionByTrial:
     """Return the contribution of a missing unit: zero in every trial.
 
     Parameters
@@ -227,7 +229,7 @@ def nothing(models: Tensor, is_adaptive: bool) -> TrialContributions:
         clipping norm nor as above it.
     """
     within = torch.full((len(models),), 0.5, dtype=torch.float64, device=models.device) if is_adaptive else None
-    return TrialContributions(torch.zeros_like(models), within)
+    return ContributionByTrial(torch.zeros_like(models), within)
 
 
 def differing_contributions(
@@ -235,7 +237,7 @@ def differing_contributions(
     models: Tensor,
     moment: RoundContext,
     told: tuple[Examples, Examples | None] | None = None,
-) -> tuple[TrialContributions, TrialContributions]:
+) -> tuple[ContributionByTrial, ContributionByTrial]:
     """Return the contributions of the unit by which D and D' differ, and of the unit that replaces it in D'.
 
     The second contribution is zero if nothing replaces the unit. The victim, the client that holds the unit, and the
@@ -285,10 +287,10 @@ class ClientRandomness:
         ]
 
 
-def private_steps(mechanism: Mechanism) -> PrivateSteps:
+def private_steps(mechanism: Mechanism) -> LocalDPSGDSettings:
     """Return the settings of a client's DP-SGD training in a round: schedule, clipping norm, noise multiplier."""
     assert isinstance(mechanism.contribution, PrivateTraining), "asked only where clients train privately"
-    return PrivateSteps(mechanism.contribution.schedule, mechanism.clipping_norm, mechanism.noise_multiplier)
+    return LocalDPSGDSettings(mechanism.contribution.schedule, mechanism.clipping_norm, mechanism.noise_multiplier)
 
 
 def step_sample(mechanism: Mechanism, records: int, draws: ClientRandomness, server_round: int) -> Flags:
@@ -317,7 +319,7 @@ def trained_privately(
     draws: ClientRandomness,
     is_in: Flags | None = None,
     accountant: str | None = None,
-    canaries: CanaryRecords | None = None,
+    canaries: GradientCanaries | None = None,
 ) -> PrivateUpdates:
     """Train a client's models by local DP-SGD for one round and return the updates of all trials.
 

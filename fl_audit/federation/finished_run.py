@@ -33,7 +33,7 @@ _ROUNDING = 1e-5  # relative difference between two sensitivities that float32 r
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class RunDescription:
     """Claim, federation and settings of a run; reports read the mechanism only through this class."""
 
     federation: Federation  # public description of the federation
@@ -142,7 +142,7 @@ class FinishedRun:
     All arrays list the trials in the order of the table of trials, and the rounds ascending.
     """
 
-    facts: RunFacts  # facts on claim and federation
+    facts: RunDescription  # facts on claim and federation
     tables: RunTables  # tables of results
     timing: Timing = field(default_factory=Timing)  # duration of the run
     provenance: Provenance | None = None  # provenance of the run; None if not recorded

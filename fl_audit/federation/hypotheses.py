@@ -13,15 +13,15 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.errors import require
 from fl_audit.federation.contributions import (
+    ContributionByTrial,
     RoundContext,
-    TrialContributions,
     contributed,
     differing_contributions,
     nothing,
 )
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.local_dpsgd_likelihoods import question_of_steps
 from fl_audit.federation.observed_rounds import ObservedRound, SideInformation, shown
-from fl_audit.federation.private_steps import question_of_steps
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.effective_noise import noise_share
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodRatioInput
@@ -102,7 +102,7 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
 
 def _shared_clients(
     federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation
-) -> TrialContributions:
+) -> ContributionByTrial:
     """Return the summed updates of all clients but the one that differs between D and D'.
 
     A client counts only in the trials in which it participates.
@@ -123,13 +123,13 @@ def _shared_clients(
         one = contributed(federation, client, federation.honest_shard(client), models[some], part)
         total.total[some] += one.total
         bits[some] += one.centred_bits
-    return TrialContributions(total.total, None if total.within is None else bits + 0.5)
+    return ContributionByTrial(total.total, None if total.within is None else bits + 0.5)
 
 
 def _log_odds_of_bits(
     federation: LoadedFederation,
-    shared: TrialContributions,
-    sides: tuple[TrialContributions, TrialContributions],
+    shared: ContributionByTrial,
+    sides: tuple[ContributionByTrial, ContributionByTrial],
     side: SideInformation,
 ) -> tuple[Tensor, Tensor] | None:
     """Return the log-likelihood ratio of each differing contribution against none, from the noised quantile bits.
@@ -179,7 +179,7 @@ def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: Obse
     return left
 
 
-class WhitenedRound(NamedTuple):
+class WhiteningTerm(NamedTuple):
     """One term of the weighted sum of releases that whitens correlated noise: a round with its weight."""
 
     factor: float  # weight from `MechanismNoise.whitening`; 1 for the only round if noise is independent
@@ -188,7 +188,7 @@ class WhitenedRound(NamedTuple):
     release: Tensor  # the noised sums, less the noise that the adversary knows, (trials, parameters)
 
 
-def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhitenedRound]:
+def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhiteningTerm]:
     """Return the terms of the weighted sum of releases whose noise is independent of the releases of earlier rounds.
 
     Each term is a round with its weight. Rounds with the weight 0 are left out.
@@ -204,7 +204,7 @@ def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[Wh
     factors = mechanism.noise.whitening(seen.number)
     newest = seen.start, _less_known_noise(federation, seen.sums(mechanism), seen)
     steps = enumerate([*seen.earlier, newest], start=seen.number - len(seen.earlier))
-    whitened = [WhitenedRound(float(factors[number - 1]), number, *step) for number, step in steps]
+    whitened = [WhiteningTerm(float(factors[number - 1]), number, *step) for number, step in steps]
     return [step for step in whitened if step.factor != 0]
 
 

@@ -18,12 +18,12 @@ from torch import Tensor
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.federation_enums import InitialWeights as InitialWeights
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.names import InitialWeights as InitialWeights
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.models import initial_models
-from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
+from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
 from fl_audit.randomness import Purpose, generator
 
 FEWEST_RECORDS, MOST_RECORDS = 50, 10_000
@@ -87,7 +87,7 @@ def _pretrained(public: Federation, seed: int) -> Tensor:
         batch = examples.take(draw.integers(examples.count, size=min(_BATCH, examples.count)))
         gradients = federation.model.mean_gradients(models, batch.features, batch.labels)
         # The step length falls to nothing, so that the weights come to rest where gradients are small.
-        rule = ServerOptimizer(OptimizerKind.ADAM, _RATE * (1 - number / _STEPS))
+        rule = ServerOptimizer(ServerOptimizerKind.ADAM, _RATE * (1 - number / _STEPS))
         models, state = step(rule, models, gradients, state)
     finite = bool(torch.isfinite(models).all())
     require(finite, "pretraining led to weights that are not finite: accepted is initial = 'drawn' in [model]")

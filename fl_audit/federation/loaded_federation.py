@@ -20,8 +20,8 @@ from fl_audit.data.partition import FEWEST_POPULATION, users_of
 from fl_audit.data.records import Records, with_crafted
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.federation_records import outside_of, shards_of, split_of, victim_of
-from fl_audit.federation.probe_records import probe_records
-from fl_audit.federation.public_directions import number_of_directions, orthonormal_directions
+from fl_audit.federation.model_check_records import probe_records
+from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
 from fl_audit.federation.record_tensors import Examples, model_for
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.frozen_backbones import VggCore, load_core

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require
-from fl_audit.federation.names import InsiderView as InsiderView
+from fl_audit.federation.federation_enums import InsiderView as InsiderView
 from fl_audit.learning.optimizers import OptimizerState, inversion_error, recover_gradient, step
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.protocol import Key, earlier_key, models_key

@@ -13,7 +13,7 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation, register_federation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.frozen_backbones import VggCore
-from fl_audit.learning.model_properties import ModelProperties
+from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device, to_device
@@ -51,7 +51,7 @@ class SentFederation:
     user: Integers | None  # number of the user of each record of D, which is public too; None where users are no units
     victim: int  # number of the client that holds the differing unit, see `LoadedFederation`
     spec: ModelSpec  # specification of the model
-    known: ModelProperties  # properties of the model, found on records of the data
+    known: ModelExecutionProfile  # properties of the model, found on records of the data
     core: VggCore | None  # frozen network through which the features pass first; None for none
     training: SentExamples  # D, for those who know all of it; empty for others
     replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from fl_audit.learning.layers import ForwardState, LayerCall, StackedLayer, weigh
+from fl_audit.learning.layers import LayerCall, SharedPassState, StackedLayer, weigh
 
 _FEW_CHANNELS = 8
 """With fewer input channels than this, matrix products with unfolded patches are faster than torch's convolution."""
@@ -28,7 +28,7 @@ class StackedConv2d(StackedLayer):
     networks with differential privacy").
     """
 
-    def __init__(self, frame: ForwardState, prefix: str, template: nn.Conv2d) -> None:
+    def __init__(self, frame: SharedPassState, prefix: str, template: nn.Conv2d) -> None:
         super().__init__(frame, prefix)
         self.kernel = (template.kernel_size[0], template.kernel_size[1])
         self.stride = (template.stride[0], template.stride[1])

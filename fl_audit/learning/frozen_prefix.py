@@ -27,7 +27,7 @@ _WORTH, _FEWEST = 0.2, 2**20
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _PrefixOutput:
     """A result of the frozen prefix for one record, which later operations of the model read.
 
     The frozen prefix consists of the operations that depend on no trained parameter.
@@ -58,7 +58,9 @@ class Suffix(nn.Module):
     this module.
     """
 
-    def __init__(self, names: tuple[str, ...], like: dict[str, Tensor], graph: fx.GraphModule, cuts: tuple[_Cut, ...]):
+    def __init__(
+        self, names: tuple[str, ...], like: dict[str, Tensor], graph: fx.GraphModule, cuts: tuple[_PrefixOutput, ...]
+    ):
         super().__init__()
         self._graph, self._cuts, self._names = _Graph(graph), cuts, names
         for name in names:
@@ -94,7 +96,9 @@ class Suffix(nn.Module):
 class FrozenPrefix:
     """The part of a model before its first trained parameter, with a cache of its results for each record."""
 
-    def __init__(self, graph: fx.GraphModule, cuts: tuple[_Cut, ...], shape: tuple[int, ...], suffix: Suffix) -> None:
+    def __init__(
+        self, graph: fx.GraphModule, cuts: tuple[_PrefixOutput, ...], shape: tuple[int, ...], suffix: Suffix
+    ) -> None:
         self.width = sum(cut.width for cut in cuts)
         self.suffix = suffix
         self._graph, self._shape, self._lock = graph, shape, threading.Lock()
@@ -229,7 +233,7 @@ def _split(graph: fx.GraphModule, own: dict[str, Tensor], shape: tuple[int, ...]
         last(*own.values(), *found)
     if not cuts or before < max(_FEWEST, _WORTH * (before + counter.get_total_flops())):
         return None
-    said = tuple(_Cut(tuple(one.shape), one.dtype) for one in found)
+    said = tuple(_PrefixOutput(tuple(one.shape), one.dtype) for one in found)
     return FrozenPrefix(first, said, shape, Suffix(tuple(own), own, _answering_alone(last), said))
 
 

@@ -25,7 +25,7 @@ copies are needed to order the outputs by trial."""
 
 
 @dataclass
-class ForwardState:
+class SharedPassState:
     """State that a model's stacked layers, which compute all trials at once, share during a pass.
 
     The state has the parameters, the raw input and the recorded calls.
@@ -95,7 +95,7 @@ class LayerCall:
 class StackedLayer(nn.Module):
     """Base class of layers with separate parameters for each trial, which compute all trials at once."""
 
-    def __init__(self, frame: ForwardState, prefix: str) -> None:
+    def __init__(self, frame: SharedPassState, prefix: str) -> None:
         super().__init__()
         self.frame = frame
         self.prefix = prefix
@@ -230,7 +230,7 @@ class StackedNormalisation(StackedLayer):
     Group and layer normalisations treat each example by itself.
     """
 
-    def __init__(self, frame: ForwardState, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
+    def __init__(self, frame: SharedPassState, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
         super().__init__(frame, prefix)
         self.template = template
 

@@ -25,7 +25,7 @@ from fl_audit.array_types import Flags, Integers
 from fl_audit.errors import require, require_number
 from fl_audit.learning.dense_chain_training import ChainLayer, chain_updates, fits_one_stretch
 from fl_audit.learning.layers import applied
-from fl_audit.learning.names import LocalOptimizer as LocalOptimizer
+from fl_audit.learning.optimizer_enums import LocalOptimizer as LocalOptimizer
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.learning.stacked_model import StackedModel
 

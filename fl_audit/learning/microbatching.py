@@ -23,7 +23,7 @@ MNIST and 0.95 for 600-128-100, on one core.
 
 
 @dataclass(frozen=True)
-class MicrobatchExamples:
+class Microbatch:
     """Examples of one pass, that is, of one forward and backward computation for some trials."""
 
     # Features: (n, *shape) if all trials share the examples, or (trials, n, *shape) if each trial has its own.
@@ -50,22 +50,22 @@ class MicrobatchExamples:
             return self.features.flatten(0, 1), self.labels.flatten()
         return self.features, self.labels.repeat(trials)
 
-    def take(self, some: slice) -> "MicrobatchExamples":
+    def take(self, some: slice) -> "Microbatch":
         """Return only the examples in a slice, for every trial."""
         place = (slice(None), some) if self.is_own else some
         counted = None if self.counted is None else self.counted[:, some]
-        return MicrobatchExamples(self.features[place], self.labels[place], counted)
+        return Microbatch(self.features[place], self.labels[place], counted)
 
 
 @dataclass(frozen=True)
-class ClippedSumExamples(MicrobatchExamples):
+class ClippedSumInputs(Microbatch):
     """All examples of a clipped sum of gradients; passes (forward and backward computations) take parts of them."""
 
     # Indices of the examples that each trial processes, int64 (trials, width); None if each processes all.
     chosen: Tensor | None = None
 
     @classmethod
-    def of(cls, features: Tensor, labels: Tensor, taking_part: Tensor | None) -> "ClippedSumExamples":
+    def of(cls, features: Tensor, labels: Tensor, taking_part: Tensor | None) -> "ClippedSumInputs":
         """Return the examples of a clipped sum: all examples with weights 0 and 1, or only each trial's sample.
 
         The form that is cheaper to compute is chosen.
@@ -91,7 +91,7 @@ class ClippedSumExamples(MicrobatchExamples):
         """Number of examples that each trial processes."""
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
-    def portion(self, rows: slice, some: slice) -> MicrobatchExamples:
+    def portion(self, rows: slice, some: slice) -> Microbatch:
         """Return the examples of one pass, with features as float32.
 
         Parameters
@@ -104,11 +104,11 @@ class ClippedSumExamples(MicrobatchExamples):
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]
         if not self.is_own:
-            return MicrobatchExamples(self.features[index].float(), self.labels[index], counted)
+            return Microbatch(self.features[index].float(), self.labels[index], counted)
         if self.chosen is None:
-            return MicrobatchExamples(self.features[rows, some].float(), self.labels[rows, some], counted)
+            return Microbatch(self.features[rows, some].float(), self.labels[rows, some], counted)
         trials = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1)
-        return MicrobatchExamples(self.features[trials, index].float(), self.labels[trials, index], counted)
+        return Microbatch(self.features[trials, index].float(), self.labels[trials, index], counted)
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:

@@ -14,9 +14,9 @@ from torch.func import functional_call, grad, vmap
 
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.frozen_prefix import FrozenPrefix
-from fl_audit.learning.layers import ForwardState, LayerCall
-from fl_audit.learning.microbatching import MicrobatchExamples
-from fl_audit.learning.model_faults import explaining
+from fl_audit.learning.layers import LayerCall, SharedPassState
+from fl_audit.learning.microbatching import Microbatch
+from fl_audit.learning.model_error_messages import explaining
 from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, clipping_weights
 
 
@@ -51,7 +51,7 @@ class ModelPasses:
 
     def run_stacked(
         self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
-    ) -> tuple[Tensor, ForwardState]:
+    ) -> tuple[Tensor, SharedPassState]:
         """Return the outputs of the stacked layers, (trials * examples, classes), and the state that the layers share.
 
         Stacked layers compute all trials at once. If `recording` is True, the state holds the recorded calls of the
@@ -98,7 +98,7 @@ class ModelPasses:
             merged, frame = self.run_stacked(self.layout.views(models), features, len(features), recording=False)
             return frame.split(merged)
 
-    def summed_gradients(self, models: Tensor, portion: MicrobatchExamples) -> dict[str, Tensor]:
+    def summed_gradients(self, models: Tensor, portion: Microbatch) -> dict[str, Tensor]:
         """Return each trial's gradient of the loss summed over one pass, (trials, *shape), keyed by parameter name.
 
         Parameters
@@ -151,12 +151,7 @@ class ModelPasses:
         return logits
 
     def clipped_sum_fast(
-        self,
-        models: Tensor,
-        portion: MicrobatchExamples,
-        clipping_norm: float | None,
-        total: Tensor,
-        slack: float = 0.0,
+        self, models: Tensor, portion: Microbatch, clipping_norm: float | None, total: Tensor, slack: float = 0.0
     ) -> None:
         """Write each trial's sum of clipped gradients over one pass to `total`, computed for all trials at once.
 
@@ -185,12 +180,7 @@ class ModelPasses:
                     total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
 
     def clipped_sum_graphed(
-        self,
-        models: Tensor,
-        portion: MicrobatchExamples,
-        clipping_norm: float | None,
-        total: Tensor,
-        slack: float = 0.0,
+        self, models: Tensor, portion: Microbatch, clipping_norm: float | None, total: Tensor, slack: float = 0.0
     ) -> None:
         """Write each trial's sum of clipped gradients to `total` on a graphics card; a small pass runs as a CUDA graph.
 
@@ -212,7 +202,7 @@ class ModelPasses:
         def computed(models: Tensor, features: Tensor, labels: Tensor, counted: Tensor | None) -> Tensor:
             self.forget()  # what an earlier pass derived from other features belongs to no graph
             found = torch.empty_like(models)
-            pass_of_graph = MicrobatchExamples(features, labels, counted)
+            pass_of_graph = Microbatch(features, labels, counted)
             self.clipped_sum_fast(models, pass_of_graph, clipping_norm, found, slack)
             self.forget()
             return found
@@ -223,7 +213,7 @@ class ModelPasses:
         inputs = models, portion.features, portion.labels, portion.counted
         total.copy_(self.parts.graphs(("clipped sum", clipping_norm, slack), computed, inputs))
 
-    def backward(self, models: Tensor, portion: MicrobatchExamples) -> list[tuple[LayerCall, Tensor]]:
+    def backward(self, models: Tensor, portion: Microbatch) -> list[tuple[LayerCall, Tensor]]:
         """Return the calls of the stacked layers in one pass, each with the gradients of the losses at its outputs.
 
         The model must have stacked layers, which compute all trials at once (`fast`). The calls can be used until the
@@ -244,12 +234,7 @@ class ModelPasses:
         return list(zip(tape, torch.autograd.grad(loss, [visit.outputs for visit in tape]), strict=True))
 
     def clipped_sum_generic(
-        self,
-        models: Tensor,
-        portion: MicrobatchExamples,
-        clipping_norm: float | None,
-        total: Tensor,
-        slack: float = 0.0,
+        self, models: Tensor, portion: Microbatch, clipping_norm: float | None, total: Tensor, slack: float = 0.0
     ) -> None:
         """Write each trial's sum of clipped gradients over one pass to `total`, computed by `torch.func`.
 
@@ -275,7 +260,7 @@ class ModelPasses:
             weights = clipping_weights(gradients.square().sum(2), clipping_norm, part.counted, slack)
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
-    def example_gradients(self, models: Tensor, portion: MicrobatchExamples) -> Tensor:
+    def example_gradients(self, models: Tensor, portion: Microbatch) -> Tensor:
         """Return the gradient of each example's loss, float32 (trials, n, parameters), computed by `torch.func`.
 
         Parameters

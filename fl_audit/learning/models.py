@@ -19,12 +19,17 @@ from torch import Tensor, nn
 from fl_audit import user_modules
 from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_backbones import VGG16
-from fl_audit.learning.model_faults import raised_at
-from fl_audit.learning.model_inputs import read_logits
+from fl_audit.learning.model_adaptation import read_logits
+from fl_audit.learning.model_error_messages import raised_at
 from fl_audit.learning.module_checks import check_module, said, sharing_copy, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
-from fl_audit.learning.names import MEAN_EMBEDDING
-from fl_audit.learning.recorded_initialisation import DrawRecorder, ReplayDivergedError, TensorPlace, compute_again
+from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
+from fl_audit.learning.recorded_initialisation import (
+    DrawRecorder,
+    ReplayDivergedError,
+    TensorMemoryLayout,
+    compute_again,
+)
 from fl_audit.learning.stacked_layers import ParameterLayout, is_plain
 from fl_audit.learning.text_models import MeanEmbedding
 from fl_audit.randomness import Purpose, generator
@@ -176,7 +181,7 @@ class FactoryResult:
     weights: Tensor | None  # trained weights, (parameters,), if they are the same at every call; otherwise None
     # Recorded random draws, and the place among their results of each trained parameter that follows from them, keyed
     # by name. None if the draws cannot be repeated.
-    draws: tuple[DrawRecorder, dict[str, TensorPlace]] | None = None
+    draws: tuple[DrawRecorder, dict[str, TensorMemoryLayout]] | None = None
 
 
 @lru_cache(maxsize=2)
@@ -324,7 +329,7 @@ def _weights(spec: ModelSpec, known: FactoryResult | None, source: np.random.Gen
 
 
 def _drawn_again(
-    module: nn.Module, recorder: DrawRecorder, places: dict[str, TensorPlace], source: np.random.Generator
+    module: nn.Module, recorder: DrawRecorder, places: dict[str, TensorMemoryLayout], source: np.random.Generator
 ) -> Tensor:
     values: dict[str, Tensor] = dict(module.named_parameters())
     with _drawing(source), torch.no_grad():

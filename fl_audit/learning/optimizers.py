@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import InputError, require_number
-from fl_audit.learning.names import OptimizerKind as OptimizerKind
+from fl_audit.learning.optimizer_enums import ServerOptimizerKind as ServerOptimizerKind
 from fl_audit.learning.stacked_layers import cached_rows
 
-_MOMENTS = {OptimizerKind.SGD: 0, OptimizerKind.MOMENTUM: 1, OptimizerKind.ADAM: 2}
+_MOMENTS = {ServerOptimizerKind.SGD: 0, ServerOptimizerKind.MOMENTUM: 1, ServerOptimizerKind.ADAM: 2}
 """Number of moment tensors that an optimizer keeps from round to round, keyed by optimizer."""
 
 
@@ -24,7 +24,7 @@ class ServerOptimizer:
         If a constant is out of range.
     """
 
-    kind: OptimizerKind  # SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction)
+    kind: ServerOptimizerKind  # SGD, heavy-ball momentum, or Adam (Kingma & Ba 2015, with bias correction)
     learning_rate: float  # step size eta, positive
     momentum: float = 0.9  # factor of the previous velocity in heavy-ball momentum, in [0, 1)
     beta1: float = 0.9  # decay factor of Adam's running mean of gradients, in [0, 1)
@@ -41,11 +41,11 @@ class ServerOptimizer:
     def models_to_invert(self) -> int:
         """Number of latest models from which the latest gradient follows; raises `InputError` for Adam."""
         match self.kind:
-            case OptimizerKind.SGD:
+            case ServerOptimizerKind.SGD:
                 return 2
-            case OptimizerKind.MOMENTUM:
+            case ServerOptimizerKind.MOMENTUM:
                 return 3
-            case OptimizerKind.ADAM:  # its first step keeps little of the gradient but its signs
+            case ServerOptimizerKind.ADAM:  # its first step keeps little of the gradient but its signs
                 raise InputError("view is 'model' with optimizer 'adam': accepted are 'sgd' and 'momentum'")
             case _:
                 assert_never(self.kind)
@@ -100,12 +100,12 @@ def _moved(
 ) -> tuple[Tensor, ...]:
     """Return the models after a step, and then the optimizer's new moments; at the first step `moments` is empty."""
     match optimizer.kind:
-        case OptimizerKind.SGD:
+        case ServerOptimizerKind.SGD:
             return (models - optimizer.learning_rate * gradients,)
-        case OptimizerKind.MOMENTUM:
+        case ServerOptimizerKind.MOMENTUM:
             velocity = optimizer.momentum * moments[0] + gradients if moments else gradients
             return models - optimizer.learning_rate * velocity, velocity
-        case OptimizerKind.ADAM:
+        case ServerOptimizerKind.ADAM:
             first, second = moments or (torch.zeros_like(models), torch.zeros_like(models))
             first = optimizer.beta1 * first + (1 - optimizer.beta1) * gradients
             second = optimizer.beta2 * second + (1 - optimizer.beta2) * gradients.square()
@@ -132,7 +132,7 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
     """
     exact = [model.double() for model in models[-optimizer.models_to_invert :]]
     velocity = (exact[-2] - exact[-1]) / optimizer.learning_rate
-    if optimizer.kind is OptimizerKind.MOMENTUM and len(exact) == 3:
+    if optimizer.kind is ServerOptimizerKind.MOMENTUM and len(exact) == 3:
         velocity = velocity - optimizer.momentum * (exact[-3] - exact[-2]) / optimizer.learning_rate
     return velocity
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from fl_audit.errors import InputError, require
-from fl_audit.learning.model_faults import explained, raised_at
+from fl_audit.learning.model_error_messages import explained, raised_at
 from fl_audit.learning.module_checks import NARROW, sharing_copy, without_hints
 
 _SUMS_TO_ONE = 1e-4
@@ -22,14 +22,14 @@ NO_GRADIENT = (
 
 
 @dataclass(frozen=True, eq=False)
-class ProbeRecords:
+class ModelCheckRecords:
     """Records of the data on which a model is tested, with names for messages."""
 
     features: Tensor  # features of the records, float32 (n, *shape)
     names: tuple[str, ...]  # name of each record for messages
 
 
-def check_outputs_of(module: nn.Module, classes: int, records: ProbeRecords) -> tuple[str, ...]:
+def check_outputs_of(module: nn.Module, classes: int, records: ModelCheckRecords) -> tuple[str, ...]:
     """Raise `InputError` unless a model returns one row of logits per record; return warnings for its author.
 
     Each warning is one line, for example that the outputs are probabilities. The model is run without `torch.func`.

@@ -17,7 +17,7 @@ _ACCEPTED = (
 _TRIED = 2
 
 
-class PerRecordEmbeddings:
+class PerRecordLookupHooks:
     """Hooks that repeat an embedding lookup for each record, if a model makes a single lookup for all records.
 
     Position embeddings are an example. Opacus takes the first axis of a layer's input for the records, so position ids

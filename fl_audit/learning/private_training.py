@@ -28,7 +28,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.module_checks import said, sharing_copy, without_hints
 from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
-from fl_audit.learning.per_record_lookups import PerRecordEmbeddings, require_samples
+from fl_audit.learning.per_record_lookups import PerRecordLookupHooks, require_samples
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.events import batches_per_epoch
@@ -50,7 +50,7 @@ CLIPPING_SLACK = 1e-6
 
 
 @dataclass(frozen=True)
-class PrivateSteps:
+class LocalDPSGDSettings:
     """Settings of a client's local DP-SGD in one round: schedule, clipping norm and noise multiplier."""
 
     schedule: LocalSchedule  # learning rate, mean batch size, and epochs or steps
@@ -104,7 +104,7 @@ class PrivateUpdates:
 
 
 @dataclass(frozen=True)
-class CanaryRecords:
+class GradientCanaries:
     """Artificial records (canaries) of an audit, each defined by its gradient alone.
 
     These are gradient canaries (Nasr et al. 2023, arXiv 2302.07956). Canaries are sampled like records, and Opacus
@@ -122,11 +122,11 @@ def private_updates(
     models: Tensor,
     features: Tensor,
     labels: Tensor,
-    steps: PrivateSteps,
+    steps: LocalDPSGDSettings,
     sources: Sequence[np.random.Generator],
     present: Flags | None = None,
     accountant: str | None = None,
-    canaries: CanaryRecords | None = None,
+    canaries: GradientCanaries | None = None,
 ) -> PrivateUpdates:
     """Train a client's model by DP-SGD with Opacus in every trial; return the updates theta_start - theta_end.
 
@@ -155,7 +155,7 @@ def private_updates(
     """
     # Opacus' hooks warn of what torch 2 does otherwise, and its engine of seeded noise, which every report says.
     with without_hints():
-        trial = _Trial(model, features.cpu(), labels.cpu(), steps)
+        trial = _SequentialTrialTrainer(model, features.cpu(), labels.cpu(), steps)
         updates, state = torch.empty(models.shape), accountant
         times = None if canaries is None else np.zeros(canaries.coins.shape)
         for row, source in enumerate(sources):
@@ -241,10 +241,10 @@ def _state_of(accountant: "RDPAccountant") -> str:
     return json.dumps({"history": accountant.history, "mechanism": "rdp"})
 
 
-class _Trial:
+class _SequentialTrialTrainer:
     """Trains a model by DP-SGD on one client's records, in one trial after another."""
 
-    def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, steps: PrivateSteps) -> None:
+    def __init__(self, model: StackedModel, features: Tensor, labels: Tensor, steps: LocalDPSGDSettings) -> None:
         require(len(labels) > 0, "a client holds no record, and cannot train privately: accepted are 1 and more")
         self._features, self._labels, self._steps = features, labels, steps
         self._layout: ParameterLayout = model.layout
@@ -252,11 +252,11 @@ class _Trial:
         # Opacus refuses a module in evaluation mode; our models compute the same in both, which was checked.
         self._module: nn.Module = sharing_copy(model.template).cpu().requires_grad_(True).train()
         self._parameters = dict(self._module.named_parameters())
-        self._lookups = PerRecordEmbeddings(self._module, features)
+        self._lookups = PerRecordLookupHooks(self._module, features)
         self._together = max(1, GRADIENT_BUDGET // model.layout.size)
         self._extra: list[Tensor] = []
 
-    def take_up(self, canaries: CanaryRecords, row: int) -> Floats:
+    def take_up(self, canaries: GradientCanaries, row: int) -> Floats:
         """Draw which artificial records (canaries) each step of the next training samples; return the steps of each.
 
         The steps are the number of steps that sampled a canary, float64 (canaries,).

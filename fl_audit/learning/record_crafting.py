@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fl_audit.errors import InputError, require
 from fl_audit.learning import pass_budgets
-from fl_audit.learning.microbatching import MicrobatchExamples
+from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.module_checks import said
 from fl_audit.learning.stacked_model import StackedModel
 
@@ -166,9 +166,7 @@ def _descend(
             with torch.enable_grad():
                 features = scene.box.rounded(scene.box.low + place * span)
                 # No name holds the gradients, so that their memory is free before the next step asks for as much.
-                wanted, rank = measure(
-                    scene.model.example_gradients(scene.models, MicrobatchExamples(features, starts.labels))
-                )
+                wanted, rank = measure(scene.model.example_gradients(scene.models, Microbatch(features, starts.labels)))
                 (place.grad,) = torch.autograd.grad(wanted.sum(), [place])
                 del wanted
         except (RuntimeError, NotImplementedError) as error:

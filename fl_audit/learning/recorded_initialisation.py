@@ -25,7 +25,7 @@ _OVERWRITING = frozenset(("copy_", "zero_", "fill_"))  # names of operations tha
 
 
 @dataclass(frozen=True)
-class TensorPlace:
+class TensorMemoryLayout:
     """Location of a tensor: its block of memory, and its layout in this block."""
 
     memory: int  # number of the block, from 0
@@ -49,13 +49,15 @@ class _DrawIndependentTensor:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _RecordedOperation:
     """One recorded torch operation that depends on random draws, with its arguments and the places of its results."""
 
     operation: Callable[..., Any]  # function of torch
-    given: tuple[Any, ...]  # flattened arguments, tensors as `TensorPlace` or `_DrawIndependentTensor`
+    given: tuple[Any, ...]  # flattened arguments, tensors as `TensorMemoryLayout` or `_DrawIndependentTensor`
     form: Any  # structure of the arguments, from which they are restored
-    found: tuple[TensorPlace | None, ...]  # locations of the flattened results; None for a result that is no new tensor
+    found: tuple[
+        TensorMemoryLayout | None, ...
+    ]  # locations of the flattened results; None for a result that is no new tensor
     # Number and content, as bytes, of each block of memory that the operation changes only in part.
     begins: tuple[tuple[int, Tensor], ...]
     is_draw: bool  # whether the operation draws random numbers
@@ -67,9 +69,9 @@ class _Step:
         return self.is_draw or self.decision is not None
 
     @property
-    def places(self) -> Iterable[TensorPlace]:
+    def places(self) -> Iterable[TensorMemoryLayout]:
         """Locations of the tensors that the operation reads or makes."""
-        return (one for one in (*self.given, *self.found) if isinstance(one, TensorPlace))
+        return (one for one in (*self.given, *self.found) if isinstance(one, TensorMemoryLayout))
 
 
 @dataclass
@@ -77,7 +79,7 @@ class DrawRecorder:
     """Records the operations on random numbers of torch's default generator while a function runs."""
 
     is_complete: bool = True  # False if an operation on draws cannot be replayed
-    _steps: list[_Step] = field(default_factory=list)  # recorded operations, in order
+    _steps: list[_RecordedOperation] = field(default_factory=list)  # recorded operations, in order
     _numbers: dict[int, int] = field(default_factory=dict)  # number of each block of memory, keyed by its address
     _held: list[StorageWeakRef] = field(default_factory=list)  # references that prevent the reuse of these addresses
     _drawn: set[int] = field(default_factory=set)  # numbers of the blocks whose content depends on draws
@@ -87,14 +89,14 @@ class DrawRecorder:
         with _OperationRecorder(self):
             return made()
 
-    def place(self, value: Tensor) -> TensorPlace | None:
+    def place(self, value: Tensor) -> TensorMemoryLayout | None:
         """Return the location of a tensor that depends on random draws; None for any other tensor."""
         if not _is_ordinary(value) or self._number(value) not in self._drawn:
             return None
         return self._placed(value)
 
     @property
-    def steps(self) -> tuple[_Step, ...]:
+    def steps(self) -> tuple[_RecordedOperation, ...]:
         """Recorded operations, in order."""
         return tuple(self._steps)
 
@@ -140,10 +142,10 @@ class DrawRecorder:
         decision = result if name == "_local_scalar_dense" else None
         if written or any(new) or is_draw or decision is not None:
             self._drawn |= changed | {one.memory for one in new if one is not None}
-            self._steps.append(_Step(operation, noted, form, new, begins, is_draw, decision))
+            self._steps.append(_RecordedOperation(operation, noted, form, new, begins, is_draw, decision))
         return result
 
-    def _noted(self, value: Tensor, changed: set[int]) -> TensorPlace | _DrawIndependentTensor:
+    def _noted(self, value: Tensor, changed: set[int]) -> TensorMemoryLayout | _DrawIndependentTensor:
         number = self._number(value)
         return (
             self._placed(value) if number in self._drawn | changed else _DrawIndependentTensor(value.detach().clone())
@@ -156,9 +158,9 @@ class DrawRecorder:
             self._held.append(memory)
         return self._numbers[memory.cdata]
 
-    def _placed(self, value: Tensor) -> TensorPlace:
+    def _placed(self, value: Tensor) -> TensorMemoryLayout:
         size = value.untyped_storage().nbytes()
-        return TensorPlace(
+        return TensorMemoryLayout(
             self._number(value),
             size,
             value.dtype,
@@ -187,7 +189,7 @@ class ReplayDivergedError(Exception):
 
 
 def compute_again(
-    steps: Iterable[_Step], wanted: Mapping[str, TensorPlace], take: Callable[[str, Tensor], None]
+    steps: Iterable[_RecordedOperation], wanted: Mapping[str, TensorMemoryLayout], take: Callable[[str, Tensor], None]
 ) -> None:
     """Replay recorded operations with the next random numbers of torch's default generator.
 
@@ -230,7 +232,7 @@ def compute_again(
             held.pop(memory, None)
 
 
-def _ends(steps: Sequence[_Step]) -> tuple[list[set[int]], list[set[int]]]:
+def _ends(steps: Sequence[_RecordedOperation]) -> tuple[list[set[int]], list[set[int]]]:
     """Return two lists with one set of block numbers per step.
 
     The first has the blocks of memory that no later step uses, the second those that new draws overwrite next.
@@ -247,7 +249,7 @@ def _ends(steps: Sequence[_Step]) -> tuple[list[set[int]], list[set[int]]]:
     return last, unread
 
 
-def _draws_anew(step: _Step, memory: int) -> bool:
+def _draws_anew(step: _RecordedOperation, memory: int) -> bool:
     """Return whether a step overwrites a whole block of memory with random draws."""
     if not (step.is_draw and step.operation._schema.name.rpartition("::")[2] in _FILLERS):  # type: ignore[attr-defined]
         return False
@@ -255,9 +257,9 @@ def _draws_anew(step: _Step, memory: int) -> bool:
     return len(places) == 1 and places[0] is step.given[0] and places[0].is_whole
 
 
-def _needed(steps: Iterable[_Step], memories: set[int]) -> list[_Step]:
+def _needed(steps: Iterable[_RecordedOperation], memories: set[int]) -> list[_RecordedOperation]:
     """Return the steps that some blocks of memory depend on, and all draws, so that draws keep their order."""
-    needed, kept = set(memories), list[_Step]()
+    needed, kept = set(memories), list[_RecordedOperation]()
     for step in reversed(tuple(steps)):
         places = {place.memory for place in step.places}
         if step.stays or places & needed:
@@ -277,7 +279,7 @@ def _written(operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> l
 
 def _given(noted: Any, held: dict[int, Tensor]) -> Any:
     match noted:
-        case TensorPlace():
+        case TensorMemoryLayout():
             if noted.memory not in held:
                 held[noted.memory] = torch.empty(noted.bytes, dtype=torch.uint8)
             memory = held[noted.memory].untyped_storage()

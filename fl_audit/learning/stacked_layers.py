@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x2
 from fl_audit.learning.cuda_graphs import GraphedCalls
-from fl_audit.learning.layers import ForwardState, StackedLayer, StackedLinear, StackedNormalisation
-from fl_audit.learning.microbatching import MicrobatchExamples
+from fl_audit.learning.layers import SharedPassState, StackedLayer, StackedLinear, StackedNormalisation
+from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.module_checks import sharing_copy
 
 
@@ -33,7 +33,7 @@ def is_plain(module: nn.Module) -> bool:
     )
 
 
-def stack_layers(module: nn.Module, frame: ForwardState) -> nn.Module | None:
+def stack_layers(module: nn.Module, frame: SharedPassState) -> nn.Module | None:
     """Return a model whose layers with parameters are stacked, so that they compute all trials at once.
 
     Return None if a layer has no stacked version, is partly frozen, or shares parameters.
@@ -70,7 +70,7 @@ def _replaced(module: nn.Module, name: str, replacement: nn.Module) -> nn.Module
     return module
 
 
-def _stacked_layer(module: nn.Module, frame: ForwardState, prefix: str) -> StackedLayer | None:
+def _stacked_layer(module: nn.Module, frame: SharedPassState, prefix: str) -> StackedLayer | None:
     """Return the stacked version of a layer; None if there is none."""
     match module:
         case nn.Linear():
@@ -154,7 +154,7 @@ class PerThreadState(threading.local):
 
     def __init__(self, template: nn.Module) -> None:
         self.template = sharing_copy(template)
-        self.frame = ForwardState()
+        self.frame = SharedPassState()
         self.stacked = stack_layers(sharing_copy(template), self.frame)
         self.graphs = GraphedCalls()
         self._behind: nn.Module | None = None
@@ -194,7 +194,7 @@ def clipping_weights(
 def backward_sums(
     layout: ParameterLayout,
     models: Tensor,
-    portion: MicrobatchExamples,
+    portion: Microbatch,
     loss: Callable[[dict[str, Tensor], Tensor, Tensor], Tensor],
 ) -> Tensor:
     """Return each trial's sum of gradients clipped to L2 norm 1, (trials, parameters), by plain backward passes.

@@ -16,12 +16,12 @@ from fl_audit.errors import InputError
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.allocator import keep_freed_memory
 from fl_audit.learning.dense_chain_training import dense_chain
-from fl_audit.learning.microbatching import ClippedSumExamples
-from fl_audit.learning.model_faults import names_of
-from fl_audit.learning.model_inputs import inputs_of, prepare
+from fl_audit.learning.fast_path_checks import ignores_padding, seeded, split_off_prefix, stacked_layers_agree
+from fl_audit.learning.microbatching import ClippedSumInputs
+from fl_audit.learning.model_adaptation import inputs_of, prepare
+from fl_audit.learning.model_error_messages import names_of
+from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.model_passes import ModelPasses
-from fl_audit.learning.model_probes import ignores_padding, seeded, split_off_prefix, stacked_layers_agree
-from fl_audit.learning.model_properties import ModelProperties
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
 from fl_audit.learning.module_checks import (
     PROBE_EXAMPLES,
@@ -31,8 +31,8 @@ from fl_audit.learning.module_checks import (
     sharing_copy,
     start_from_zeros,
 )
-from fl_audit.learning.output_checks import ProbeRecords, check_outputs_of
-from fl_audit.learning.padding import by_length
+from fl_audit.learning.output_checks import ModelCheckRecords, check_outputs_of
+from fl_audit.learning.padding_removal import by_length
 
 _SMALL = 2**15
 """Number of trained parameters up to which a model with a frozen prefix runs on per-example gradients."""
@@ -75,7 +75,7 @@ class StackedModel(ModelPasses):
         template: nn.Module,
         feature_shape: tuple[int, ...],
         records: Tensor | None = None,
-        known: ModelProperties | None = None,
+        known: ModelExecutionProfile | None = None,
     ) -> None:
         check_module(template)
         keep_freed_memory()
@@ -101,7 +101,7 @@ class StackedModel(ModelPasses):
 
     @classmethod
     def of(
-        cls, spec: ModelSpec, records: ProbeRecords | None = None, known: ModelProperties | None = None
+        cls, spec: ModelSpec, records: ModelCheckRecords | None = None, known: ModelExecutionProfile | None = None
     ) -> "StackedModel":
         """Return the stacked model of a specification; raises `InputError` if it cannot be built or has wrong outputs.
 
@@ -132,9 +132,9 @@ class StackedModel(ModelPasses):
         return found
 
     @property
-    def properties(self) -> ModelProperties:
+    def properties(self) -> ModelExecutionProfile:
         """Measured properties of the model, to be sent to processes without data."""
-        return ModelProperties(self.fast, self.activations, self.prefix is not None, self.ignores_padding)
+        return ModelExecutionProfile(self.fast, self.activations, self.prefix is not None, self.ignores_padding)
 
     @property
     def scalars_per_example(self) -> int:
@@ -188,7 +188,7 @@ class StackedModel(ModelPasses):
         way = self.clipped_sum_generic
         if self.fast:
             way = self.clipped_sum_graphed if models.is_cuda else self.clipped_sum_fast
-        work = ClippedSumExamples.of(features, labels, taking_part)
+        work = ClippedSumInputs.of(features, labels, taking_part)
         is_shared = taking_part is None and not work.is_own
         assert batch_trials is None or is_shared, "a part of a batch has not the shapes of its samples or own records"
         total = torch.empty_like(models) if work.width else torch.zeros_like(models)
@@ -219,7 +219,7 @@ class StackedModel(ModelPasses):
         labels
             Classes of the examples, int64 (n,), or (trials, n) if the examples differ between trials.
         """
-        total, work = torch.zeros_like(models), ClippedSumExamples(features, labels)
+        total, work = torch.zeros_like(models), ClippedSumInputs(features, labels)
         for rows, some in self.passes(len(models), work.width):
             found = self.summed_gradients(models[rows], work.portion(rows, some))
             for name, columns in self.layout.slices().items():
@@ -287,12 +287,16 @@ class StackedModel(ModelPasses):
                 yield slice(first, min(trials, first + width)), some
 
 
-def _built(spec: ModelSpec, records: ProbeRecords | None = None, known: ModelProperties | None = None) -> StackedModel:
+def _built(
+    spec: ModelSpec, records: ModelCheckRecords | None = None, known: ModelExecutionProfile | None = None
+) -> StackedModel:
     template, shape = model_template(spec, alone=known is not None), spec.feature_shape
     prepare(template, spec.inputs)
     if known is not None:
         return StackedModel(template, shape, known=known)
-    tried = records or ProbeRecords(torch.rand(PROBE_EXAMPLES, *shape, generator=seeded()), names_of(PROBE_EXAMPLES))
+    tried = records or ModelCheckRecords(
+        torch.rand(PROBE_EXAMPLES, *shape, generator=seeded()), names_of(PROBE_EXAMPLES)
+    )
     cautions = check_outputs_of(template, spec.classes, tried)
     real = None if records is None else records.features
     model = StackedModel(template, shape, real)
@@ -317,7 +321,10 @@ def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _of_factory(
-    spec: ModelSpec, factory: Callable[..., nn.Module], records: ProbeRecords | None, known: ModelProperties | None
+    spec: ModelSpec,
+    factory: Callable[..., nn.Module],
+    records: ModelCheckRecords | None,
+    known: ModelExecutionProfile | None,
 ) -> StackedModel:
     """Build the stacked model of a user's factory, or return it from a cache, whose key includes the factory."""
     return _built(spec, records, known)

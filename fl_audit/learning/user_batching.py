@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fl_audit.errors import require
-from fl_audit.learning.microbatching import ClippedSumExamples, MicrobatchExamples
+from fl_audit.learning.microbatching import ClippedSumInputs, Microbatch
 from fl_audit.learning.stacked_model import StackedModel
 
 _EXACT = 8
@@ -112,14 +112,14 @@ class UserGroups:
 
 
 @dataclass(frozen=True)
-class MicrobatchUsers:
+class UserMicrobatch:
     """Records of one pass, grouped by user.
 
     Values of users have the shape (axis, users, ...). The number `axis` is that of the trials if all trials process the
     same records. Otherwise it is 1, and the users of all trials are concatenated.
     """
 
-    portion: MicrobatchExamples  # records of the pass
+    portion: Microbatch  # records of the pass
     groups: UserGroups  # places of the records, grouped by user
     trials: int  # number of trials in the pass
 
@@ -180,7 +180,7 @@ def _bucket(segments: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
 class UserBlock:
     """Records of whole users that fit into one pass, that is, one forward and backward computation."""
 
-    work: ClippedSumExamples  # the records, with the samples of the trials
+    work: ClippedSumInputs  # the records, with the samples of the trials
     users: Tensor  # number of each record's user, int64 (n,)
 
     @cached_property
@@ -207,7 +207,7 @@ class UserBlock:
         for first in range(0, trials, width):
             yield slice(first, min(trials, first + width))
 
-    def users_of(self, rows: slice, trials: int) -> MicrobatchUsers:
+    def users_of(self, rows: slice, trials: int) -> UserMicrobatch:
         """Return the block's records for one pass, grouped by user.
 
         Parameters
@@ -219,10 +219,10 @@ class UserBlock:
         """
         portion = self.work.portion(rows, slice(0, self.work.width))
         if self.work.chosen is None:
-            return MicrobatchUsers(portion, self._shared, trials)
+            return UserMicrobatch(portion, self._shared, trials)
         assert portion.counted is not None, "what fills up a row does not count"
         users = torch.where(portion.counted > 0, self.users[self.work.chosen[rows]], -1)
-        return MicrobatchUsers(portion, UserGroups(users), trials)
+        return UserMicrobatch(portion, UserGroups(users), trials)
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ class UserRecords:
             last = first + max(1, int(torch.searchsorted(most, limit, right=True)))
             some = slice(int(ends[first - 1]) if first else 0, int(ends[last - 1]))
             part = None if taking_part is None else taking_part[:, some]
-            work = ClippedSumExamples.of(self.features[some], self.labels[some], part)
+            work = ClippedSumInputs.of(self.features[some], self.labels[some], part)
             if work.width:
                 yield UserBlock(work, self.users[some])
             first = last

@@ -13,9 +13,9 @@ from torch import Tensor
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.layers import LayerCall, StackedLinear, weigh
-from fl_audit.learning.record_gradients import RecordGradientSummary
+from fl_audit.learning.record_gradient_norms import RecordGradientSummary
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.learning.user_batching import MicrobatchUsers, UserRecords
+from fl_audit.learning.user_batching import UserMicrobatch, UserRecords
 from fl_audit.learning.user_norms import user_norms_of_layer
 
 
@@ -140,9 +140,7 @@ def _examples_at_once(model: StackedModel, models: Tensor) -> int:
     return max(1, min(model.examples_per_pass, pass_budgets.GRADIENT_BUDGET // models[:1].numel()))
 
 
-def _fast_sum(
-    model: StackedModel, models: Tensor, users: MicrobatchUsers, norm: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the clipped sums (trials, parameters) of one pass and its sums of centred bits, without record gradients.
 
     A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
@@ -184,7 +182,7 @@ def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor
 
 
 def _clipped(
-    users: MicrobatchUsers, squares: Tensor, norm: Tensor | None, counted: Tensor | None
+    users: UserMicrobatch, squares: Tensor, norm: Tensor | None, counted: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the clipping factor of each record's user, (trials, n), and the sums of users' centred bits (trials,).
 
@@ -210,7 +208,7 @@ def _kept(visit: LayerCall, signal: Tensor) -> object:
     return layer.squared_norms(visit, signal)[1]
 
 
-def _formed_users(model: StackedModel, models: Tensor, users: MicrobatchUsers) -> Tensor:
+def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) -> Tensor:
     """Return each user's summed gradient, float32 (axis, users, parameters), computed from per-record gradients.
 
     The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
@@ -231,7 +229,7 @@ def _formed_users(model: StackedModel, models: Tensor, users: MicrobatchUsers) -
 
 
 def _formed_sum(
-    model: StackedModel, models: Tensor, users: MicrobatchUsers, norm: Tensor | None
+    model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the clipped sums (trials, parameters) of one pass, and its sums of centred bits, from record gradients.
 
@@ -249,7 +247,7 @@ def _formed_sum(
 
 
 def _fast_summary(
-    model: StackedModel, models: Tensor, users: MicrobatchUsers, vectors: Tensor | None
+    model: StackedModel, models: Tensor, users: UserMicrobatch, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return users' squared norms, float64, and inner products, float32, (trials, users), without record gradients."""
     taped = model.backward(models, users.portion)
@@ -263,7 +261,7 @@ def _fast_summary(
 
 
 def _formed_summary(
-    model: StackedModel, models: Tensor, users: MicrobatchUsers, vectors: Tensor | None
+    model: StackedModel, models: Tensor, users: UserMicrobatch, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return users' squared norms, float64, and inner products, float32, (trials, users), from record gradients."""
     formed = _formed_users(model, models, users)

@@ -16,7 +16,7 @@ from torch import Tensor
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.layers import LayerCall, StackedNormalisation
-from fl_audit.learning.user_batching import Bucket, MicrobatchUsers
+from fl_audit.learning.user_batching import Bucket, UserMicrobatch
 
 _WIDENED = 2**16
 """Number of scalars that are converted to float64 at once; they fit the cache."""
@@ -31,7 +31,7 @@ class UserNorms(NamedTuple):
     sums: dict[str, Tensor] | None  # summed gradients (axis, users, ...), keyed by parameter; None if not computed
 
 
-def user_norms_of_layer(users: MicrobatchUsers, visit: LayerCall, signal: Tensor) -> UserNorms:
+def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> UserNorms:
     """Return the squared norms of all users' summed gradients in one layer, float64 (axis, users).
 
     The first axis has one entry per trial if all trials share the records. Otherwise it has length 1, and the users of
@@ -63,20 +63,20 @@ def user_norms_of_layer(users: MicrobatchUsers, visit: LayerCall, signal: Tensor
     has_bias = layer.parameter("bias") is not None
     scratch = torch.empty(_WIDENED, dtype=torch.float64, device=left.device)
     for place, bucket in enumerate(users.groups.buckets):
-        memory = _Memory(scratch, users.groups.kept if visit.shared else {}, (layer.prefix, place))
+        memory = _GramScratchMemory(scratch, users.groups.kept if visit.shared else {}, (layer.prefix, place))
         found = _of_products(left, right, bucket, has_bias, memory)
         squares[:, bucket.segments if bucket.run is None else bucket.run] = found
     return UserNorms(squares, None)
 
 
-def _is_gram_cheap(users: MicrobatchUsers, visit: LayerCall, signal: Tensor) -> bool:
+def _is_gram_cheap(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> bool:
     """Return whether Gram matrices over all rows of a user are cheaper than the gradients of the user's records."""
     outs, *ins = visit.layer.required("weight").shape[1:]
     most = max((one.places.shape[1] for one in users.groups.buckets), default=1) * signal.flatten(2).shape[2]
     return 2 * most**2 < outs * math.prod(ins)
 
 
-def _of_sums(users: MicrobatchUsers, gradients: dict[str, Tensor]) -> UserNorms:
+def _of_sums(users: UserMicrobatch, gradients: dict[str, Tensor]) -> UserNorms:
     """Return users' summed gradients and their squared norms, from per-record gradients (trials, n, ...).
 
     The gradients are keyed by parameter name.
@@ -103,7 +103,7 @@ def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
     return frame.split(signal).unsqueeze(2), inputs.unsqueeze(2)
 
 
-class _Memory(NamedTuple):
+class _GramScratchMemory(NamedTuple):
     """Scratch memory and cache for the Gram matrices of one bucket of users."""
 
     scratch: Tensor  # memory for intermediate results, float64 (scalars,)
@@ -111,7 +111,7 @@ class _Memory(NamedTuple):
     key: tuple[str, int]  # layer and bucket of the matrices of this object
 
 
-def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _Memory) -> Tensor:
+def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _GramScratchMemory) -> Tensor:
     """Return ||sum of d a' over a user's rows||^2 for each user of a bucket, float64 (axis, users).
 
     Here d is a row of `left`, and a is a row of `right`. With `has_bias`, the squared norm of the bias gradient is
@@ -145,7 +145,7 @@ def _is_gram_cheaper(rows: int, outs: int, ins: int, own: float) -> bool:
     return 2 * rows * (rows + 2) * read + 4 * rows**2 <= (rows + 2) * outs * ins + _OF_ONE_PRODUCT
 
 
-def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _Memory) -> Tensor:
+def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _GramScratchMemory) -> Tensor:
     """Return the squared norms for the users of a bucket, computed by Gram matrices, float64 (axis, users).
 
     The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.

@@ -15,7 +15,7 @@ from fl_audit.errors import InputError
 from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin
 from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
-from fl_audit.privacy.names import NoiseScaling as NoiseScaling
+from fl_audit.privacy.accounting_enums import SensitivityKind as SensitivityKind
 from fl_audit.randomness import Purpose, generator
 
 

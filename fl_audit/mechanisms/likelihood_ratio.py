@@ -43,14 +43,14 @@ class Hypotheses:
         """Local sensitivity ||f(D) - f(D')|| in each trial, float64 (trials,), where f is the sum without noise."""
         return local_sensitivity(self.present, self.absent)
 
-    def against(self, release: Tensor) -> Iterator["HypothesisComparison"]:
+    def against(self, release: Tensor) -> Iterator["ReleaseUnderHypotheses"]:
         """Compare a release with both hypotheses, and yield the comparisons of one group of trials after the other.
 
         `release` has shape (trials, parameters). A group is small enough for the cache.
         """
         parts = (release, self.shared, self.present, self.absent)
         for rows in cached_rows(len(self.shared), self.shared.shape[1], on_card=self.shared.is_cuda):
-            yield HypothesisComparison(rows, *(part[rows].double() for part in parts))
+            yield ReleaseUnderHypotheses(rows, *(part[rows].double() for part in parts))
 
 
 class LikelihoodRatioInput(NamedTuple):
@@ -61,7 +61,7 @@ class LikelihoodRatioInput(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HypothesisComparison:
+class ReleaseUnderHypotheses:
     """Releases of some trials, together with the sums that both hypotheses expect, in float64."""
 
     rows: slice  # positions of the trials in the batch of trials
@@ -105,7 +105,7 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 
 
 @dataclass(frozen=True)
-class ReleaseEvidence:
+class ReleaseLlrs:
     """Evidence that releases give for D against D' in some trials: log-likelihood ratios and normal scores."""
 
     log_odds: Tensor  # log-likelihood ratio of D against D', float64 (rows,)
@@ -116,8 +116,8 @@ class ReleaseEvidence:
 
 
 def gaussian_llr(
-    comparison: HypothesisComparison, agreement: Tensor, sigma: Tensor, distance: Tensor, hypotheses: Hypotheses
-) -> ReleaseEvidence:
+    comparison: ReleaseUnderHypotheses, agreement: Tensor, sigma: Tensor, distance: Tensor, hypotheses: Hypotheses
+) -> ReleaseLlrs:
     """Return the log-likelihood ratios and normal scores of releases with noise N(0, sigma^2 I).
 
     If the differing unit always participates, the ratio is <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 for the
@@ -145,7 +145,7 @@ def gaussian_llr(
         half = distance / (2 * sigma)
         scores = torch.stack([along - half, along + half], dim=1)
         plain = agreement / sigma.square()
-        return ReleaseEvidence(plain if sides is None else plain + sides[0] - sides[1], scores)
+        return ReleaseLlrs(plain if sides is None else plain + sides[0] - sides[1], scores)
     rest = comparison.release - comparison.shared
     parts = (comparison.present, comparison.absent)
     each = [((rest - part / 2) * part).sum(dim=1) / sigma.square() for part in parts]
@@ -154,7 +154,7 @@ def gaussian_llr(
     means = [(part * comparison.difference).sum(dim=1) / (sigma * distance) for part in parts]
     place = along + (means[0] + means[1]) / 2
     scores = torch.stack([_normal_score(place, mean, weight) for mean in means], dim=1)
-    return ReleaseEvidence(mixed_llr(each[0], weight) - mixed_llr(each[1], weight), scores)
+    return ReleaseLlrs(mixed_llr(each[0], weight) - mixed_llr(each[1], weight), scores)
 
 
 def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:

@@ -18,7 +18,7 @@ from fl_audit.errors import require
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.compatibility_checks import _require_combination
 from fl_audit.mechanisms.contribution import AdaptiveClipping, Clipping, Contribution, PrivateTraining, RecordGradients
-from fl_audit.mechanisms.effective_noise import NoiseScaling, effective_noise_multiplier
+from fl_audit.mechanisms.effective_noise import SensitivityKind, effective_noise_multiplier
 from fl_audit.mechanisms.noises.base import AccountedRounds, NoiseOrigin, SumSensitivity
 from fl_audit.mechanisms.noises.registry import NOISES, StoredNoise
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, StoredParticipation
@@ -108,7 +108,7 @@ class Mechanism:
         return self.noise.multiplier
 
     @property
-    def scaling(self) -> NoiseScaling:
+    def scaling(self) -> SensitivityKind:
         """Sensitivity to which the noise is scaled, global or local; global without noise."""
         return self.noise.scaling
 
@@ -165,7 +165,7 @@ class Mechanism:
     @property
     def is_private_release(self) -> bool:
         """Whether noise is added and its scale does not depend on the data, as differential privacy requires."""
-        return self.adds_noise and self.scaling is NoiseScaling.GLOBAL
+        return self.adds_noise and self.scaling is SensitivityKind.GLOBAL
 
     def with_multiplier(self, multiplier: float) -> "Mechanism":
         """Return a copy with the noise multiplier z = `multiplier`; a mechanism without noise is returned unchanged."""

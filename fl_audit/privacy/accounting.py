@@ -14,15 +14,15 @@ from scipy.special import expit, log_ndtr, logit, ndtri
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, require, require_number
 from fl_audit.privacy import pld
+from fl_audit.privacy.accounting_enums import Accountant as Accountant
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu, local_events
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, require_delta, require_epsilon, require_mu
 from fl_audit.privacy.identifiability_bounds import (
-    SensitivityAdaptivity,
+    SignalToNoiseAdaptivity,
     gaussian_advantage,
     gaussian_log_odds_bound,
     require_prior,
 )
-from fl_audit.privacy.names import Accountant as Accountant
 from fl_audit.privacy.renyi import RDP_ORDERS, _rdp_mu, rdp_epsilon, renyi_divergences
 from fl_audit.root_finding import largest_kept
 
@@ -39,9 +39,10 @@ class PrivacyProfile:
     much epsilon exceeds the exact value.
 
     Epsilon, delta, advantage and trade-off hold for every post-processing, and for adaptively chosen releases whose
-    sensitivities are at most those of the events. The same is true for beliefs under `SensitivityAdaptivity.ADAPTIVE`.
-    Beliefs under `SensitivityAdaptivity.FIXED` hold for an adversary that sees the releases themselves, with
-    sensitivities equal to those of the events. Raises `InputError` if there is no event or the prior is out of range.
+    sensitivities are at most those of the events. The same is true for beliefs under
+    `SignalToNoiseAdaptivity.ADAPTIVE`. Beliefs under `SignalToNoiseAdaptivity.FIXED` hold for an adversary that sees
+    the releases themselves, with sensitivities equal to those of the events. Raises `InputError` if there is no event
+    or the prior is out of range.
 
     Examples
     --------
@@ -50,7 +51,7 @@ class PrivacyProfile:
     >>> profile = PrivacyProfile((release,), Adjacency.ADD_REMOVE_RECORD)
     >>> round(profile.epsilon(0.001), 3), round(profile.advantage(), 3)
     (1.517, 0.217)
-    >>> [round(profile.belief_at(0.001, sensitivities), 3) for sensitivities in SensitivityAdaptivity]
+    >>> [round(profile.belief_at(0.001, sensitivities), 3) for sensitivities in SignalToNoiseAdaptivity]
     [0.864, 0.88]
     """
 
@@ -75,7 +76,7 @@ class PrivacyProfile:
         return 0.0 if self.gaussian_mu is not None else self._curves.error
 
     @property
-    def _curves(self) -> pld.LossCurves:
+    def _curves(self) -> pld.PrivacyCurvePair:
         return pld.loss_curves(self.events, self.adjacency)
 
     def resolves(self, delta: float) -> bool:
@@ -105,7 +106,7 @@ class PrivacyProfile:
         mu = self.gaussian_mu
         return gaussian_advantage(mu) if mu is not None else self._curves.delta(0.0)
 
-    def belief_at(self, delta: float, sensitivities: SensitivityAdaptivity) -> float:
+    def belief_at(self, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
         """Return a bound on the adversary's belief in the true training set, exceeded with probability at most delta.
 
         Parameters
@@ -122,7 +123,7 @@ class PrivacyProfile:
             log_odds = gaussian_log_odds_bound(mu, delta, sensitivities)
         else:
             curves = self._curves
-            if sensitivities is SensitivityAdaptivity.FIXED and curves.size <= _CHEAP:
+            if sensitivities is SignalToNoiseAdaptivity.FIXED and curves.size <= _CHEAP:
                 curves = pld.loss_curves(self.events, self.adjacency, pld.FINEST)
             log_odds = curves._log_odds_at(delta, sensitivities)
         return float(expit(float(logit(self.prior)) + log_odds))
@@ -152,7 +153,7 @@ def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> fl
         Delta of the guarantee, above 0 and below 1.
     accountant
         The accountant. `pld` discretises losses even if there is a closed form; its result exceeds the exact value by
-        at most `pld.LossCurves.error`.
+        at most `pld.PrivacyCurvePair.error`.
 
     Examples
     --------

@@ -186,7 +186,7 @@ def _for_hits(probability: float, chance: float, claim: Claim) -> float:
     return _for_mu(mu, against_its_absence(claim), lambda curves: (1 - curves.tradeoff(chance)) / probability - 1)
 
 
-def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.LossCurves], float]) -> float:
+def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.PrivacyCurvePair], float]) -> float:
     """Return the noise multiplier that gives the claim the Gaussian-DP parameter mu.
 
     If a release is sampled or not Gaussian, `gap` is used instead: a function of the claim's loss curves that is 0 at
@@ -219,7 +219,7 @@ def _start(claim: Claim, mu: float) -> float:
     return max(unsampled * claim.sampling_rate, min(0.5, unsampled), SMALLEST_SAMPLED_NOISE)
 
 
-def _by_curves(gap: Callable[[pld.LossCurves], float], claim: Claim, start: float) -> float:
+def _by_curves(gap: Callable[[pld.PrivacyCurvePair], float], claim: Claim, start: float) -> float:
     """Search the noise multiplier at which `gap` is 0, from `start` on, and return it.
 
     `gap` is a function of the claim's loss curves. The search uses a coarse grid of losses first and then a fine one.

@@ -16,7 +16,7 @@ from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, exact_accountant
 from fl_audit.privacy.events import ReleaseEvent, _with_scaled_noise, full_participation_mu
 from fl_audit.privacy.gaussian import require_delta
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity, require_prior
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, require_prior
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Claim:
     delta: float
     prior: float = defaults.PRIOR
     accountant: Accountant = defaults.ACCOUNTANT  # type: ignore[assignment]  # filled in when the claim is made
-    sensitivities: SensitivityAdaptivity = defaults.SENSITIVITIES
+    sensitivities: SignalToNoiseAdaptivity = defaults.SENSITIVITIES
 
     if TYPE_CHECKING:  # Arguments may have wider types than the claim's fields.
 
@@ -67,7 +67,7 @@ class Claim:
             delta: float,
             prior: float = ...,
             accountant: Accountant | str | None = ...,
-            sensitivities: SensitivityAdaptivity | str = ...,
+            sensitivities: SignalToNoiseAdaptivity | str = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class Claim:
             "adjacency": choice(Adjacency, "adjacency", self.adjacency),
             "events": events,
             "accountant": exact_accountant(events) if exact else choice(Accountant, "accountant", self.accountant),
-            "sensitivities": choice(SensitivityAdaptivity, "sensitivities", self.sensitivities),
+            "sensitivities": choice(SignalToNoiseAdaptivity, "sensitivities", self.sensitivities),
         }
         for name, value in fixed.items():
             object.__setattr__(self, name, value)  # so that a claim is the same however its parts were named

@@ -5,13 +5,13 @@ The adjacency has no default and must always be given, because a guarantee is me
 
 from typing import Final
 
-from fl_audit.privacy.names import SensitivityAdaptivity
+from fl_audit.privacy.accounting_enums import SignalToNoiseAdaptivity
 
 ACCOUNTANT: Final = None
 """None means the exact accountant of the releases: `gdp` if all are Gaussian without sampling, otherwise `pld`."""
 DELTA: Final = 0.001  # delta of a configuration file; on the command line and in Python it has no default
 PRIOR: Final = 0.5  # the adversary's prior belief in the true training set
 SAMPLING_RATE: Final = 1.0  # every unit participates in every round
-SENSITIVITIES: Final = SensitivityAdaptivity.ADAPTIVE  # the weaker assumption, which holds for every private training
+SENSITIVITIES: Final = SignalToNoiseAdaptivity.ADAPTIVE  # the weaker assumption, which holds for every private training
 CANDIDATES: Final = 1000  # number of equally likely candidate records in a reconstruction attack
 POPULATION_SHARE: Final = 0.001  # share of the population that fits the description in a singling-out attack

@@ -11,12 +11,12 @@ from typing import assert_never
 from scipy.special import expit
 
 from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.notebook import html_table
+from fl_audit.html_tables import html_table
 from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.gaussian import require_epsilon
 from fl_audit.privacy.guarantee_line import fit_of_all, mu_text
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity, gaussian_advantage, rho_alpha, rho_beta
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, gaussian_advantage, rho_alpha, rho_beta
 from fl_audit.privacy.reconstruction import reconstruction_bound
 
 _LARGEST_EXPONENT = 709.0  # the exponential of a larger number overflows float64
@@ -77,7 +77,7 @@ class Guarantee:
         the noise is scaled to one pair D, D' (fixed sensitivities), because such noise gives no guarantee for other
         records.
         """
-        if self.claim.sensitivities is SensitivityAdaptivity.FIXED:
+        if self.claim.sensitivities is SignalToNoiseAdaptivity.FIXED:
             return None
         return max(reconstruction_bound(claim, chance) for claim in self.claims)
 
@@ -199,7 +199,7 @@ def derive_guarantee(claim: Claim) -> Guarantee:
         epsilon=epsilon,
         mu=claim.full_participation_mu,
         belief_bound=_belief_bound(claim, epsilon, claim.sensitivities),
-        belief_bound_fixed=_belief_bound(claim, epsilon, SensitivityAdaptivity.FIXED),
+        belief_bound_fixed=_belief_bound(claim, epsilon, SignalToNoiseAdaptivity.FIXED),
         rho_alpha=rho_alpha(epsilon, claim.delta) if claim.accountant is Accountant.RDP_CLASSIC else None,
         advantage_bound_exact=profile.advantage(),
     )
@@ -218,7 +218,7 @@ def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
     return replace(max(each, key=lambda one: one.epsilon), others=tuple(claims), **largest)
 
 
-def _belief_bound(claim: Claim, epsilon: float, sensitivities: SensitivityAdaptivity) -> float:
+def _belief_bound(claim: Claim, epsilon: float, sensitivities: SignalToNoiseAdaptivity) -> float:
     match claim.accountant:
         case Accountant.RDP_CLASSIC:
             return rho_beta(epsilon, claim.prior)

@@ -23,8 +23,8 @@ from typing import assert_never
 from scipy.special import bdtrc, erf, erfinv, expit, log_ndtr, logit, ndtri, ndtri_exp
 
 from fl_audit.errors import in_percent, require, require_number
+from fl_audit.privacy.accounting_enums import SignalToNoiseAdaptivity as SignalToNoiseAdaptivity
 from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu, require_whole
-from fl_audit.privacy.names import SensitivityAdaptivity as SensitivityAdaptivity
 
 _SQRT2 = math.sqrt(2.0)
 
@@ -234,7 +234,7 @@ def response_advantage(epsilon: float, differing: int) -> float:
     return float(bdtrc(differing // 2, differing, truth) - bdtrc(differing // 2, differing, 1 - truth))
 
 
-def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SensitivityAdaptivity) -> float:
+def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
     """Return a bound, in nats, on the adversary's log-odds of the true training set.
 
     The log-odds exceed the bound with probability at most delta. For FIXED sensitivities the bound is mu^2/2 + mu
@@ -253,24 +253,24 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SensitivityA
 
     Examples
     --------
-    >>> round(gaussian_log_odds_bound(0.5504, 0.001, SensitivityAdaptivity.FIXED), 3)
+    >>> round(gaussian_log_odds_bound(0.5504, 0.001, SignalToNoiseAdaptivity.FIXED), 3)
     1.852
-    >>> round(gaussian_log_odds_bound(0.5504, 0.001, SensitivityAdaptivity.ADAPTIVE), 3)
+    >>> round(gaussian_log_odds_bound(0.5504, 0.001, SignalToNoiseAdaptivity.ADAPTIVE), 3)
     1.995
     """
     require_mu(mu)
     require_delta(delta)
     quantile = -float(ndtri(delta))
     match sensitivities:
-        case SensitivityAdaptivity.FIXED:
+        case SignalToNoiseAdaptivity.FIXED:
             return mu * mu / 2 + mu * quantile
-        case SensitivityAdaptivity.ADAPTIVE:
+        case SignalToNoiseAdaptivity.ADAPTIVE:
             return max(0.0, math.log(delta) - float(log_ndtr(-(mu + quantile))))
         case _:
             assert_never(sensitivities)
 
 
-def gaussian_belief_bound(mu: float, delta: float, sensitivities: SensitivityAdaptivity, prior: float = 0.5) -> float:
+def gaussian_belief_bound(mu: float, delta: float, sensitivities: SignalToNoiseAdaptivity, prior: float = 0.5) -> float:
     """Return a bound on the adversary's belief in the true training set, exceeded with probability at most delta.
 
     It is the sigmoid of the prior log-odds plus `gaussian_log_odds_bound`.
@@ -290,7 +290,7 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: SensitivityAda
     return float(expit(logit(prior) + gaussian_log_odds_bound(mu, delta, sensitivities)))
 
 
-def mu_from_belief(belief: float, delta: float, sensitivities: SensitivityAdaptivity, prior: float = 0.5) -> float:
+def mu_from_belief(belief: float, delta: float, sensitivities: SignalToNoiseAdaptivity, prior: float = 0.5) -> float:
     """Return the largest Gaussian-DP parameter mu for which `gaussian_belief_bound` is at most `belief`.
 
     Let l = logit(belief) - logit(prior). For FIXED sensitivities, mu is the positive root of mu^2/2 + mu Phi^-1(1 -
@@ -310,19 +310,19 @@ def mu_from_belief(belief: float, delta: float, sensitivities: SensitivityAdapti
 
     Examples
     --------
-    >>> round(math.sqrt(30) / mu_from_belief(0.9, 0.001, SensitivityAdaptivity.FIXED), 3)
+    >>> round(math.sqrt(30) / mu_from_belief(0.9, 0.001, SignalToNoiseAdaptivity.FIXED), 3)
     8.506
-    >>> round(math.sqrt(30) / mu_from_belief(0.9, 0.001, SensitivityAdaptivity.ADAPTIVE), 3)
+    >>> round(math.sqrt(30) / mu_from_belief(0.9, 0.001, SignalToNoiseAdaptivity.ADAPTIVE), 3)
     9.097
     """
     require_delta(delta)
     log_odds = epsilon_from_belief(belief, prior)
     quantile = -float(ndtri(delta))
     match sensitivities:
-        case SensitivityAdaptivity.FIXED:
+        case SignalToNoiseAdaptivity.FIXED:
             root = math.hypot(quantile, math.sqrt(2 * log_odds))
             return 2 * log_odds / (quantile + root) if quantile > 0 else root - quantile
-        case SensitivityAdaptivity.ADAPTIVE:
+        case SignalToNoiseAdaptivity.ADAPTIVE:
             return -float(ndtri_exp(math.log(delta) - log_odds)) - quantile
         case _:
             assert_never(sensitivities)

@@ -166,7 +166,7 @@ def log_odds_distribution(
     return GriddedLogOdds(values, cumulative, curves.error, float(values @ masses / masses.sum()))
 
 
-def fine_curves(profile: PrivacyProfile) -> pld.LossCurves:
+def fine_curves(profile: PrivacyProfile) -> pld.PrivacyCurvePair:
     """Return the loss curves of a profile on a grid that is up to 32 times as fine as usual.
 
     The grid has at most about 500,000 points.

@@ -251,7 +251,7 @@ class _KnownSamplingGaussianLoss(_GaussianLoss):
 
 
 @dataclass(frozen=True)
-class _AtomsAtBothEnds:
+class _BoundedLoss:
     epsilon: float
     symmetric: ClassVar[bool] = True
     is_pure: ClassVar[bool] = True
@@ -262,7 +262,7 @@ class _AtomsAtBothEnds:
 
 
 @dataclass(frozen=True)
-class _LaplaceLoss(_AtomsAtBothEnds):
+class _LaplaceLoss(_BoundedLoss):
     """Privacy loss of a Laplace release, which lies in [-epsilon, epsilon] and has atoms at both ends."""
 
     @property
@@ -287,7 +287,7 @@ class _LaplaceLoss(_AtomsAtBothEnds):
 
 
 @dataclass(frozen=True)
-class _ResponseLoss(_AtomsAtBothEnds):
+class _ResponseLoss(_BoundedLoss):
     """Privacy loss of randomised response: epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
 
     @property

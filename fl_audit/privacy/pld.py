@@ -14,9 +14,9 @@ it moves each loss by at most h^2 / 8 on average. By Hoeffding's inequality it m
 8 + h sqrt(K ln(1/theta) / 2) with probability at most theta, and never by more than K h. Hence true epsilon(delta) <=
 `epsilon(delta)` <= true epsilon(delta - theta) + tau with theta = `MISPLACED_MASS`.
 
-Below `LossCurves.smallest_delta` the tails are lost to rounding, and the result is the smaller of two upper bounds. One
-follows from Renyi divergences, if all releases are Gaussian. The other is the closed form of the Gaussian releases with
-full participation, plus the epsilons of releases with pure DP.
+Below `PrivacyCurvePair.smallest_delta` the tails are lost to rounding, and the result is the smaller of two upper
+bounds. One follows from Renyi divergences, if all releases are Gaussian. The other is the closed form of the Gaussian
+releases with full participation, plus the epsilons of releases with pure DP.
 """
 
 import math
@@ -29,11 +29,11 @@ import numpy as np
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
+from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent, full_participation_mu
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity, gaussian_log_odds_bound
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, gaussian_log_odds_bound
 from fl_audit.privacy.loss_distributions import DiscreteLossDistribution, LossDistribution, _loss_distributions
-from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import rdp_epsilon, renyi_divergences
 
 MISPLACED_MASS = 1e-12
@@ -42,7 +42,7 @@ _MASS_PER_RELEASE = 2e-15
 FINE, COARSE, FINEST = 200, 40, 800
 """Grid points per standard deviation of one release's loss: FINE for results, COARSE for the first steps of a search,
 and FINEST for quantiles of distributions with few grid points."""
-_SLACK_SHARE = 1e-3  # share of a probability that is reserved for sums of losses beyond `LossCurves.slack`
+_SLACK_SHARE = 1e-3  # share of a probability that is reserved for sums of losses beyond `PrivacyCurvePair.slack`
 _LARGEST_LOSS = 1e20
 _MOST_RELEASES = 10**9  # for more releases, rounding alone misplaces mass of the size of a delta of 1e-5
 _STAGED = 1000
@@ -53,7 +53,7 @@ _LARGEST_STEP_GRID = 2**19
 
 
 @dataclass(frozen=True, eq=False)
-class LossCurve:
+class PrivacyCurve:
     """Curve delta(epsilon) of one direction, P against Q, computed from a loss distribution on a grid."""
 
     losses: Floats  # grid of losses, evenly spaced
@@ -108,10 +108,10 @@ class LossCurve:
 
 
 @dataclass(frozen=True, eq=False)
-class LossCurves:
+class PrivacyCurvePair:
     """Loss curves of a composition, of D against D' and of D' against D; results are the worse of the two."""
 
-    curves: tuple[LossCurve, ...]  # one curve, or two if the directions differ
+    curves: tuple[PrivacyCurve, ...]  # one curve, or two if the directions differ
     interval: float  # h, the width of the grid
     error: float  # tau: largest excess of `epsilon(delta)` over the true epsilon at delta - `MISPLACED_MASS`
     count: int  # K, the number of composed losses
@@ -142,9 +142,9 @@ class LossCurves:
             return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
-    def _log_odds_at(self, delta: float, sensitivities: SensitivityAdaptivity) -> float:
+    def _log_odds_at(self, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
         """Return a bound on the log-odds of the true training set that is exceeded with probability at most `delta`."""
-        return self.quantile(delta) if sensitivities is SensitivityAdaptivity.FIXED else self.composed_quantile(delta)
+        return self.quantile(delta) if sensitivities is SignalToNoiseAdaptivity.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
         """Return a loss that is exceeded with at most the given probability, for fixed sensitivities.
@@ -214,7 +214,7 @@ def _self_compose(distribution: DiscreteLossDistribution, count: int) -> Discret
     return composed.plus(_self_compose(distribution, rest)) if rest else composed
 
 
-def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: float) -> LossCurve:
+def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: float) -> PrivacyCurve:
     """Return the curve delta(epsilon) of a composed distribution; `misplaced` is added to its mass at infinity.
 
     Delta at grid point j is T_j - S_j + infinity. T_j is the sum of the masses p_i above j, and S_j the sum of p_i
@@ -229,7 +229,7 @@ def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: f
     lower = _decaying_sums(above, math.exp(-interval))[::-1]
     upper = np.cumsum(above)[::-1]
     deltas = np.maximum.accumulate((upper - lower + infinity)[::-1])[::-1]
-    return LossCurve(losses, interval, probabilities, infinity, np.minimum(deltas, 1.0), np.maximum(lower, 0.0))
+    return PrivacyCurve(losses, interval, probabilities, infinity, np.minimum(deltas, 1.0), np.maximum(lower, 0.0))
 
 
 def _decaying_sums(values: Floats, decay: float) -> Floats:
@@ -250,7 +250,7 @@ def _spread(count: int, interval: float, probability: float) -> float:
 
 
 @lru_cache(maxsize=16)
-def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> LossCurves:
+def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> PrivacyCurvePair:
     """Return the loss curves of a composition of releases.
 
     Raises `InputError` if losses are above 1e20 or releases are more than 1e9.
@@ -285,7 +285,7 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
             ]
         curves.append(_curve(reduce(DiscreteLossDistribution.plus, each), interval, misplaced))
     error = min(count * interval, count * interval**2 / 8 + _spread(count, interval, MISPLACED_MASS))
-    return LossCurves(tuple(curves), interval, error, count, events, adjacency)
+    return PrivacyCurvePair(tuple(curves), interval, error, count, events, adjacency)
 
 
 def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta: float) -> float:
@@ -301,7 +301,7 @@ def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, prob
     """
 
     def unsampled(probability: float, mu: float) -> float:
-        return gaussian_log_odds_bound(mu, probability, SensitivityAdaptivity.ADAPTIVE)
+        return gaussian_log_odds_bound(mu, probability, SignalToNoiseAdaptivity.ADAPTIVE)
 
     return _tail_bound(events, adjacency, probability, Accountant.RDP_CLASSIC, unsampled)
 

@@ -20,7 +20,7 @@ from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import at_half_the_distance
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 
 _LEFT_OUT = {
     Adjacency.REPLACE_RECORD: Adjacency.ADD_REMOVE_RECORD,
@@ -40,7 +40,7 @@ def against_its_absence(claim: Claim) -> Claim:
     adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
     found = f"sensitivities are {claim.sensitivities}"
     require(
-        claim.sensitivities is SensitivityAdaptivity.ADAPTIVE, f"{found}: accepted for reconstruction is {adaptive}"
+        claim.sensitivities is SignalToNoiseAdaptivity.ADAPTIVE, f"{found}: accepted for reconstruction is {adaptive}"
     )
     match claim.adjacency.relation:
         case Relation.ADD_REMOVE:

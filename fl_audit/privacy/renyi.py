@@ -14,9 +14,9 @@ import numpy as np
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
+from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.events import ReleaseEvent, SampledGaussianRelease, exact_gaussian_mu
 from fl_audit.privacy.gaussian import require_delta, require_epsilon
-from fl_audit.privacy.names import Accountant
 
 RDP_ORDERS = np.array([1 + tenth / 10 for tenth in range(1, 100)] + list(range(12, 64)), dtype=np.float64)
 """Renyi orders of both accountants, the defaults of Opacus's `RDPAccountant`: 1.1, 1.2, ..., 10.9 and 12, 13, ..., 63.

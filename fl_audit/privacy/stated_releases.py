@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, choice, require_number
 from fl_audit.privacy import defaults, lazy_imports
-from fl_audit.privacy.names import MultiplierReference
+from fl_audit.privacy.accounting_enums import MultiplierReference
 
 if TYPE_CHECKING:
     from fl_audit.privacy.claim import Claim

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from fl_audit.array_types import Floats, in_one_axis
 from fl_audit.errors import choice, require, require_number
-from fl_audit.notebook import html_table
+from fl_audit.html_tables import html_table
 from fl_audit.released_model import epsilon_star as parametric
 from fl_audit.released_model import normal_mixture as mixtures
 from fl_audit.released_model.empirical_star import LossAttacks, epsilon_star_of_counts, loss_attacks, threshold_counts

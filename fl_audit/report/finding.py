@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from fl_audit.array_types import finite
 from fl_audit.federation.findings import FindingBase, Findings, Numbers
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
-from fl_audit.notebook import Markup, exactly_html
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.formatting import ClaimStatus, UnitWords, reading_text, unit_words
 from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
@@ -38,7 +38,7 @@ class ReportContents:
         return self.findings.find(kind)
 
     @property
-    def facts(self) -> RunFacts:
+    def facts(self) -> RunDescription:
         """Facts about the run: its claim, its federation and its settings."""
         return self.run.facts
 

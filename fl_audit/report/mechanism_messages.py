@@ -6,8 +6,8 @@ The insider is the adversary that is one of the clients; an honest-but-curious s
 from typing import assert_never
 
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
-from fl_audit.federation.finished_run import RunFacts
-from fl_audit.federation.names import InsiderView
+from fl_audit.federation.federation_enums import InsiderView
+from fl_audit.federation.finished_run import RunDescription
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
@@ -25,7 +25,7 @@ SIMULATION_NOTICE = (
 )
 
 
-def not_private_label(facts: RunFacts) -> str:
+def not_private_label(facts: RunDescription) -> str:
     """Return a sentence on why the models of a run are no private release; only for runs for which this is so."""
     if facts.has_guarantee:
         return AUDIT_DEVICE
@@ -34,7 +34,7 @@ def not_private_label(facts: RunFacts) -> str:
     return "Not a private release: no clipping, no noise, no guarantee"
 
 
-def scaling_text(facts: RunFacts) -> str:
+def scaling_text(facts: RunDescription) -> str:
     """Return a phrase on the quantity to which noise is scaled, such as "global sensitivity"."""
     if facts.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return "clipping norm, in every step of the clients' training"
@@ -57,7 +57,7 @@ def randomizer_text(local_randomizer: LocalRandomizer) -> str:
             assert_never(local_randomizer)
 
 
-def contribution_text(facts: RunFacts) -> str:
+def contribution_text(facts: RunDescription) -> str:
     """Return a phrase on what one unit contributes to a round, such as "each record its clipped gradient"."""
     clipped = "" if isinstance(facts.federation.mechanism.clipping, contribution.NoClipping) else "clipped "
     match facts.federation.mechanism.contribution:
@@ -80,7 +80,7 @@ def _schedule_text(schedule: LocalSchedule) -> str:
     return f"{length} of batches of {schedule.batch} at learning rate {schedule.learning_rate:g}"
 
 
-def noise_source_text(facts: RunFacts) -> str:
+def noise_source_text(facts: RunDescription) -> str:
     """Return a phrase on who adds the noise, and of which kind it is.
 
     For noise that is correlated over rounds, the phrase also states the joint sensitivity of all rounds.
@@ -118,7 +118,7 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
     return noise_multiplier * mechanism.adjacency.sensitivity_of_sum(1.0)
 
 
-def multiplier_text(facts: RunFacts) -> str:
+def multiplier_text(facts: RunDescription) -> str:
     """Return a phrase that defines the noise multiplier on which the accountant's guarantee is based."""
     mechanism = facts.federation.mechanism
     if mechanism.is_adaptive:
@@ -128,18 +128,18 @@ def multiplier_text(facts: RunFacts) -> str:
     return f"noise standard deviation over {multiplied_text(mechanism)}{rest}"
 
 
-def mu_text(facts: RunFacts) -> str:
+def mu_text(facts: RunDescription) -> str:
     """Return the formula of the claimed Gaussian-DP parameter mu in words, with the noise multiplier z."""
     mechanism = facts.federation.mechanism
     return mechanism.noise.mu_words(mechanism.participation.counted_rounds)
 
 
-def exact_accountant(facts: RunFacts) -> str:
+def exact_accountant(facts: RunDescription) -> str:
     """Return the name of the accountant that is exact for the run: `pld` with amplification by sampling, else `gdp`."""
     return "pld" if facts.is_amplified else "gdp"
 
 
-def noise_text(facts: RunFacts) -> str:
+def noise_text(facts: RunDescription) -> str:
     """Return a phrase on the assumptions of a guarantee: the noise, the adjacency, and any sampling rate."""
     text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
     if facts.guarantee is not None and facts.is_amplified:
@@ -153,7 +153,7 @@ def noise_text(facts: RunFacts) -> str:
     return f"{text}{only}"
 
 
-def _of_clients(facts: RunFacts) -> str:
+def _of_clients(facts: RunDescription) -> str:
     """Return a phrase on where noise is added, which follows the words "Gaussian noise"."""
     if facts.federation.mechanism.noise.origin is NoiseOrigin.TRAINING:
         return " in every step of the clients' training"
@@ -165,7 +165,7 @@ def _of_clients(facts: RunFacts) -> str:
     return f" that clients add, less what {known} added"
 
 
-def known_noise_text(facts: RunFacts) -> str:
+def known_noise_text(facts: RunDescription) -> str:
     """Return a phrase on the part of the noise that the insider (adversarial client) knows.
 
     It is "" if clients do not add the noise.
@@ -180,7 +180,7 @@ def known_noise_text(facts: RunFacts) -> str:
     return f"its own share{others}, {shares}, which it subtracts"
 
 
-def participation_text(facts: RunFacts) -> str:
+def participation_text(facts: RunDescription) -> str:
     """Return a phrase on which units participate in a round, and on whether this adds protection."""
     mechanism = facts.federation.mechanism
     words, threat_model = unit_words(facts.relation), facts.federation.threat_model
@@ -193,7 +193,7 @@ def participation_text(facts: RunFacts) -> str:
     return mechanism.participation.words(told)
 
 
-def clipping_text(facts: RunFacts) -> str:
+def clipping_text(facts: RunDescription) -> str:
     """Return a phrase on the clipping norm: none, fixed or adaptive."""
     match facts.federation.mechanism.clipping:
         case contribution.NoClipping():
@@ -223,7 +223,7 @@ def seen_text(view: InsiderView) -> str:
             assert_never(view)
 
 
-def threat_model_text(facts: RunFacts) -> str:
+def threat_model_text(facts: RunDescription) -> str:
     """Return a phrase on the adversary's position (client or server), its colluders, and the messages that it sees."""
     threat_model = facts.federation.threat_model
     match threat_model.adversary:
@@ -238,7 +238,7 @@ def threat_model_text(facts: RunFacts) -> str:
             assert_never(threat_model.adversary)
 
 
-def watcher_text(facts: RunFacts) -> str:
+def watcher_text(facts: RunDescription) -> str:
     """Return a phrase on the observers against whom the guarantee holds, which follows the words "nobody who"."""
     threat_model, mechanism, words = (
         facts.federation.threat_model,
@@ -257,25 +257,25 @@ def watcher_text(facts: RunFacts) -> str:
     return f"watches this training{_not_told_text(facts)}{even}{told}"
 
 
-def may_watcher_text(facts: RunFacts) -> str:
+def may_watcher_text(facts: RunDescription) -> str:
     """Return a phrase on the observers against whom the guarantee holds, which follows the words "somebody who"."""
     return watcher_text(facts).replace(", not even the server", ", even the server")
 
 
-def onlooker_text(facts: RunFacts) -> str:
+def onlooker_text(facts: RunDescription) -> str:
     """Return a phrase on the observer against whom a person is protected, which follows the words "somebody who"."""
     told = _not_told_text(facts)
     return f"knows all the others{',' if told else ' and'} watches this training{told}"
 
 
-def _not_told_text(facts: RunFacts) -> str:
+def _not_told_text(facts: RunDescription) -> str:
     """Return a phrase saying that an observer does not know which units were sampled; "" if this is irrelevant."""
     if not facts.is_amplified or facts.federation.threat_model.sees_participation:
         return ""
     return f" and is not told {unit_words(facts.relation).secret_rounds}"
 
 
-def insider_text(facts: RunFacts) -> str:
+def insider_text(facts: RunDescription) -> str:
     """Return a description of the strongest adversary's position and knowledge, for readers without technical terms."""
     threat_model = facts.federation.threat_model
     if threat_model.adversary is Adversary.SERVER:

@@ -70,7 +70,7 @@ def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[f
 
 
 @dataclass(frozen=True)
-class RepeatedBinomials:
+class BinomialHistogram:
     """Histogram of independent binomial counts with the same distribution: how often each value occurred."""
 
     trials: int  # number of trials behind each count, at least 1
@@ -116,7 +116,7 @@ class Dispersion:
         return min(1.0, 2 * min(self.lower, self.upper))
 
 
-def dispersion(counts: Sequence[RepeatedBinomials]) -> Dispersion:
+def dispersion(counts: Sequence[BinomialHistogram]) -> Dispersion:
     """Return the variance of counts relative to that of binomial counts, with exact tail probabilities.
 
     Parameters

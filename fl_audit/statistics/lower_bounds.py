@@ -19,9 +19,9 @@ from scipy.special import ndtri
 
 from fl_audit.array_types import Floats, finite, in_one_axis
 from fl_audit.errors import InputError, choice, require, require_number
-from fl_audit.notebook import html_table
+from fl_audit.html_tables import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
+from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.score_split import ScoreSplit, number_of_splits, number_that_chooses, split_scores
 from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift
 from fl_audit.statistics.threshold_bounds import Counts, bound_of, chosen_rule

@@ -40,7 +40,7 @@ _SPLITS = 25
 _BEGINNING = 1024  # number of rows of a table of ranks that are compared first
 
 
-class ScorePart(NamedTuple):
+class GroupedScores(NamedTuple):
     """Scores of one part of a split, or their ranks from 0, ascending in each group, shapes (n1,) and (n0,)."""
 
     first: Floats
@@ -51,8 +51,8 @@ class ScorePart(NamedTuple):
 class ScoreSplit:
     """Scores of both groups, divided into a part that chooses a threshold and a part that measures it."""
 
-    choosing: ScorePart  # the part that chooses a threshold
-    measuring: ScorePart  # the part of which the scores above the threshold are counted
+    choosing: GroupedScores  # the part that chooses a threshold
+    measuring: GroupedScores  # the part of which the scores above the threshold are counted
     values: int  # number of different scores
 
     def ways(self) -> tuple["ScoreSplit", ...]:
@@ -61,12 +61,12 @@ class ScoreSplit:
         In each direction, `first` is the group that is expected to score higher, and `second` is the reference. Every
         event `score > threshold` bounds epsilon from below by log((P(first) - delta) / P(second)).
         """
-        one, two = (ScorePart(-part.first[::-1], -part.second[::-1]) for part in (self.choosing, self.measuring))
+        one, two = (GroupedScores(-part.first[::-1], -part.second[::-1]) for part in (self.choosing, self.measuring))
         down = ScoreSplit(one, two, self.values)
         return self, down._exchanged(), down, self._exchanged()
 
     def _exchanged(self) -> "ScoreSplit":
-        return ScoreSplit(ScorePart(*self.choosing[::-1]), ScorePart(*self.measuring[::-1]), self.values)
+        return ScoreSplit(GroupedScores(*self.choosing[::-1]), GroupedScores(*self.measuring[::-1]), self.values)
 
 
 def number_that_chooses(size: int) -> int:
@@ -130,7 +130,7 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
         places[np.lexsort((bits.random_raw(sum(sizes)), together))] = np.arange(together.size)
         groups = [places[: groups[0].size], places[groups[0].size :]]
     first, second = ((np.sort(group[lots]), np.sort(group[~lots])) for group, lots in zip(groups, chosen, strict=True))
-    return ScoreSplit(ScorePart(first[0], second[0]), ScorePart(first[1], second[1]), values=len(counts))
+    return ScoreSplit(GroupedScores(first[0], second[0]), GroupedScores(first[1], second[1]), values=len(counts))
 
 
 def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:

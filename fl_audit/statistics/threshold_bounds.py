@@ -37,7 +37,7 @@ from scipy.special import betainc, betaincinv, ndtr, ndtri
 from fl_audit.array_types import Floats, Integers
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.beta_mean import BetaMean, where_it_reaches
-from fl_audit.statistics.methods import BoundMethod
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.score_split import ScoreSplit
 
 _LARGEST_EPSILON = 700.0  # no search goes far beyond it: e^epsilon overflows soon after

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from fl_audit.array_types import Integers
 from fl_audit.learning.stacked_layers import ParameterLayout
-from fl_audit.mechanisms.likelihood_ratio import HypothesisComparison
+from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
 from fl_audit.verdict.noise_statistics import STRIDES, NoiseStatistics, stride_step
 
 SAMPLE = 112  # coordinates in the sample, unless the model is smaller or has more tensors
@@ -61,7 +61,7 @@ class NoiseMeasurer:
     # Whether the differing contribution may be absent under both hypotheses, so that this is a third hypothesis.
     with_neither: bool = False
 
-    def measure(self, seen: HypothesisComparison, sigma: Tensor, distance: Tensor) -> NoiseStatistics:
+    def measure(self, seen: ReleaseUnderHypotheses, sigma: Tensor, distance: Tensor) -> NoiseStatistics:
         """Return the noise statistics of one round, for every trial of a batch.
 
         Parameters
@@ -109,7 +109,7 @@ class NoiseMeasurer:
         arrays = {name: value.cpu().numpy() for name, value in found.items()}
         return NoiseStatistics(self.layout.names, places, self.layout.size, **arrays)
 
-    def _signal(self, seen: HypothesisComparison, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
+    def _signal(self, seen: ReleaseUnderHypotheses, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
         """Return `NoiseStatistics.signal`, shape (trials, sides, kinds).
 
         A side is a hypothesis: the release contains the contribution under D, the one under D', or neither. The kinds
@@ -132,7 +132,7 @@ class NoiseMeasurer:
         sides[:, :, 0] = torch.where(distance.unsqueeze(1) > 0, sides[:, :, 0], math.nan)
         return sides / sigma.view(-1, 1, 1)
 
-    def _noises(self, seen: HypothesisComparison, columns: slice | Tensor) -> list[Tensor]:
+    def _noises(self, seen: ReleaseUnderHypotheses, columns: slice | Tensor) -> list[Tensor]:
         """Return for each hypothesis the release minus the sum under it at some coordinates, (trials, coordinates).
 
         The hypotheses are D, D' and, if `with_neither`, that the release contains neither differing contribution.
@@ -189,7 +189,7 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
     return torch.where(usable, value, math.nan)
 
 
-def _grain(seen: HypothesisComparison, numbers: Tensor) -> Tensor:
+def _grain(seen: ReleaseUnderHypotheses, numbers: Tensor) -> Tensor:
     """Return the float32 rounding step of the largest value of release or shared sum at some coordinates, (trials,)."""
     largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)

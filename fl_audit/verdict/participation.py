@@ -16,7 +16,7 @@ from fl_audit.array_types import Floats, Integers
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease
-from fl_audit.statistics.exact_counts import RepeatedBinomials, binomial_p, dispersion, table_p
+from fl_audit.statistics.exact_counts import BinomialHistogram, binomial_p, dispersion, table_p
 from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.revealed_values import OpenedSamples, RevealedValues
 from fl_audit.verdict.run_measurements import of_opened
@@ -172,11 +172,11 @@ def sample_sizes(opened: RevealedValues) -> TestResult:
     """
     samples = _samples(opened)
     often = np.bincount(samples.sizes.reshape(-1), minlength=samples.units + 1)
-    return _spread(opened, TestName.SAMPLE_SIZES, (RepeatedBinomials(samples.units, samples.rate, often),))
+    return _spread(opened, TestName.SAMPLE_SIZES, (BinomialHistogram(samples.units, samples.rate, often),))
 
 
 def _spread(
-    opened: RevealedValues, name: TestName, counts: tuple[RepeatedBinomials, ...], place: str = ""
+    opened: RevealedValues, name: TestName, counts: tuple[BinomialHistogram, ...], place: str = ""
 ) -> TestResult:
     found, number = dispersion(counts), sum(int(one.often.sum()) for one in counts)
     reach = float(ndtri(DETECTION_POWER) - ndtri(name.level / 2))

@@ -13,7 +13,7 @@ import numpy as np
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.privacy.claim import Claim
-from fl_audit.statistics.exact_counts import RepeatedBinomials
+from fl_audit.statistics.exact_counts import BinomialHistogram
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,10 +45,10 @@ class OpenedSamples:
     # without. Without a target everything is in the first column.
     of_units: Integers
     numbers: Integers  # the number of each unit, (units,)
-    turns: RepeatedBinomials  # histogram, over units and trials, of the number of rounds with the unit
+    turns: BinomialHistogram  # histogram, over units and trials, of the number of rounds with the unit
     # Histograms over units and rounds of the number of trials in which the unit took part, among the trials that were
     # trained together; one histogram for each number of such trials.
-    crowds: tuple[RepeatedBinomials, ...]
+    crowds: tuple[BinomialHistogram, ...]
 
     def __post_init__(self) -> None:
         shape = self.sizes.shape
@@ -167,13 +167,13 @@ def samples_of(
     )
 
 
-def _counted(trials: Integers, values: Integers, numbers: Integers, rate: float) -> tuple[RepeatedBinomials, ...]:
+def _counted(trials: Integers, values: Integers, numbers: Integers, rate: float) -> tuple[BinomialHistogram, ...]:
     found = []
     for one in np.unique(trials).tolist():
         often = np.zeros(one + 1, dtype=np.int64)
         rows = trials == one
         often[values[rows].astype(np.int64)] = numbers[rows]
-        found.append(RepeatedBinomials(int(one), rate, often))
+        found.append(BinomialHistogram(int(one), rate, often))
     return tuple(found)
 
 

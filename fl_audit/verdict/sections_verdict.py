@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
@@ -191,12 +191,12 @@ def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
     return f"a {words.one} that counts {BREACH:g} times" if numbers.judged.conclusive else "a breach"
 
 
-def _alarms(found: Judgement, facts: RunFacts) -> str:
+def _alarms(found: Judgement, facts: RunDescription) -> str:
     """Return a phrase such as "1 in 1,000 audits" for the false-positive rate of the tests."""
     return f"{one_in(found.level)} audits{' at one look' if len(facts.looks) > 1 else ''}"
 
 
-def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
+def _looks_text(found: Judgement | None, facts: RunDescription) -> str:
     """Return sentences on the false-positive rate of a growing run that was judged repeatedly; empty if judged once.
 
     If the numbers of trials are fixed in advance, the rate is bounded by Bonferroni. If they depend on earlier results,
@@ -215,7 +215,7 @@ def _looks_text(found: Judgement | None, facts: RunFacts) -> str:
     )
 
 
-def _scope(numbers: VerdictFinding, facts: RunFacts, covers: str) -> str:
+def _scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> str:
     """Return the text for the key `scope` of `summary.json`: what the verdict covers, and its limits."""
     found, guarantee = numbers.judgement, facts.guarantee
     if found is None or guarantee is None:
@@ -338,7 +338,7 @@ def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list
 
 def verdict_section(
     judge: Callable[[FinishedRun], Judgement | None],
-    covers: Callable[[RunFacts], str],
+    covers: Callable[[RunDescription], str],
     not_compared: Callable[[FinishedRun], str],
 ) -> Section[VerdictFinding]:
     """Return the report section on the verdict, for one kind of audit.

@@ -9,7 +9,7 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.noise_statistics import NoiseStatistics
@@ -48,7 +48,7 @@ def claimed_length(federation: Federation) -> float | None:
     clients train privately, the noise is that of all clients whose noise the adversary does not know.
     """
     mechanism = federation.mechanism
-    if mechanism.scaling is NoiseScaling.LOCAL:
+    if mechanism.scaling is SensitivityKind.LOCAL:
         return None
     multiplier = mechanism.round_multiplier(federation.threat_model)
     if isinstance(mechanism.contribution, PrivateTraining):

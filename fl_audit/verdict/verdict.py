@@ -14,8 +14,8 @@ import numpy as np
 
 from fl_audit.array_types import Floats
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod
 from fl_audit.verdict import (
     distinguisher,
     noise_copies,

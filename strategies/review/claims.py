@@ -11,11 +11,11 @@ from flwr.clientapp.mod import LocalDpMod
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
-from fl_audit.privacy.names import MultiplierReference
 from fl_audit.strategies.black_box.audited_system import Mod, Observer
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 

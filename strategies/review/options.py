@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fl_audit.privacy.names import MultiplierReference
+from fl_audit.privacy.accounting_enums import MultiplierReference
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim import Limit
 from fl_audit.audits.black_box.distinguishers import find_distinguishers, learned_rule
 from fl_audit.audits.black_box.features import FINEST, feature_groups
-from fl_audit.statistics.methods import BoundMethod
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 
 _BITS = np.arange(80) % 2 == 0
 

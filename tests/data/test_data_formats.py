@@ -13,9 +13,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from workbooks import write_workbook
 
-from fl_audit.data import workbooks
+from fl_audit.data import csv_conversion
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.file_formats import kind_of
+from fl_audit.data.file_format_detection import kind_of
 from fl_audit.data.numpy_archives import load_npz
 from fl_audit.data.records import LoadedDataset
 from fl_audit.data.table_text import read_table_text
@@ -105,10 +105,10 @@ def test_lists_in_parquet_are_refused_unless_they_are_dropped() -> None:
 
 def test_a_workbook_without_its_reader_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     write_workbook(Path("t.xlsx"), {"Data": rows()})
-    monkeypatch.setattr(workbooks, "find_spec", lambda name: None)
+    monkeypatch.setattr(csv_conversion, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"t\.xlsx is .*Excel.*pip install 'fl-audit\[excel\]'"):
         load("t.xlsx")
-    assert "\n" not in workbooks._INSTALL
+    assert "\n" not in csv_conversion._INSTALL
 
 
 def test_settings_that_do_not_fit_a_kind_of_file_are_refused() -> None:

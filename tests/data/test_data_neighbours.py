@@ -90,11 +90,11 @@ def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
     one, two = records(inside), records(outside)
     rank, sizes = 1 + round(share * (len(one) * len(two) - 1)), []
     expected = ranked_pairs(one, two, measure, rank, farthest)[-1]
-    merge = dissimilarity_ranking._Ranked.merged
+    merge = dissimilarity_ranking._RankedPairs.merged
 
     def merged(
-        self: dissimilarity_ranking._Ranked, other: dissimilarity_ranking._Ranked, count: int
-    ) -> dissimilarity_ranking._Ranked:
+        self: dissimilarity_ranking._RankedPairs, other: dissimilarity_ranking._RankedPairs, count: int
+    ) -> dissimilarity_ranking._RankedPairs:
         found = merge(self, other, count)
         sizes.append(len(found.scores))
         return found
@@ -102,7 +102,7 @@ def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_BYTES", block)
         patch.setattr(dissimilarity_ranking, "_KEPT", kept)
-        patch.setattr(dissimilarity_ranking._Ranked, "merged", merged)
+        patch.setattr(dissimilarity_ranking._RankedPairs, "merged", merged)
         choice = MOST if farthest else LEAST
         assert choose_neighbour(REPLACE, one, two, choice, measure, 0, rank) == NeighbourPair(*expected)
     assert max(sizes) <= kept

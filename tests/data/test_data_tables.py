@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.columns import column_lines
+from fl_audit.data.column_encoding import column_lines
 from fl_audit.data.records import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.errors import InputError, Remedy
 

@@ -14,7 +14,7 @@ from fl_audit.data.multi_array_records import array_of, comparable
 from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.data.texts import read_vocabulary
 from fl_audit.errors import InputError
-from fl_audit.learning.model_inputs import unpacked
+from fl_audit.learning.model_adaptation import unpacked
 
 WORDS = (
     "[PAD]",

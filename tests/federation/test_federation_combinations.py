@@ -12,7 +12,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.federation.observed_rounds import InsiderView, _require_view
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
+from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.contribution import (
     AdaptiveClipping,
     Clipping,
@@ -28,7 +28,7 @@ from fl_audit.mechanisms.contribution import (
     RecordGradients,
     UserGradients,
 )
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
 from fl_audit.mechanisms.noises import registry
 from fl_audit.mechanisms.noises.base import MechanismNoise
@@ -62,7 +62,7 @@ PARTICIPATIONS: tuple[Participation, ...] = (
     Everybody(), PoissonSampling(0.3), FixedCohort(CLIENTS // 2, CLIENTS), CyclicPoisson(0.3, 2, CLIENTS)
 )  # fmt: skip
 NOISES: tuple[MechanismNoise, ...] = (
-    *(CentralGaussian(1.0, scaling) for scaling in NoiseScaling),
+    *(CentralGaussian(1.0, scaling) for scaling in SensitivityKind),
     DistributedGaussian(1.0, CLIENTS),
     LocalGaussian(1.0, CLIENTS),
     *(CorrelatedGaussian(1.0, matrix, ROUNDS, bands=2) for matrix in StrategyMatrixKind),
@@ -97,7 +97,7 @@ def _named(mechanism: Mechanism, threat_model: ThreatModel) -> Named:
 
 
 def _mechanisms() -> Iterator[Mechanism]:
-    optimizer = ServerOptimizer(OptimizerKind.SGD, 1.0)
+    optimizer = ServerOptimizer(ServerOptimizerKind.SGD, 1.0)
     for adjacency, contribution, clipping, participation, noise in product(
         Adjacency, CONTRIBUTIONS, CLIPPINGS, PARTICIPATIONS, NOISES
     ):
@@ -155,7 +155,7 @@ def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combinatio
     for mechanism in _mechanisms():
         if not mechanism.adds_noise or mechanism.is_adaptive or not isinstance(mechanism.participation, Everybody):
             continue
-        for view, kind in product(InsiderView, OptimizerKind):
+        for view, kind in product(InsiderView, ServerOptimizerKind):
             made = Mechanism(
                 mechanism.adjacency, mechanism.clipping, mechanism.participation, mechanism.noise,
                 mechanism.denominator,

@@ -26,7 +26,7 @@ from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import played
-from fl_audit.federation.contributions import RoundContext, TrialContributions
+from fl_audit.federation.contributions import ContributionByTrial, RoundContext
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.record_tensors import Examples
@@ -184,7 +184,7 @@ def test_public_files_alone_give_the_same_log_odds(clipping: str, table: Path, t
     assert match.difference < 1e-6
 
 
-Contribute = Callable[..., TrialContributions]
+Contribute = Callable[..., ContributionByTrial]
 HONEST: Contribute = fl_audit.clients.data_owner.contributed
 PAIR = fl_audit.clients.data_owner.differing_contributions
 
@@ -199,35 +199,37 @@ def _by(whose: Callable[[Tensor], Tensor]) -> Contribute:
         models: Tensor,
         moment: RoundContext,
         taking_part: Tensor | None = None,
-    ) -> TrialContributions:
+    ) -> ContributionByTrial:
         assert examples.user is not None
         records = UserRecords.of(examples.features, examples.labels, whose(examples.user))
-        return TrialContributions(clipped_user_sum(federation.model, models, records, 1.0, None, taking_part).total)
+        return ContributionByTrial(clipped_user_sum(federation.model, models, records, 1.0, None, taking_part).total)
 
     return contributed
 
 
-def _first_records(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> TrialContributions:
+def _first_records(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> ContributionByTrial:
     assert examples.user is not None
     _, first = np.unique(examples.user.numpy(), return_index=True)
     part = more[2] if len(more) > 2 else None
     return HONEST(federation, client, examples.take(first), *more[:2], part if part is None else part[:, first])
 
 
-def _times(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> TrialContributions:
+def _times(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> ContributionByTrial:
     """Count every record of a user, and not the user."""
     assert examples.user is not None
     found = HONEST(federation, client, examples, *more)
-    return TrialContributions(found.total * (len(examples.user) / len(examples.user.unique())))
+    return ContributionByTrial(found.total * (len(examples.user) / len(examples.user.unique())))
 
 
-def _sampled_by_record(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> TrialContributions:
+def _sampled_by_record(
+    federation: LoadedFederation, client: int, examples: Examples, *more: Any
+) -> ContributionByTrial:
     models, moment = more[:2]
     drawn = torch.from_numpy(np.random.default_rng((client, moment.number)).random((len(models), examples.count)) < 0.4)
     return HONEST(federation, client, examples, models, moment, drawn)
 
 
-def _any_record_drawn(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> TrialContributions:
+def _any_record_drawn(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> ContributionByTrial:
     """Take a user with each of its records: those with many take part too often."""
     assert examples.user is not None
     models, moment = more[:2]
@@ -237,12 +239,12 @@ def _any_record_drawn(federation: LoadedFederation, client: int, examples: Examp
     return HONEST(federation, client, examples, models, moment, torch.from_numpy(drawn))
 
 
-def _pair(change: Callable[..., tuple[TrialContributions, TrialContributions]]) -> Any:
+def _pair(change: Callable[..., tuple[ContributionByTrial, ContributionByTrial]]) -> Any:
     """Change what the differing user adds and what it adds where it is out, given one of its records, and the rest."""
 
     def contributions(
         federation: LoadedFederation, models: Tensor, moment: RoundContext, told: Any = None
-    ) -> tuple[TrialContributions, TrialContributions]:
+    ) -> tuple[ContributionByTrial, ContributionByTrial]:
         parts = np.split(np.arange(federation.differing.count), [1])
         given = [
             HONEST(federation, federation.victim, federation.differing.take(part), models, moment) for part in parts
@@ -272,7 +274,7 @@ BREACHES: dict[str, tuple[str, Any, Changes]] = {
     ),
     "the user is there twice": (
         "differing_contributions",
-        _pair(lambda present, absent, one, rest: (TrialContributions(2 * present.total), absent)), {},
+        _pair(lambda present, absent, one, rest: (ContributionByTrial(2 * present.total), absent)), {},
     ),
     "the records of the user are clipped one by one": (
         "differing_contributions",

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fl_audit.errors import InputError
 from fl_audit.learning import models, stacked_model
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.output_checks import ProbeRecords
+from fl_audit.learning.output_checks import ModelCheckRecords
 from fl_audit.learning.stacked_model import StackedModel
 
 CLASSES = 3
@@ -24,7 +24,7 @@ RECORDS = torch.randn(20, 6, generator=torch.Generator().manual_seed(2))
 def built(made: Callable[[], nn.Module], records: Tensor = RECORDS) -> StackedModel:
     with mock.patch.object(models, "import_factory", return_value=made):
         spec = ModelSpec("theirs:build", tuple(records.shape[1:]), CLASSES)
-        return stacked_model._built(spec, ProbeRecords(records, tuple(map(str, range(len(records))))))
+        return stacked_model._built(spec, ModelCheckRecords(records, tuple(map(str, range(len(records))))))
 
 
 class Whole(nn.Module):

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.learning import frozen_prefix, prefix_cache
-from fl_audit.learning.model_properties import ModelProperties
+from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.module_checks import set_aside_frozen
-from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.stacked_model import StackedModel
 
 SHAPE, CLASSES = (4, 5), 3
@@ -137,7 +137,7 @@ def test_a_process_without_records_does_what_the_one_with_them_did(monkeypatch: 
     second = StackedModel(module, SHAPE, known=first.properties)
     models, features = torch.randn(2, first.layout.size), torch.rand(5, *SHAPE)
     assert torch.equal(first.logits(models, features), second.logits(models, features))
-    whole = StackedModel(module, SHAPE, known=ModelProperties(first.fast, first.activations))
+    whole = StackedModel(module, SHAPE, known=ModelExecutionProfile(first.fast, first.activations))
     assert whole.prefix is None
 
 

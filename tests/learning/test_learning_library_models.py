@@ -19,8 +19,8 @@ from fl_audit.learning import pass_budgets, stacked_model
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.named_inputs import NamedInput
-from fl_audit.learning.output_checks import ProbeRecords
-from fl_audit.learning.private_training import PrivateSteps, private_updates
+from fl_audit.learning.output_checks import ModelCheckRecords
+from fl_audit.learning.private_training import LocalDPSGDSettings, private_updates
 from fl_audit.learning.stacked_model import StackedModel
 
 pytest.importorskip("transformers", reason="the extra `text` is not installed")
@@ -37,7 +37,7 @@ def built(
     names = tuple(f"record {number}" for number in range(len(records)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fl_audit.learning.models.import_factory", lambda name: made)
-        return stacked_model._built(spec, ProbeRecords(records, names))
+        return stacked_model._built(spec, ModelCheckRecords(records, names))
 
 
 def drawn(made: Callable[..., nn.Module]) -> nn.Module:
@@ -116,7 +116,9 @@ def test_private_clients_train_it_on_the_same_gradients(name: str) -> None:
     labels = torch.arange(8) % library.CLASSES
     model = built(library.OF_TEXT[name], records)
     flat = model.layout.flatten(dict(model.template.named_parameters())).unsqueeze(0)
-    steps = PrivateSteps(LocalSchedule(learning_rate=1.0, batch=8, steps=1), clipping_norm=0.5, noise_multiplier=0.0)
+    steps = LocalDPSGDSettings(
+        LocalSchedule(learning_rate=1.0, batch=8, steps=1), clipping_norm=0.5, noise_multiplier=0.0
+    )
     found = private_updates(model, flat, records, labels, steps, [np.random.default_rng(0)]).updates
     expected = model.clipped_sum(flat, records, labels, 0.5) / 8
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)
@@ -131,7 +133,9 @@ def frozen_bias(classes: int = 3) -> nn.Module:
 
 def test_what_opacus_cannot_form_is_refused_with_a_remedy_that_works() -> None:
     records, labels = library.texts(8), torch.arange(8) % library.CLASSES
-    steps = PrivateSteps(LocalSchedule(learning_rate=1.0, batch=8, steps=1), clipping_norm=0.5, noise_multiplier=1.0)
+    steps = LocalDPSGDSettings(
+        LocalSchedule(learning_rate=1.0, batch=8, steps=1), clipping_norm=0.5, noise_multiplier=1.0
+    )
 
     def train(made: Callable[..., nn.Module]) -> Tensor:
         model = built(made, records)

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning.optimizers import (
-    OptimizerKind,
     OptimizerState,
     ServerOptimizer,
+    ServerOptimizerKind,
     inversion_error,
     recover_gradient,
     step,
@@ -41,15 +41,18 @@ def _path(optimizer: ServerOptimizer, gradients: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("optimizer", "reference"),
     [
-        (ServerOptimizer(OptimizerKind.SGD, 0.3), lambda weights: torch.optim.SGD(weights, lr=0.3)),
+        (ServerOptimizer(ServerOptimizerKind.SGD, 0.3), lambda weights: torch.optim.SGD(weights, lr=0.3)),
         (
-            ServerOptimizer(OptimizerKind.MOMENTUM, 0.1, momentum=0.8),
+            ServerOptimizer(ServerOptimizerKind.MOMENTUM, 0.1, momentum=0.8),
             lambda weights: torch.optim.SGD(weights, lr=0.1, momentum=0.8),
         ),
-        (ServerOptimizer(OptimizerKind.MOMENTUM, 0.1, momentum=0.0), lambda weights: torch.optim.SGD(weights, lr=0.1)),
-        (ServerOptimizer(OptimizerKind.ADAM, 0.005), lambda weights: torch.optim.Adam(weights, lr=0.005)),
         (
-            ServerOptimizer(OptimizerKind.ADAM, 0.05, beta1=0.7, beta2=0.95, epsilon=1e-3),
+            ServerOptimizer(ServerOptimizerKind.MOMENTUM, 0.1, momentum=0.0),
+            lambda weights: torch.optim.SGD(weights, lr=0.1),
+        ),
+        (ServerOptimizer(ServerOptimizerKind.ADAM, 0.005), lambda weights: torch.optim.Adam(weights, lr=0.005)),
+        (
+            ServerOptimizer(ServerOptimizerKind.ADAM, 0.05, beta1=0.7, beta2=0.95, epsilon=1e-3),
             lambda weights: torch.optim.Adam(weights, lr=0.05, betas=(0.7, 0.95), eps=1e-3),
         ),
     ],
@@ -66,8 +69,8 @@ def test_ten_steps_are_torchs(optimizer: ServerOptimizer, reference: Reference) 
             torch.testing.assert_close(expected[trial], weights.detach(), rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", list(OptimizerKind))
-def test_a_step_changes_no_input(kind: OptimizerKind) -> None:
+@pytest.mark.parametrize("kind", list(ServerOptimizerKind))
+def test_a_step_changes_no_input(kind: ServerOptimizerKind) -> None:
     optimizer = ServerOptimizer(kind, 0.1)
     models, gradients = torch.ones(2, 3), torch.full((2, 3), 0.5)
     first, state = step(optimizer, models, gradients, OptimizerState())
@@ -80,8 +83,8 @@ def test_a_step_changes_no_input(kind: OptimizerKind) -> None:
     assert all(torch.equal(now, then) for now, then in zip(state.moments, moments, strict=True))
 
 
-@pytest.mark.parametrize("kind", list(OptimizerKind))
-def test_a_step_of_many_large_models_is_that_of_each_alone(kind: OptimizerKind) -> None:
+@pytest.mark.parametrize("kind", list(ServerOptimizerKind))
+def test_a_step_of_many_large_models_is_that_of_each_alone(kind: ServerOptimizerKind) -> None:
     optimizer, source = ServerOptimizer(kind, 0.1), torch.Generator().manual_seed(6)
     models, first, second = torch.randn(3, 5, 70_000, generator=source)
     moved, state = step(optimizer, models, first, OptimizerState(), denominator=7.0)
@@ -97,13 +100,13 @@ def test_a_step_of_many_large_models_is_that_of_each_alone(kind: OptimizerKind) 
 
 def test_adam_stands_still_without_gradients() -> None:
     models = torch.ones(2, 3)
-    moved, _ = step(ServerOptimizer(OptimizerKind.ADAM, 0.1), models, torch.zeros(2, 3), OptimizerState())
+    moved, _ = step(ServerOptimizer(ServerOptimizerKind.ADAM, 0.1), models, torch.zeros(2, 3), OptimizerState())
     assert torch.equal(moved, models)
 
 
 @pytest.mark.parametrize("eta", [1e-3, 0.1, 2.0])
-@pytest.mark.parametrize("kind", [OptimizerKind.SGD, OptimizerKind.MOMENTUM])
-def test_the_gradient_is_recovered_within_the_stated_error(kind: OptimizerKind, eta: float) -> None:
+@pytest.mark.parametrize("kind", [ServerOptimizerKind.SGD, ServerOptimizerKind.MOMENTUM])
+def test_the_gradient_is_recovered_within_the_stated_error(kind: ServerOptimizerKind, eta: float) -> None:
     optimizer, denominator = ServerOptimizer(kind, eta, momentum=0.9), 50
     gradients = _gradients()
     models = _path(optimizer, gradients)
@@ -116,12 +119,12 @@ def test_the_gradient_is_recovered_within_the_stated_error(kind: OptimizerKind, 
         scale = inversion_error(optimizer, torch.maximum(seen[-1].abs(), seen[-2].abs()), denominator)
         # Two roundings of half an ulp, of the product and of the sum, and twice as many under momentum.
         assert bool((error <= 2 * scale).all())
-        if kind is OptimizerKind.SGD and index == 0:
+        if kind is ServerOptimizerKind.SGD and index == 0:
             assert bool((error >= 0.05 * scale).all())  # the scale is no idle bound
 
 
 def test_momentum_is_inverted_exactly_where_nothing_is_rounded() -> None:
-    optimizer = ServerOptimizer(OptimizerKind.MOMENTUM, 0.5, momentum=0.5)
+    optimizer = ServerOptimizer(ServerOptimizerKind.MOMENTUM, 0.5, momentum=0.5)
     gradients = [torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 0.5]]), torch.tensor([[-1.0, 4.0]])]
     models, state = [torch.zeros(1, 2)], OptimizerState()
     for gradient in gradients:
@@ -133,16 +136,16 @@ def test_momentum_is_inverted_exactly_where_nothing_is_rounded() -> None:
 def test_the_error_is_an_ulp_of_the_weights_in_the_unit_of_the_sum() -> None:
     models = torch.tensor([[1.0, 1.5, -1.0], [2.0, -3.0, 2.5], [0.0, 0.0, 0.0]])
     ulp = 2.0**-23
-    found = inversion_error(ServerOptimizer(OptimizerKind.SGD, 0.25), models, 100)
+    found = inversion_error(ServerOptimizer(ServerOptimizerKind.SGD, 0.25), models, 100)
     torch.testing.assert_close(found[:2], torch.tensor([ulp, 2 * ulp], dtype=torch.float64) * 400, rtol=1e-12, atol=0)
     assert 0 <= float(found[2]) < 1e-40
 
 
 def test_only_adam_cannot_be_inverted() -> None:
-    adam = ServerOptimizer(OptimizerKind.ADAM, 0.1)
+    adam = ServerOptimizer(ServerOptimizerKind.ADAM, 0.1)
     with pytest.raises(InputError, match=r"'adam': .*'sgd' and 'momentum'"):
         recover_gradient(adam, [torch.zeros(1, 2), torch.ones(1, 2)])
-    for kind, models in ((OptimizerKind.SGD, 2), (OptimizerKind.MOMENTUM, 3)):
+    for kind, models in ((ServerOptimizerKind.SGD, 2), (ServerOptimizerKind.MOMENTUM, 3)):
         assert ServerOptimizer(kind, 0.1).models_to_invert == models
 
 
@@ -153,4 +156,4 @@ def test_only_adam_cannot_be_inverted() -> None:
 )
 def test_refuses_constants_out_of_range(name: str, value: float) -> None:
     with pytest.raises(InputError, match=f"{name.replace('_', '.')} is {value}: accepted"):
-        ServerOptimizer(**{"kind": OptimizerKind.ADAM, "learning_rate": 0.1, name: value})
+        ServerOptimizer(**{"kind": ServerOptimizerKind.ADAM, "learning_rate": 0.1, name: value})

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fl_audit.learning import dense_chain_training, microbatching, pass_budgets
 from fl_audit.learning.local_training import LocalSchedule, local_updates
-from fl_audit.learning.microbatching import ClippedSumExamples
+from fl_audit.learning.microbatching import ClippedSumInputs
 from fl_audit.learning.stacked_model import StackedModel
 
 TRIALS, RECORDS = 4, 6
@@ -123,7 +123,7 @@ def test_stretches_of_own_records_give_the_same(stretch: int, together: int, mon
 def test_one_trial_is_held_in_float_at_a_time() -> None:
     """The records of a pass are converted, and nothing else: records in bytes stay in bytes."""
     bits = torch.randint(2, (5, 7, 3), dtype=torch.uint8)
-    work = ClippedSumExamples.of(bits, torch.zeros(7, dtype=torch.int64).expand(5, -1), None)
+    work = ClippedSumInputs.of(bits, torch.zeros(7, dtype=torch.int64).expand(5, -1), None)
     assert work.features.data_ptr() == bits.data_ptr()
     portion = work.portion(slice(1, 3), slice(2, 6))
     assert portion.features.dtype == torch.float32

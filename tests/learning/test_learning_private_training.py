@@ -11,7 +11,7 @@ from torch import nn
 from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.private_training import PrivateSteps, opacus_epsilon, private_updates, torch_generator
+from fl_audit.learning.private_training import LocalDPSGDSettings, opacus_epsilon, private_updates, torch_generator
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
@@ -34,7 +34,7 @@ def sources(trials: list[int], seed: int = 1) -> list[np.random.Generator]:
 def test_without_noise_and_clipping_full_batches_are_plain_local_training(name: str, shape: tuple[int, ...]) -> None:
     model, models, features, labels = problem(name, shape)
     schedule = LocalSchedule(0.3, batch=100, steps=3)
-    found = private_updates(model, models, features, labels, PrivateSteps(schedule, 1e6, 0.0), sources([0, 1, 2]))
+    found = private_updates(model, models, features, labels, LocalDPSGDSettings(schedule, 1e6, 0.0), sources([0, 1, 2]))
     batches = local_batches(RECORDS, schedule, np.random.default_rng(0))
     plain = local_updates(model, models, features, labels, schedule, batches)
     torch.testing.assert_close(found.updates, plain, rtol=1e-4, atol=1e-6)
@@ -42,7 +42,7 @@ def test_without_noise_and_clipping_full_batches_are_plain_local_training(name: 
 
 def test_draws_are_those_of_the_trial_alone_and_leave_the_shared_generators_as_they_are() -> None:
     model, models, features, labels = problem()
-    steps = PrivateSteps(LocalSchedule(0.3, batch=4, epochs=2), 1.0, 1.0)
+    steps = LocalDPSGDSettings(LocalSchedule(0.3, batch=4, epochs=2), 1.0, 1.0)
     torch.manual_seed(0)
     before = torch.get_rng_state()
     together = private_updates(model, models, features, labels, steps, sources([0, 1, 2])).updates
@@ -58,7 +58,7 @@ def test_noise_of_a_step_has_the_claimed_spread() -> None:
     """An update of one step of records with no gradient is noise: lr z C over the mean batch, N(0, 1) without it."""
     model, _, features, labels = problem()
     models = torch.zeros(200, model.layout.size)
-    steps = PrivateSteps(LocalSchedule(0.5, batch=4, steps=1), 1e-9, 1e9)
+    steps = LocalDPSGDSettings(LocalSchedule(0.5, batch=4, steps=1), 1e-9, 1e9)
     found = private_updates(model, models, features, labels, steps, sources(list(range(200)))).updates / (0.5 / 4)
     values = found.flatten().numpy()
     assert abs(values.mean()) < 4 / np.sqrt(values.size)
@@ -69,7 +69,7 @@ def test_noise_of_a_step_has_the_claimed_spread() -> None:
 def test_an_absent_record_changes_neither_the_others_draws_nor_rate_nor_mean_batch() -> None:
     """11 records would make 3 batches of 4 as 12 do, but a mean batch of 3; and one record alone leaves none."""
     model, models, features, labels = problem(trials=2)
-    steps = PrivateSteps(LocalSchedule(0.3, batch=4, epochs=2), 1e6, 0.0)
+    steps = LocalDPSGDSettings(LocalSchedule(0.3, batch=4, epochs=2), 1e6, 0.0)
     silent = features.clone()
     silent[5] = float("nan")
     present = np.ones((2, RECORDS), dtype=np.bool_)
@@ -80,7 +80,7 @@ def test_an_absent_record_changes_neither_the_others_draws_nor_rate_nor_mean_bat
     ]
     assert torch.equal(run[0], run[1])
     assert torch.isfinite(run[0]).all()
-    noisy = PrivateSteps(LocalSchedule(0.3, batch=4, epochs=2), 1.0, 1.0)
+    noisy = LocalDPSGDSettings(LocalSchedule(0.3, batch=4, epochs=2), 1.0, 1.0)
     nobody = private_updates(
         model, models, features[:1], labels[:1], noisy, sources([0, 1]), np.zeros((2, 1), dtype=np.bool_)
     )
@@ -90,7 +90,7 @@ def test_an_absent_record_changes_neither_the_others_draws_nor_rate_nor_mean_bat
 
 def test_sums_of_portions_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     model, models, features, labels = problem()
-    steps = PrivateSteps(LocalSchedule(0.3, batch=6, epochs=2), 1.0, 1.0)
+    steps = LocalDPSGDSettings(LocalSchedule(0.3, batch=6, epochs=2), 1.0, 1.0)
     whole = private_updates(model, models, features, labels, steps, sources([0, 1, 2]))
     monkeypatch.setattr("fl_audit.learning.private_training.GRADIENT_BUDGET", 2 * model.layout.size)
     parts = private_updates(model, models, features, labels, steps, sources([0, 1, 2]))
@@ -101,7 +101,7 @@ def test_sums_of_portions_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("records", [12, 11, 1])
 def test_accountant_goes_on_over_rounds_and_is_what_the_guarantee_says(records: int) -> None:
     model, models, features, labels = problem(trials=2)
-    steps = PrivateSteps(LocalSchedule(0.1, batch=4, epochs=2), 1.0, 1.1)
+    steps = LocalDPSGDSettings(LocalSchedule(0.1, batch=4, epochs=2), 1.0, 1.1)
     state, rounds = None, 3
     for number in range(1, rounds + 1):
         found = private_updates(
@@ -119,7 +119,7 @@ def test_no_step_is_lost_where_opacus_sampler_is_one_short() -> None:
     """Opacus takes int(1 / (1 / 49)) = 48 batches for an epoch of 49, and int(49 / 49) = 0 records for a mean batch."""
     model, models, features, labels = problem(trials=1)
     many, classes = features.repeat(5, 1)[:49], labels.repeat(5)[:49]
-    steps = PrivateSteps(LocalSchedule(0.1, batch=1, epochs=1), 1.0, 1.0)
+    steps = LocalDPSGDSettings(LocalSchedule(0.1, batch=1, epochs=1), 1.0, 1.0)
     found = private_updates(model, models, many, classes, steps, sources([0]))
     assert json.loads(found.accountant)["history"] == [[1.0, 1 / 49, 49]]
     assert torch.isfinite(found.updates).all()
@@ -134,7 +134,7 @@ def test_generators_whose_seeds_agree_in_32_bits_differ() -> None:
 
 def test_nothing_is_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
     model, models, features, labels = problem(trials=1)
-    steps = PrivateSteps(LocalSchedule(0.1, batch=1, steps=30), 1.0, 1.0)
+    steps = LocalDPSGDSettings(LocalSchedule(0.1, batch=1, steps=30), 1.0, 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         state = private_updates(model, models, features, labels, steps, sources([0])).accountant
@@ -155,7 +155,7 @@ class WithBuffer(nn.Module):
 def test_what_opacus_cannot_train_is_refused_in_a_line() -> None:
     _, _, features, labels = problem()
     model = StackedModel(WithBuffer(), (5,))
-    steps = PrivateSteps(LocalSchedule(0.1, batch=4, steps=1), 1.0, 1.0)
+    steps = LocalDPSGDSettings(LocalSchedule(0.1, batch=4, steps=1), 1.0, 1.0)
     with pytest.raises(InputError, match="Opacus cannot train") as error:
         private_updates(model, torch.zeros(1, model.layout.size), features, labels, steps, sources([0]))
     assert "\n" not in str(error.value)

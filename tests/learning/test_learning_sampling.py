@@ -7,7 +7,7 @@ from learning.test_learning_stacked_model import NETS, _assert_close, _setting
 from torch import Tensor
 
 from fl_audit.learning import microbatching, pass_budgets
-from fl_audit.learning.microbatching import ClippedSumExamples
+from fl_audit.learning.microbatching import ClippedSumInputs
 
 # Trial by trial: nothing, a single example, some, all.
 SAMPLES = torch.tensor([[0, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0], [1, 0, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]]).bool()
@@ -65,12 +65,12 @@ def test_small_samples_are_gathered_and_large_ones_weighted() -> None:
     features, labels = torch.randn(10, 2), torch.arange(10)
     few, many = torch.zeros(3, 10, dtype=torch.bool), torch.zeros(3, 10, dtype=torch.bool)
     few[0, [7, 2]] = few[1, 9] = many[2, :5] = True
-    gathered = ClippedSumExamples.of(features, labels, few)
+    gathered = ClippedSumInputs.of(features, labels, few)
     assert gathered.width == 2
     portion = gathered.portion(slice(0, 2), slice(0, 2))
     assert portion.labels.tolist() == [[2, 7], [9, 0]]
     assert torch.equal(portion.features[1, 0], features[9])
     assert portion.counted is not None
     assert portion.counted.tolist() == [[1.0, 1.0], [1.0, 0.0]]
-    assert ClippedSumExamples.of(features, labels, many).width == 10
-    assert ClippedSumExamples.of(features, labels, None).counted is None
+    assert ClippedSumInputs.of(features, labels, many).width == 10
+    assert ClippedSumInputs.of(features, labels, None).counted is None

@@ -10,7 +10,7 @@ from learning.gradient_truth import clip_and_sum, example_gradients
 from opacus.grad_sample import GradSampleModule
 from torch import Tensor, nn
 
-from fl_audit.learning import layers, model_probes, pass_budgets
+from fl_audit.learning import fast_path_checks, layers, pass_budgets
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
@@ -329,7 +329,7 @@ def test_a_unit_at_the_kink_of_a_relu_hides_no_stacked_layers(
     records, flat = torch.rand(3, 4, generator=source), 0.5 * torch.randn(2051, generator=source)
     nn.utils.vector_to_parameters(flat, net.parameters())
     # One unit lies just below 0 for a record, in the first of the models with which layers are tried.
-    drawn = torch.randn(2, 2051, generator=model_probes.seeded())
+    drawn = torch.randn(2, 2051, generator=fast_path_checks.seeded())
     row = (flat + 0.1 * drawn[0]).double()
     reached = float(records[0].double() @ row[:4] + row[1024])
     nn.utils.vector_to_parameters(flat - (reached + 3e-7) * F.one_hot(torch.tensor(1024), 2051), net.parameters())

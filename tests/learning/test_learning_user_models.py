@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fl_audit.errors import InputError
 from fl_audit.learning import stacked_model
 from fl_audit.learning.named_inputs import NamedInput
-from fl_audit.learning.output_checks import ProbeRecords
+from fl_audit.learning.output_checks import ModelCheckRecords
 from fl_audit.learning.stacked_model import StackedModel
 
 CLASSES = 3
@@ -50,7 +50,7 @@ def built(made: ServerRound, records: Tensor, inputs: tuple[NamedInput, ...] = (
     names = tuple(f"record {number}" for number in range(len(records)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fl_audit.learning.models.import_factory", lambda name: made)
-        return stacked_model._built(spec, ProbeRecords(records, names))
+        return stacked_model._built(spec, ModelCheckRecords(records, names))
 
 
 def rows(*shape: int) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.private_training import PrivateSteps, private_updates
+from fl_audit.learning.private_training import LocalDPSGDSettings, private_updates
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.local_training.assessment import assess
 from fl_audit.local_training.evidence import Evidence
@@ -18,7 +18,7 @@ from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
 
 RECORDS, BATCH, ROUNDS = 98, 20, 2
-STEPS = PrivateSteps(LocalSchedule(0.3, batch=BATCH, epochs=1), 1.0, 1.0)
+STEPS = LocalDPSGDSettings(LocalSchedule(0.3, batch=BATCH, epochs=1), 1.0, 1.0)
 
 
 def _round(

@@ -9,7 +9,7 @@ import pytest
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
+from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.contribution import (
     AdaptiveClipping,
     Clipping,
@@ -22,7 +22,7 @@ from fl_audit.mechanisms.contribution import (
     PoissonSampling,
     RecordGradients,
 )
-from fl_audit.mechanisms.effective_noise import NoiseScaling, effective_noise_multiplier
+from fl_audit.mechanisms.effective_noise import SensitivityKind, effective_noise_multiplier
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
 from fl_audit.mechanisms.noises.base import MechanismNoise
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR, CentralGaussian
@@ -39,9 +39,9 @@ DISTRIBUTION = Mechanism(
     adjacency=Adjacency.ADD_REMOVE_RECORD,
     clipping=FixedClipping(3.0),
     participation=Everybody(),
-    noise=CentralGaussian(8.0, NoiseScaling.LOCAL),
+    noise=CentralGaussian(8.0, SensitivityKind.LOCAL),
     denominator=100,
-    optimizer=ServerOptimizer(OptimizerKind.SGD, 0.1),
+    optimizer=ServerOptimizer(ServerOptimizerKind.SGD, 0.1),
 )
 CLIENTS = replace(
     DISTRIBUTION,
@@ -234,7 +234,7 @@ def test_without_noise_the_accountant_is_told_nothing() -> None:
 @pytest.mark.parametrize(
     "noise",
     [
-        CentralGaussian(2.0, NoiseScaling.LOCAL),
+        CentralGaussian(2.0, SensitivityKind.LOCAL),
         DistributedGaussian(2.0, 4),
         LocalGaussian(2.0, 5),
         CorrelatedGaussian(2.0, StrategyMatrixKind.BANDED, 8, 3),
@@ -322,7 +322,7 @@ def test_refuses_to_guarantee_records_what_only_clients_are_clipped_for(adjacenc
 
 TREE = CorrelatedGaussian(2.0, StrategyMatrixKind.TREE, 8)
 POISSON, COHORT, ADAPTIVE = PoissonSampling(0.1), FixedCohort(2, 5), AdaptiveClipping(1.0)
-LOCAL_SCALING = CentralGaussian(2.0, NoiseScaling.LOCAL)
+LOCAL_SCALING = CentralGaussian(2.0, SensitivityKind.LOCAL)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from scipy import special, stats
 
 from fl_audit.errors import InputError
-from fl_audit.mechanisms.likelihood_ratio import Hypotheses, ReleaseEvidence, gaussian_llr
+from fl_audit.mechanisms.likelihood_ratio import Hypotheses, ReleaseLlrs, gaussian_llr
 
 
 class Simulated(NamedTuple):
@@ -35,7 +35,7 @@ def simulate(seed: int, trials: int, size: int, weight: float, replaces: bool, d
     return Simulated(release, hypotheses, sigma, bits)
 
 
-def weighed(seen: Simulated) -> ReleaseEvidence:
+def weighed(seen: Simulated) -> ReleaseLlrs:
     sigma, hypotheses = torch.from_numpy(seen.sigma), seen.hypotheses
     distance = torch.from_numpy(hypotheses.sensitivity)
     found = [
@@ -44,7 +44,7 @@ def weighed(seen: Simulated) -> ReleaseEvidence:
         )
         for part in hypotheses.against(torch.from_numpy(seen.release))
     ]
-    return ReleaseEvidence(torch.cat([one.log_odds for one in found]), torch.cat([one.scores for one in found]))
+    return ReleaseLlrs(torch.cat([one.log_odds for one in found]), torch.cat([one.scores for one in found]))
 
 
 def log_densities(seen: Simulated) -> tuple[np.ndarray, np.ndarray]:

@@ -5,11 +5,11 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, logit, ndtr
 
 from fl_audit.privacy.accounting import PrivacyProfile
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
-from fl_audit.privacy.pld import FINEST, MISPLACED_MASS, LossCurve, LossCurves, loss_curves
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
+from fl_audit.privacy.pld import FINEST, MISPLACED_MASS, PrivacyCurve, PrivacyCurvePair, loss_curves
 
 
-def gaussian_passing_probability(mu: float, log_odds: float, sensitivities: SensitivityAdaptivity) -> float:
+def gaussian_passing_probability(mu: float, log_odds: float, sensitivities: SignalToNoiseAdaptivity) -> float:
     """Return the largest probability, if D was used, that the log-odds of D pass a threshold under Gaussian noise.
 
     Fixed sensitivities: Phi(mu/2 - t/mu). Adaptive ones: ln Phi(-a) - ln Phi(-(a + mu)) = t solved for
@@ -17,7 +17,7 @@ def gaussian_passing_probability(mu: float, log_odds: float, sensitivities: Sens
     """
     if mu == 0:
         return float(log_odds < 0)
-    if sensitivities is SensitivityAdaptivity.FIXED:
+    if sensitivities is SignalToNoiseAdaptivity.FIXED:
         return float(ndtr(mu / 2 - log_odds / mu))
 
     def excess(a: float) -> float:
@@ -29,17 +29,17 @@ def gaussian_passing_probability(mu: float, log_odds: float, sensitivities: Sens
     return float(ndtr(-brentq(excess, -40.0, high, xtol=1e-14, rtol=1e-14) if excess(high) > 0 else -high))
 
 
-def passing_probability(curves: LossCurves, loss: float) -> float:
+def passing_probability(curves: PrivacyCurvePair, loss: float) -> float:
     """Return the smallest delta(eps) / (1 - e^(eps - loss)): a bound on P(L > loss) for adaptively chosen releases."""
 
-    def of_one(curve: LossCurve) -> float:
+    def of_one(curve: PrivacyCurve) -> float:
         below = curve.losses < loss
         return float(np.min(curve.deltas[below] / -np.expm1(curve.losses[below] - loss), initial=1.0))
 
     return max(of_one(curve) for curve in curves.curves)
 
 
-def survival(curves: LossCurves, loss: float) -> float:
+def survival(curves: PrivacyCurvePair, loss: float) -> float:
     """Return a bound on P(L > loss) where the distribution of every loss is fixed, never too small."""
 
     def bound(misplaced: float) -> float:
@@ -51,13 +51,13 @@ def survival(curves: LossCurves, loss: float) -> float:
     return min(at_most, bound(max(MISPLACED_MASS, at_most * 1e-3)), passing_probability(curves, loss))
 
 
-def belief_survival(profile: PrivacyProfile, belief: float, sensitivities: SensitivityAdaptivity) -> float:
+def belief_survival(profile: PrivacyProfile, belief: float, sensitivities: SignalToNoiseAdaptivity) -> float:
     """Return a bound on the probability that the posterior belief in the true data set passes a belief."""
     log_odds = float(logit(belief) - logit(profile.prior))
     if profile.gaussian_mu is not None:
         return gaussian_passing_probability(profile.gaussian_mu, log_odds, sensitivities)
     curves = loss_curves(profile.events, profile.adjacency)
-    if sensitivities is SensitivityAdaptivity.ADAPTIVE:
+    if sensitivities is SignalToNoiseAdaptivity.ADAPTIVE:
         return passing_probability(curves, log_odds)
     is_cheap = curves.size <= 50_000
     return survival(loss_curves(profile.events, profile.adjacency, FINEST) if is_cheap else curves, log_odds)

@@ -22,14 +22,14 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.events import GaussianRelease, RandomizedResponse, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.identifiability_bounds import (
-    SensitivityAdaptivity,
+    SignalToNoiseAdaptivity,
     gaussian_belief_bound,
     gaussian_log_odds_bound,
     mu_from_belief,
 )
 from fl_audit.privacy.pld import loss_curves
 
-FIXED, ADAPTIVE = SensitivityAdaptivity.FIXED, SensitivityAdaptivity.ADAPTIVE
+FIXED, ADAPTIVE = SignalToNoiseAdaptivity.FIXED, SignalToNoiseAdaptivity.ADAPTIVE
 Array = NDArray[np.float64]
 
 
@@ -62,15 +62,15 @@ def test_the_worst_strategy_lies_between_the_fixed_distribution_and_the_bound(mu
         assert norm.sf(fixed, mu * mu / 2, mu) == pytest.approx(delta, rel=1e-6)
         assert stopped_at(mu, fixed) > delta
     assert stopped_at(mu, adaptive) < delta
-    for kind in SensitivityAdaptivity:
+    for kind in SignalToNoiseAdaptivity:
         threshold = gaussian_log_odds_bound(mu, delta, kind)
         assert gaussian_passing_probability(mu, threshold, kind) == pytest.approx(delta, rel=1e-6)
 
 
-@given(st.floats(0.02, 0.95), st.floats(0.01, 0.99), st.floats(1e-9, 0.9), st.sampled_from(SensitivityAdaptivity))
+@given(st.floats(0.02, 0.95), st.floats(0.01, 0.99), st.floats(1e-9, 0.9), st.sampled_from(SignalToNoiseAdaptivity))
 @settings(deadline=None, derandomize=True)
 def test_mu_from_belief_is_the_largest_that_keeps_it(
-    prior: float, share: float, delta: float, kind: SensitivityAdaptivity
+    prior: float, share: float, delta: float, kind: SignalToNoiseAdaptivity
 ) -> None:
     belief = prior + (1 - prior) * share
     mu = mu_from_belief(belief, delta, kind, prior)

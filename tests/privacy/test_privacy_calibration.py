@@ -16,7 +16,7 @@ from fl_audit.privacy.calibration import SMALLEST_SAMPLED_NOISE, noise_multiplie
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget, NoiseMultiplierTarget, Target
 
 ACCOUNTANTS = st.sampled_from(list(Accountant))
@@ -176,8 +176,8 @@ def test_tighter_accountants_need_less_noise_with_sampling() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sensitivities", list(SensitivityAdaptivity))
-def test_belief_and_advantage_are_kept_with_sampling(sensitivities: SensitivityAdaptivity) -> None:
+@pytest.mark.parametrize("sensitivities", list(SignalToNoiseAdaptivity))
+def test_belief_and_advantage_are_kept_with_sampling(sensitivities: SignalToNoiseAdaptivity) -> None:
     for accountant in (Accountant.PLD, Accountant.RDP_CLASSIC):
         claim = unit(accountant, 40, 1e-3, 0.4, 0.3, sensitivities=sensitivities)
         kept = kept_by(BeliefTarget(0.85), claim)
@@ -226,10 +226,10 @@ def test_belief_bounds_of_all_accountants_hold() -> None:
             claimed = derive_guarantee(unit(accountant, 30, 0.01, 0.3, rate).with_noise(3.0))
             distribution = claimed.claim.profile
             assert belief_survival(
-                distribution, claimed.belief_bound + 1e-9, SensitivityAdaptivity.ADAPTIVE
+                distribution, claimed.belief_bound + 1e-9, SignalToNoiseAdaptivity.ADAPTIVE
             ) <= 0.01 * (1 + 1e-6)
             assert belief_survival(
-                distribution, claimed.belief_bound_fixed + 1e-9, SensitivityAdaptivity.FIXED
+                distribution, claimed.belief_bound_fixed + 1e-9, SignalToNoiseAdaptivity.FIXED
             ) <= 0.01 * (1 + 2e-3)
             assert claimed.belief_bound_fixed <= claimed.belief_bound
 
@@ -244,10 +244,10 @@ def test_noise_for_adaptive_sensitivities_lies_between_that_for_fixed_ones_and_t
     found = [
         noise_multiplier_for(BeliefTarget(belief), unit(accountant, 30, delta, sensitivities=sensitivities))
         for accountant, sensitivities in (
-            (Accountant.GDP, SensitivityAdaptivity.FIXED),
-            (Accountant.GDP, SensitivityAdaptivity.ADAPTIVE),
-            (Accountant.PLD, SensitivityAdaptivity.ADAPTIVE),
-            (Accountant.RDP_CLASSIC, SensitivityAdaptivity.ADAPTIVE),
+            (Accountant.GDP, SignalToNoiseAdaptivity.FIXED),
+            (Accountant.GDP, SignalToNoiseAdaptivity.ADAPTIVE),
+            (Accountant.PLD, SignalToNoiseAdaptivity.ADAPTIVE),
+            (Accountant.RDP_CLASSIC, SignalToNoiseAdaptivity.ADAPTIVE),
         )
     ]
     assert found == pytest.approx([fixed, adaptive, adaptive, classic], abs=5e-3 if belief == 0.75 else 5e-4)

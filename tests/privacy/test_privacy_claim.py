@@ -25,7 +25,7 @@ from fl_audit.privacy.events import (
     gaussian_rounds,
 )
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 
 
 def claim_of(*events: ReleaseEvent, adjacency: Adjacency = Adjacency.REPLACE_RECORD) -> Claim:
@@ -73,9 +73,9 @@ def test_the_belief_bound_follows_who_chooses_the_sensitivities() -> None:
     events = gaussian_rounds(9.097, 30)
     guarantees = {
         kind: derive_guarantee(Claim(Adjacency.REPLACE_RECORD, events, 0.001, 0.5, Accountant.GDP, kind))
-        for kind in SensitivityAdaptivity
+        for kind in SignalToNoiseAdaptivity
     }
-    adaptive, fixed = guarantees[SensitivityAdaptivity.ADAPTIVE], guarantees[SensitivityAdaptivity.FIXED]
+    adaptive, fixed = guarantees[SignalToNoiseAdaptivity.ADAPTIVE], guarantees[SignalToNoiseAdaptivity.FIXED]
     assert adaptive.belief_bound == pytest.approx(0.9, abs=1e-4)
     assert fixed.belief_bound == fixed.belief_bound_fixed == adaptive.belief_bound_fixed < adaptive.belief_bound
     assert adaptive.epsilon == fixed.epsilon

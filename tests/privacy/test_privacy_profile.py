@@ -22,10 +22,10 @@ from fl_audit.privacy.events import (
     SampledGaussianRelease,
 )
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 
 ADD_REMOVE = Adjacency.ADD_REMOVE_RECORD
-FIXED, ADAPTIVE = SensitivityAdaptivity.FIXED, SensitivityAdaptivity.ADAPTIVE
+FIXED, ADAPTIVE = SignalToNoiseAdaptivity.FIXED, SignalToNoiseAdaptivity.ADAPTIVE
 
 
 def profile_of(*events: ReleaseEvent) -> PrivacyProfile:
@@ -153,7 +153,7 @@ def test_trade_off_of_randomized_response_randomises_its_tests() -> None:
 def test_belief_of_randomized_response_follows_the_prior() -> None:
     profile = PrivacyProfile((RandomizedResponse(1.0),), ADD_REMOVE, 0.2)
     told = 0.2 * math.e / (0.2 * math.e + 0.8)
-    for sensitivities in SensitivityAdaptivity:
+    for sensitivities in SignalToNoiseAdaptivity:
         assert profile.belief_at(1e-3, sensitivities) == pytest.approx(told, rel=1e-2)
     assert belief_survival(profile, told * 0.999, FIXED) == pytest.approx(1 / (1 + math.exp(-1)), rel=1e-2)
     assert belief_survival(profile, told * 0.999, ADAPTIVE) >= 1 / (1 + math.exp(-1))

@@ -10,7 +10,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.gaussian import gdp_delta, gdp_mu
 from fl_audit.privacy.identifiability_bounds import (
-    SensitivityAdaptivity,
+    SignalToNoiseAdaptivity,
     epsilon_from_advantage,
     epsilon_from_belief,
     gaussian_advantage,
@@ -71,7 +71,7 @@ def test_simulated_insider_has_the_gaussian_advantage_and_passes_the_bound_with_
     log_odds = rng.normal(mu**2 / 2, mu, runs)
     assert 2 * np.mean(log_odds > 0) - 1 == pytest.approx(gaussian_advantage(mu), abs=5 / math.sqrt(runs))
     posterior = prior * np.exp(log_odds) / (prior * np.exp(log_odds) + 1 - prior)
-    passed = np.mean(posterior > gaussian_belief_bound(mu, delta, SensitivityAdaptivity.FIXED, prior))
+    passed = np.mean(posterior > gaussian_belief_bound(mu, delta, SignalToNoiseAdaptivity.FIXED, prior))
     assert passed == pytest.approx(delta, abs=5 * math.sqrt(delta / runs))
 
 
@@ -79,7 +79,7 @@ def test_simulated_insider_has_the_gaussian_advantage_and_passes_the_bound_with_
 @settings(deadline=None, derandomize=True)
 def test_mu_from_belief_is_the_largest_that_keeps_it(prior: float, share: float, delta: float) -> None:
     belief = prior + (1 - prior) * share
-    mu = mu_from_belief(belief, delta, SensitivityAdaptivity.FIXED, prior)
+    mu = mu_from_belief(belief, delta, SignalToNoiseAdaptivity.FIXED, prior)
     threshold = math.log(belief / (1 - belief)) - math.log(prior / (1 - prior))
 
     def passed(candidate: float) -> float:
@@ -87,7 +87,7 @@ def test_mu_from_belief_is_the_largest_that_keeps_it(prior: float, share: float,
 
     assert passed(mu) == pytest.approx(delta, rel=1e-7)
     assert passed(mu * 0.999) < delta < passed(mu * 1.001)
-    assert gaussian_belief_bound(mu, delta, SensitivityAdaptivity.FIXED, prior) == pytest.approx(belief, abs=1e-9)
+    assert gaussian_belief_bound(mu, delta, SignalToNoiseAdaptivity.FIXED, prior) == pytest.approx(belief, abs=1e-9)
 
 
 def test_epsilon_delta_dp_alone_does_not_bound_the_belief() -> None:

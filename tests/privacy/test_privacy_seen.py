@@ -26,7 +26,7 @@ from fl_audit.privacy.events import (
 )
 from fl_audit.privacy.gaussian import gdp_delta
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.pld import MISPLACED_MASS, loss_curves
 from fl_audit.privacy.renyi import RDP_ORDERS, renyi_divergences
 from fl_audit.privacy.targets import AdvantageTarget, BeliefTarget, EpsilonTarget
@@ -119,9 +119,9 @@ def test_what_an_event_says_of_itself() -> None:
 
 
 @pytest.mark.parametrize("target", [EpsilonTarget(1.0), BeliefTarget(0.8), AdvantageTarget(0.2)])
-@pytest.mark.parametrize("sensitivities", list(SensitivityAdaptivity))
+@pytest.mark.parametrize("sensitivities", list(SignalToNoiseAdaptivity))
 def test_calibrated_noise_keeps_the_target_and_wastes_none(
-    target: EpsilonTarget | BeliefTarget | AdvantageTarget, sensitivities: SensitivityAdaptivity
+    target: EpsilonTarget | BeliefTarget | AdvantageTarget, sensitivities: SignalToNoiseAdaptivity
 ) -> None:
     adjacency, z = Adjacency.REPLACE_CLIENT, 1.0
     claim = Claim(adjacency, seen(z, 0.3, 10), 1e-3, 0.5, Accountant.PLD, sensitivities)

@@ -16,11 +16,11 @@ from fl_audit.audits.sections import report_contents
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.observed_rounds import InsiderView
 from fl_audit.federation.run_tables import RunTables, Timing
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.learning.optimizers import OptimizerKind, ServerOptimizer
+from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.contribution import (
     AdaptiveClipping,
     FixedClipping,
@@ -30,7 +30,7 @@ from fl_audit.mechanisms.contribution import (
     Participation,
     RecordGradients,
 )
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.base import MechanismNoise
 from fl_audit.mechanisms.noises.central import CentralGaussian
@@ -43,7 +43,7 @@ from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.report.finding import ReportContents
@@ -142,7 +142,7 @@ def synthetic_run(
         else None,
         insiders=synthetic_insiders(trials, insiders) if insiders > 1 else None,
     )
-    facts = RunFacts(
+    facts = RunDescription(
         federation=synthetic_federation(mechanism, rounds, model, with_insider, threat_model, insiders),
         guarantee=synthetic_guarantee(mechanism, rounds, prior, threat_model) if with_guarantee else None,
         prior=prior,
@@ -208,14 +208,14 @@ def synthetic_distribution(
         participation=participation,
         noise=synthetic_noise(source, z, rounds, exact) if with_guarantee else NoNoise(),
         denominator=1000.0,
-        optimizer=ServerOptimizer(OptimizerKind.SGD, 0.005),
+        optimizer=ServerOptimizer(ServerOptimizerKind.SGD, 0.005),
         contribution=LocalTraining(LocalSchedule(0.1, 10, epochs=1)) if is_client else RecordGradients(),
     )
 
 
 def synthetic_noise(source: str, z: float, rounds: int, exact: bool) -> MechanismNoise:
     offered: dict[str, MechanismNoise] = {
-        "central": CentralGaussian(z, NoiseScaling.LOCAL if exact else NoiseScaling.GLOBAL),
+        "central": CentralGaussian(z, SensitivityKind.LOCAL if exact else SensitivityKind.GLOBAL),
         "distributed": DistributedGaussian(z, CLIENTS),
         "local": LocalGaussian(z, CLIENTS),
         "tree": CorrelatedGaussian(z, StrategyMatrixKind.TREE, rounds),
@@ -244,8 +244,8 @@ def synthetic_insiders(trials: int, insiders: int) -> pd.DataFrame:
 
 
 def synthetic_guarantee(mechanism: Mechanism, rounds: int, prior: float, threat_model: ThreatModel) -> Guarantee:
-    fixed = mechanism.scaling is NoiseScaling.LOCAL
-    sensitivities = SensitivityAdaptivity.FIXED if fixed else SensitivityAdaptivity.ADAPTIVE
+    fixed = mechanism.scaling is SensitivityKind.LOCAL
+    sensitivities = SignalToNoiseAdaptivity.FIXED if fixed else SignalToNoiseAdaptivity.ADAPTIVE
     sampled = mechanism.is_sampled and threat_model.sees_participation
     accountant = Accountant.PLD if sampled else Accountant.RDP_CLASSIC
     events = mechanism.events(rounds, threat_model)

@@ -39,7 +39,7 @@ from fl_audit.experiments.reproductions.negoescu2023.textual_claims import theor
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.plot_style import SCALING_LOOKS, draw_boxes
 from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage, rho_alpha
 from fl_audit.report.style import new_figure
 from fl_audit.statistics.intervals import Interval
@@ -160,7 +160,7 @@ def test_boxes_of_many_values_stay_small() -> None:
     # The full form has 30,000 sensitivities a box, and of heavy tails thousands would be dots of their own.
     values = np.random.default_rng(0).standard_t(2, size=30_000)
     axes = new_figure().subplots()
-    draw_boxes(axes, [values, np.zeros(9)], [0.0, 1.0], SCALING_LOOKS[NoiseScaling.LOCAL], 0.5)
+    draw_boxes(axes, [values, np.zeros(9)], [0.0, 1.0], SCALING_LOOKS[SensitivityKind.LOCAL], 0.5)
     dots = [line.get_ydata() for line in axes.get_lines() if line.get_marker() == "."]
     assert len(dots[0]) <= 61  # type: ignore[arg-type]
     assert (np.min(dots[0]), np.max(dots[0])) == pytest.approx((values.min(), values.max()))

@@ -26,14 +26,14 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 
 SMALL = replace(
     ADULT, name="breast-cancer", title="Small for Adult", records=40, model="logistic", test_records=20,
     quick=(6, 4, 3), quick_dissimilarity="euclidean", trials_per_batch=3,
 )  # fmt: skip
-LS_B = InsiderSetting(SMALL, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
+LS_B = InsiderSetting(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
 
 
 @pytest.fixture(autouse=True)

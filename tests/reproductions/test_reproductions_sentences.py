@@ -25,7 +25,7 @@ from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TAB
 from fl_audit.experiments.reproductions.bernau2021.settings import MNIST, InsiderSetting
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import of_one_component
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.statistics.intervals import Interval
 
 ALIKE = "local and central DP trade privacy for accuracy alike"
@@ -71,7 +71,7 @@ def test_models_that_all_reject_one_component_decide_the_claim() -> None:
 
 
 def test_what_was_counted_keeps_its_own_interval() -> None:
-    setting = InsiderSetting(MNIST, NoiseScaling.LOCAL, Adjacency.REPLACE_RECORD)
+    setting = InsiderSetting(MNIST, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
     claim = counted_advantage(setting, Interval(0.278, 0.217, 0.338), 1000)
     assert claim.found.high - claim.found.low == pytest.approx(0.121)
     assert claim.verdict is ClaimVerdict.OPEN

@@ -28,7 +28,7 @@ from fl_audit.experiments.reproductions.names import item_names
 from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.experiments.reproductions.reproduce import chosen_items
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
@@ -36,7 +36,7 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.targets import BeliefTarget
 
 B, U = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
-LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
+LS, GS = SensitivityKind.LOCAL, SensitivityKind.GLOBAL
 ALL = (MNIST, PURCHASE, ADULT)
 OF_2019 = ("table2", "table3", *(f"fig{number}" for number in range(3, 8)), "adversaries", "claims")
 

@@ -18,7 +18,7 @@ from fl_audit.audits.black_box.distinguishers import Distinguisher
 from fl_audit.audits.black_box.findings import TOO_FEW, findings
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.page import write_page
-from fl_audit.statistics.methods import BoundMethod
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.strategies.black_box.audited_system import AuditedSystem
 from fl_audit.strategies.black_box.metrics import plain_numbers
 from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS

@@ -14,8 +14,8 @@ from scipy.stats import beta, binom, norm
 
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.shift_bound import gaussian_shift
 from fl_audit.statistics.threshold_bounds import Counts, bound_of, gdp_mu
 

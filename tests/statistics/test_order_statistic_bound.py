@@ -10,8 +10,8 @@ from scipy.special import expit
 from scipy.stats import beta, binom
 
 from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod
 from fl_audit.statistics.threshold_bounds import Counts, bound_of
 
 Array = NDArray[np.float64]

@@ -9,8 +9,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod
 from fl_audit.statistics.score_split import ScoreSplit, number_that_chooses, split_scores
 
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ from fl_audit.audits.audit import ClaimedRun
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_clients, require_targets, require_weighable
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import noise_along
@@ -38,7 +38,7 @@ class FirstTargetJudging:
         guarantee, confidence = run.facts.stated_guarantee, run.facts.confidence
         return judge_scores(log_odds[is_in], log_odds[~is_in], guarantee, confidence, noise)
 
-    def covers(self, facts: RunFacts) -> str:
+    def covers(self, facts: RunDescription) -> str:
         """Say of which target a verdict is."""
         return "A verdict covers the first target only."
 

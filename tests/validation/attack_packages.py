@@ -38,7 +38,7 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import asked, end, parser_of, table_of
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
+from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
 from fl_audit.learning.stacked_model import StackedModel
 from tests.validation.attack_scripts import ART_SCRIPT, MIALIBRARY_SCRIPT, PRIVACY_TESTS_SCRIPT
 
@@ -95,7 +95,7 @@ def train(data: DataSpec, trials: int, targets: int, steps: int, seed: int = 0) 
     is_in = draw.random((trials, targets)) < 0.5
     spec = ModelSpec(MODEL, pool.shape, pool.classes)
     model, models, state = StackedModel.of(spec), initial_models(spec, seed, range(trials)), OptimizerState()
-    rule, taking_part = ServerOptimizer(OptimizerKind.ADAM, _LEARNING_RATE), torch.from_numpy(is_in)
+    rule, taking_part = ServerOptimizer(ServerOptimizerKind.ADAM, _LEARNING_RATE), torch.from_numpy(is_in)
     for _ in range(steps):
         sums = model.clipped_sum(models, features[:targets], labels[:targets], None, taking_part=taking_part)
         models, state = step(rule, models, sums, state, denominator=targets / 2)

@@ -30,7 +30,7 @@ from fl_audit.audits.canaries.methods import OneRunMethod
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import parser_of, table_of
 from fl_audit.released_model.methods import StarMethod
-from fl_audit.statistics.methods import BoundMethod
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from tests.validation import coverage_distributions as distributions
 from tests.validation import coverage_scores as scores
 from tests.validation.coverage_distributions import CONFIDENCE, Play, Plays

@@ -20,7 +20,7 @@ from fl_audit.audits.black_box.online_guessing import guessed_epsilon
 from fl_audit.audits.identifiability import calibration, empirical_epsilon, likelihood_estimates
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.learning.stacked_layers import ParameterLayout
-from fl_audit.mechanisms.likelihood_ratio import HypothesisComparison
+from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -238,7 +238,7 @@ def sampled_noise(draw: np.random.Generator, rate: float, mu: float, trials: int
     parts = (torch.from_numpy(part) for part in (release, shared, target, np.zeros_like(target)))
     meter = NoiseMeasurer(ParameterLayout(("weight",), ((size,),)), torch.empty(size, 0), with_neither=True)
     lengths = torch.full((rows,), mu, dtype=torch.float64)
-    seen = meter.measure(HypothesisComparison(slice(None), *parts), torch.ones_like(lengths), lengths)
+    seen = meter.measure(ReleaseUnderHypotheses(slice(None), *parts), torch.ones_like(lengths), lengths)
     opened = seen.opened(side.astype(np.int64)).signal[:, 0, 0]
     return PrintedStatement(*noise_estimate.ratio_interval(SquareSum(float(opened @ opened), rows), CONFIDENCE), ratio)
 

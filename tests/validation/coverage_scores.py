@@ -24,8 +24,8 @@ from fl_audit.released_model.mechanism_star import mechanism_lower_bound
 from fl_audit.released_model.methods import StarMethod
 from fl_audit.released_model.star_estimate import estimate_epsilon_star
 from fl_audit.released_model.star_intervals import empirical_interval
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod
 from fl_audit.statistics.roc import area_under_curve, tradeoff_band
 from fl_audit.statistics.shift_bound import gaussian_slope
 from tests.validation import known_mechanisms as known

@@ -26,7 +26,7 @@ from fl_audit.experiments.runs.run import HONEST, PartyApps, _federate, _play
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext, differing_contributions
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.mechanisms.contribution import FixedClipping
@@ -155,7 +155,7 @@ def measured_run(plan: AuditPlan, parties: PartyApps = HONEST) -> NoiseMeasureme
             _play(opened, directory, Engine.LOCAL.value, federate, parties=parties)
             tables = RunTables(**directory.store(opened.config).tables(opened.config.audit.trials))
     privacy, audit = opened.config.privacy, opened.config.audit
-    facts = RunFacts(opened.public, opened.guarantee, privacy.prior, audit.confidence, "", None, {})
+    facts = RunDescription(opened.public, opened.guarantee, privacy.prior, audit.confidence, "", None, {})
     return measured_in(FinishedRun(facts, tables))
 
 

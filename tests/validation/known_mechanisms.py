@@ -13,7 +13,7 @@ from scipy.special import expit, ndtr
 
 from fl_audit.array_types import Floats
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.statistics.methods import BoundMethod
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 
 _ASSUMES_NOTHING = frozenset({BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC})
 _GAUSSIAN = frozenset(BoundMethod) - {BoundMethod.BAYES}

@@ -12,7 +12,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.statistics.exact_counts import RepeatedBinomials
+from fl_audit.statistics.exact_counts import BinomialHistogram
 from fl_audit.verdict.revealed_values import RESIDUAL, LastBitCounts, NoiseShareProducts, OpenedSamples, RevealedValues
 
 
@@ -103,8 +103,8 @@ def _samples(drawn: OpenedDraws) -> OpenedSamples:
     )  # fmt: skip
 
 
-def _counted(values: Integers, trials: int, rate: float) -> RepeatedBinomials:
-    return RepeatedBinomials(trials, rate, np.bincount(values.reshape(-1), minlength=trials + 1))
+def _counted(values: Integers, trials: int, rate: float) -> BinomialHistogram:
+    return BinomialHistogram(trials, rate, np.bincount(values.reshape(-1), minlength=trials + 1))
 
 
 def _shares(drawn: OpenedDraws) -> NoiseShareProducts:

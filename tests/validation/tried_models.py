@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from fl_audit.errors import InputError
 from fl_audit.learning import models, stacked_model
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.output_checks import ProbeRecords
+from fl_audit.learning.output_checks import ModelCheckRecords
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
@@ -78,7 +78,7 @@ def tried(name: str, case: TriedModel) -> Outcome:
     try:
         names = tuple(f"record {number}" for number in range(_RECORDS))
         with mock.patch.object(models, "import_factory", return_value=case.make):
-            model = stacked_model._built(spec, ProbeRecords(records, names))
+            model = stacked_model._built(spec, ModelCheckRecords(records, names))
     except InputError as refused:
         return Outcome(name, weights, trained, f"refused: {refused}")
     flat = ParameterLayout.of_trained(module).flatten(dict(module.named_parameters()))

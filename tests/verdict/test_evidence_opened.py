@@ -15,8 +15,8 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease, gaussian_rounds
 from fl_audit.report.formatting import unit_words
 from fl_audit.statistics.exact_counts import (
+    BinomialHistogram,
     CountDistribution,
-    RepeatedBinomials,
     binomial_p,
     dispersion,
     sum_tails,
@@ -91,7 +91,7 @@ def test_a_table_of_two_rows_is_hypergeometric() -> None:
 
 def test_counts_that_are_all_alike_spread_too_little() -> None:
     often = np.bincount(np.full(300, 20), minlength=101)
-    found = dispersion([RepeatedBinomials(100, 0.2, often)])
+    found = dispersion([BinomialHistogram(100, 0.2, often)])
     assert found.ratio == 0
     assert found.lower < 1e-11
     assert found.upper == 1.0

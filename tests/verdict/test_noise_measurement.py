@@ -16,7 +16,7 @@ from scipy import stats
 
 from fl_audit.errors import InputError
 from fl_audit.learning.stacked_layers import ParameterLayout
-from fl_audit.mechanisms.likelihood_ratio import HypothesisComparison
+from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
 from fl_audit.verdict.noise_dispersion import noise_part
 from fl_audit.verdict.noise_measurement import SAMPLE, NoiseMeasurer, sampled_places
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, STRIDES, NoiseStatistics, join, stride_sizes
@@ -31,16 +31,18 @@ def directions(count: int = 6) -> torch.Tensor:
     return torch.from_numpy(np.linalg.qr(np.random.default_rng(3).standard_normal((SIZE, count)))[0]).float()
 
 
-def make_release(trials: int, sigma: float, seed: int, present: float = 2.0, bit: bool = True) -> HypothesisComparison:
+def make_release(
+    trials: int, sigma: float, seed: int, present: float = 2.0, bit: bool = True
+) -> ReleaseUnderHypotheses:
     """Return honest releases of so many trials, each with sums of its own."""
     draw = np.random.default_rng(seed)
     shared, own, other = (draw.standard_normal((trials, SIZE)) * size for size in (9.0, present, 1.0))
     noise = sigma * draw.standard_normal((trials, SIZE))
     parts = (shared + (own if bit else other) + noise, shared, own, other)
-    return HypothesisComparison(slice(0, trials), *(torch.from_numpy(part) for part in parts))
+    return ReleaseUnderHypotheses(slice(0, trials), *(torch.from_numpy(part) for part in parts))
 
 
-def measure(seen: HypothesisComparison, sigma: float) -> NoiseStatistics:
+def measure(seen: ReleaseUnderHypotheses, sigma: float) -> NoiseStatistics:
     trials = len(seen.release)
     distance = seen.difference.norm(dim=1)
     return NoiseMeasurer(LAYOUT, directions()).measure(
@@ -224,7 +226,7 @@ def test_without_a_difference_or_a_contribution_there_is_no_direction() -> None:
     draw = np.random.default_rng(6)
     release, shared, present = (torch.from_numpy(draw.standard_normal((2, SIZE))) for _ in range(3))
     absent = torch.stack([present[0], torch.zeros(SIZE, dtype=torch.float64)])
-    seen = HypothesisComparison(slice(0, 2), release, shared, present, absent)
+    seen = ReleaseUnderHypotheses(slice(0, 2), release, shared, present, absent)
     found = measure(seen, 1.0).signal
     assert np.isnan(found[:, :, 0]).tolist() == [[True, True], [False, False]]
     assert np.isnan(found[:, :, 1]).tolist() == [[False, False], [False, True]]
@@ -262,7 +264,7 @@ def test_a_release_without_noise_leaves_no_less_than_nothing() -> None:
 def test_one_parameter_leaves_nothing_to_measure() -> None:
     draw = np.random.default_rng(5)
     parts = [torch.from_numpy(draw.standard_normal((4, 1))) for _ in range(4)]
-    seen = HypothesisComparison(slice(0, 4), *parts)
+    seen = ReleaseUnderHypotheses(slice(0, 4), *parts)
     meter = NoiseMeasurer(ParameterLayout(("one",), ((1,),)), torch.empty(1, 0))
     found = meter.measure(seen, torch.ones(4, dtype=torch.float64), seen.difference.norm(dim=1))
     assert (found.total_freedom == 0).all()

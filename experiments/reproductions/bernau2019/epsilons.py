@@ -13,9 +13,9 @@ from fl_audit.experiments.reproductions.bernau2019 import published
 from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, PublishedDataset
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.plot_style import CurveLook, draw_published, legend_below
+from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.privacy.identifiability_bounds import truth_probability
-from fl_audit.privacy.names import Accountant
 from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, renyi_divergences
 from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
 

@@ -30,7 +30,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     audit_settings,
 )
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
 from fl_audit.statistics.intervals import Interval
@@ -42,8 +42,8 @@ INSIDER = "advantage of the insider"
 MEMBERSHIP = "advantage of Yeom's membership adversary"
 
 _MEMBERSHIP_LOOKS = {
-    NoiseScaling.LOCAL: plot_style.CurveLook("membership adversary, local noise", "#3c3c3c", "", ":", "s", ""),
-    NoiseScaling.GLOBAL: plot_style.CurveLook("membership adversary, global noise", "#8a8a8a", "", "-.", "v", ""),
+    SensitivityKind.LOCAL: plot_style.CurveLook("membership adversary, local noise", "#3c3c3c", "", ":", "s", ""),
+    SensitivityKind.GLOBAL: plot_style.CurveLook("membership adversary, global noise", "#8a8a8a", "", "-.", "v", ""),
 }
 
 
@@ -176,7 +176,7 @@ def _draw_epsilons(
         own = [setting for setting in settings if setting.scaling is scaling]
         part, x = [rows[setting][quantity] for setting in own], np.array(_claimed(own))
         _draw_with_published(axes, x, part, scaling, plot_style.SCALING_LOOKS[scaling])
-        if scaling is NoiseScaling.LOCAL:
+        if scaling is SensitivityKind.LOCAL:
             expected = [row.theory for row in part]
             axes.plot(
                 x, expected, "_", color=INK, markersize=18, markeredgewidth=2, label=f"{plot_style.THEORY}, local"
@@ -200,12 +200,12 @@ def _draw_advantages(
 
 
 def _draw_with_published(
-    axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: NoiseScaling, look: plot_style.CurveLook
+    axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: SensitivityKind, look: plot_style.CurveLook
 ) -> None:
     """Draw one curve with its published values; curves of local and of global noise are shifted apart.
 
     Local noise is scaled by the local sensitivity, global noise by the global one.
     """
-    side = -1 if scaling is NoiseScaling.LOCAL else 1
+    side = -1 if scaling is SensitivityKind.LOCAL else 1
     plot_style.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
     plot_style.draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

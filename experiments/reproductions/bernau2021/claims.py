@@ -27,13 +27,13 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
 from fl_audit.experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.papers import ItemResult
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 from fl_audit.statistics.intervals import Interval
 
 Runs = Mapping[InsiderSetting, InsiderFindings]
 
-LS, GS = NoiseScaling.LOCAL, NoiseScaling.GLOBAL
+LS, GS = SensitivityKind.LOCAL, SensitivityKind.GLOBAL
 REPLACED, REMOVED = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
 CLOSE = 0.03
 """Largest difference of advantages that counts as none: the standard error of one over the paper's 1000 trials."""

@@ -27,7 +27,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import (
-    SensitivityAdaptivity,
+    SignalToNoiseAdaptivity,
     epsilon_from_belief,
     gaussian_belief_bound,
     rho_alpha,
@@ -252,7 +252,7 @@ def figure_3() -> ItemResult:
         rows += [
             row for query, trials in results for row in (_advantage_row(query, trials), _belief_row(query, trials))
         ]
-        reached = [gaussian_belief_bound(NoisyQuery(x, delta).mu, delta, SensitivityAdaptivity.FIXED) for x in grid]
+        reached = [gaussian_belief_bound(NoisyQuery(x, delta).mu, delta, SignalToNoiseAdaptivity.FIXED) for x in grid]
         left.plot(grid, reached, line, color=colour, linewidth=1.6, label=f"passed with probability {delta:g}")
         bound = [rho_alpha(x, delta) for x in grid]
         right.plot(grid, bound, line, color=colour, linewidth=2, label=f"rho_alpha, delta {delta:g}")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderStudy
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 
 
 class PublishedAdvantage(NamedTuple):
@@ -20,18 +20,18 @@ class PublishedAdvantage(NamedTuple):
 
 
 _KINDS = tuple(  # LS B, LS U, GS B, GS U
-    product((NoiseScaling.LOCAL, NoiseScaling.GLOBAL), (Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD))
+    product((SensitivityKind.LOCAL, SensitivityKind.GLOBAL), (Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD))
 )
 _ROWS = {
     InsiderStudy.MNIST: ((0.2407, 0.002), (0.2272, 0.002), (0.1772, 0.0), (0.2725, 0.004)),
     InsiderStudy.PURCHASE: ((0.252, 0.0), (0.232, 0.0), (0.096, 0.0), (0.242, 0.001)),
     InsiderStudy.ADULT: ((0.166, 0.0), (0.224, 0.0), (0.126, 0.0), (0.178, 0.0)),
 }
-TABLE_2: dict[tuple[InsiderStudy, NoiseScaling, Adjacency], PublishedAdvantage] = {
+TABLE_2: dict[tuple[InsiderStudy, SensitivityKind, Adjacency], PublishedAdvantage] = {
     (study, *kind): PublishedAdvantage(round(advantage, 2), exceeded)
     for study, row in _ROWS.items() for kind, (advantage, exceeded) in zip(_KINDS, row, strict=True)
 }  # fmt: skip
-TABLE_2_UNROUNDED: dict[tuple[InsiderStudy, NoiseScaling, Adjacency], float] = {
+TABLE_2_UNROUNDED: dict[tuple[InsiderStudy, SensitivityKind, Adjacency], float] = {
     (study, *kind): advantage
     for study, row in _ROWS.items() for kind, (advantage, _) in zip(_KINDS, row, strict=True)
 }  # fmt: skip

@@ -15,7 +15,7 @@ from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, 
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderStudy
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, resampling
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.report.style import INK, draw_band, finish_axes, new_figure
 
 _REPLACE = Adjacency.REPLACE_RECORD
@@ -41,7 +41,7 @@ def figure_4(played: InsiderRuns) -> ItemResult:
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
             shown = settings.neighbours_shown(one, relation)
-            at = partial(settings.InsiderSetting, one, NoiseScaling.LOCAL, relation, settings.MAIN_BELIEF)
+            at = partial(settings.InsiderSetting, one, SensitivityKind.LOCAL, relation, settings.MAIN_BELIEF)
             found = [played.runs[at(*which)] for which in shown]
             shift = -0.2 if relation is _REPLACE else 0.2
             places = np.array([settings.neighbours_shown(one, _REPLACE).index(which) for which in shown]) + shift
@@ -117,7 +117,7 @@ def figure_5(played: InsiderRuns) -> ItemResult:
     rows: list[ItemRow] = []
     for letter, axes, one in zip("abc", panels, data, strict=False):
         for relation in RELATIONS:
-            found = played.runs[settings.InsiderSetting(one, NoiseScaling.LOCAL, relation)]
+            found = played.runs[settings.InsiderSetting(one, SensitivityKind.LOCAL, relation)]
             rows += _round_rows(found)
             _draw_rounds(axes, found)
         finish_axes(

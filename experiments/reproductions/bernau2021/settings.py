@@ -11,7 +11,7 @@ from typing import Any, assert_never
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import NeighbourChoice
 from fl_audit.experiments.reproductions.papers import ComputeExtent
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 
 ROUNDS = 30
 CLIPPING_NORM = 3.0
@@ -21,11 +21,11 @@ ACCOUNTANT = "rdp-classic"
 BELIEFS = (0.75, 0.9, 0.99)  # the values of rho_beta, without the smallest one, which differs between the data sets
 MAIN_BELIEF = 0.9
 
-SCALINGS = (NoiseScaling.LOCAL, NoiseScaling.GLOBAL)
+SCALINGS = (SensitivityKind.LOCAL, SensitivityKind.GLOBAL)
 RELATIONS = (Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD)
 RELATION_LETTERS = {Adjacency.REPLACE_RECORD: "B", Adjacency.ADD_REMOVE_RECORD: "U"}
 """The paper calls replacing a record bounded DP (B), and adding or removing one unbounded DP (U)."""
-SCALING_LETTERS = {NoiseScaling.LOCAL: "LS", NoiseScaling.GLOBAL: "GS"}
+SCALING_LETTERS = {SensitivityKind.LOCAL: "LS", SensitivityKind.GLOBAL: "GS"}
 
 
 class InsiderStudy(StrEnum):
@@ -98,7 +98,7 @@ class InsiderSetting:
     """The setting of one audit run: data set, noise scaling, adjacency, bound on the belief, and neighbour."""
 
     data: InsiderData  # the data set, with all that the paper fixes for it
-    scaling: NoiseScaling  # whether noise follows the local or the global sensitivity
+    scaling: SensitivityKind  # whether noise follows the local or the global sensitivity
     relation: Adjacency  # relation of D and D'
     belief: float = MAIN_BELIEF  # rho_beta, the claimed bound on the insider's belief
     neighbour: str = "most-dissimilar"  # kind of neighbour, such as `most-dissimilar` or `least-dissimilar`
@@ -127,7 +127,7 @@ class InsiderSetting:
     @property
     def is_local(self) -> bool:
         """Return whether noise is scaled by the local sensitivity."""
-        return self.scaling is NoiseScaling.LOCAL
+        return self.scaling is SensitivityKind.LOCAL
 
     @property
     def is_standard_neighbour(self) -> bool:
@@ -237,7 +237,7 @@ def audit_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
 def neighbour_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
     """Return the settings of Figure 4: the most and the least dissimilar neighbours of each data set."""
     return tuple(
-        InsiderSetting(one, NoiseScaling.LOCAL, relation, MAIN_BELIEF, neighbour, rank)
+        InsiderSetting(one, SensitivityKind.LOCAL, relation, MAIN_BELIEF, neighbour, rank)
         for one in data
         for relation in RELATIONS
         for neighbour, rank in neighbours_shown(one, relation)

@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fl_audit.data.option_names import PartitionScheme, RecordAxes, UsersAcrossClients
+from fl_audit.data.option_names import PartitionScheme, PictureOrSequence, UsersAcrossClients
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OwnName, Scalar, Words
-from fl_audit.federation.names import InitialWeights
+from fl_audit.federation.federation_enums import InitialWeights
 
 _CLIENTS = 10
 DATA_PATHS = ("data-dir", "path", "test-path", "vocabulary", "images", "labels", "test-images", "test-labels")
@@ -81,7 +81,7 @@ class DataSection(ConfigSection):
     """Your own `package.module:function` in its place: of a list of texts, arrays by the names of a model's inputs."""
     tokens: Count | None = None
     """Length of every text in tokens, with `vocabulary`: longer ones are cut, shorter ones padded; left out, 128."""
-    axes: Choice[RecordAxes] | None = None
+    axes: Choice[PictureOrSequence] | None = None
     """Meaning of two axes of a record of `npz`: height and width, unless set to `sequence` (steps and features)."""
     images: str | None = None
     """IDX file of the images, of `idx`."""

@@ -10,7 +10,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
 from fl_audit.mechanisms.noises.registry import foreign_settings, names_of_noises
 from fl_audit.privacy import defaults
-from fl_audit.privacy.names import Accountant, MultiplierReference, NoiseScaling
+from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SensitivityKind
 from fl_audit.privacy.targets import DETAILS, TARGETS
 
 PRIVACY_TARGETS = tuple(TARGETS)
@@ -82,7 +82,7 @@ class PrivacySection(ConfigSection):
     """Accountant of the claim; left out, the exact one: `gdp` without sampling, `pld` with it."""
     clipping_norm: Positive = 3.0
     """Largest norm of a contribution; with adaptive clipping, that of the first round."""
-    sensitivity: Choice[NoiseScaling] = NoiseScaling.GLOBAL
+    sensitivity: Choice[SensitivityKind] = SensitivityKind.GLOBAL
     """Scale of the noise: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
     """Relation of neighbours: it must be named with a claim, and may be left out with private = false."""
@@ -145,11 +145,11 @@ class PrivacySection(ConfigSection):
         for detail in self.chosen(tuple(DETAILS)):
             if DETAILS[detail] not in given:
                 raise ValueError(f"{self.named([detail])} needs {DETAILS[detail]}, which is left out")
-        if self.sensitivity is NoiseScaling.LOCAL and given[0] in DETAILS.values():
+        if self.sensitivity is SensitivityKind.LOCAL and given[0] in DETAILS.values():
             raise ValueError(f"{given[0]} with sensitivity = local, noise for one pair only: accepted is global")
         if self.noise_over is not None and self.noise_multiplier is None:
             raise ValueError(f"noise-over = {self.noise_over} needs noise-multiplier, which is left out")
-        if self.noise_over is MultiplierReference.CLIPPING_NORM and self.sensitivity is NoiseScaling.LOCAL:
+        if self.noise_over is MultiplierReference.CLIPPING_NORM and self.sensitivity is SensitivityKind.LOCAL:
             raise ValueError("noise-over = clipping-norm with sensitivity = local, noise over the difference of one "
                              "pair: accepted is sensitivity")  # fmt: skip
         if "adjacency" not in self.model_fields_set:

@@ -7,7 +7,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive
-from fl_audit.learning.names import LocalOptimizer, OptimizerKind
+from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 
 MOST_ROUNDS = 10**6
@@ -93,7 +93,7 @@ class TrainingSection(ConfigSection):
     """Evaluated releases without a smaller loss on the population sample that end training; left out, none do."""
     learning_rate: Positive = 0.005
     """Step size of the server; left out, 0.005, and where clients train 1 (0.01 with `adam`)."""
-    optimizer: Choice[OptimizerKind] = OptimizerKind.SGD
+    optimizer: Choice[ServerOptimizerKind] = ServerOptimizerKind.SGD
     """Rule by which the server moves the model."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Share of the last step that `momentum` keeps."""

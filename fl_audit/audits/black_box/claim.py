@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require, require_number
 from fl_audit.privacy import lazy_imports
-from fl_audit.privacy.names import MultiplierReference
+from fl_audit.privacy.accounting_enums import MultiplierReference
 
 LESSONS = 20
 """Number of initial trials that are not evidence: the first half trains rules, the second half selects features."""

@@ -19,8 +19,8 @@ from fl_audit.audits.black_box.features import LOW_BITS, MOST_CORRELATED, featur
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.randomness import Purpose, generator
 from fl_audit.root_finding import last_true
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod
 
 Rule = Callable[[Floats], Floats]  # from features (trials, columns) to scores (trials,): higher if D is more likely
 

@@ -20,7 +20,7 @@ from fl_audit.audits.black_box.distinguishers import Distinguisher, Rule, find_d
 from fl_audit.audits.black_box.features import BESIDE_OTHERS, LOW_BITS, feature_groups
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.errors import require, require_number
-from fl_audit.statistics.methods import BoundMethod
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.verdict.verdict import Verdict
 
 _BLOCK = 10  # smallest number of trials in a block; rules are trained anew before each block

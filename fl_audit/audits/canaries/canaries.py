@@ -15,7 +15,7 @@ from torch import Tensor
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score, canary_update
-from fl_audit.federation.contributions import TrialContributions, private_steps
+from fl_audit.federation.contributions import ContributionByTrial, private_steps
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound
@@ -38,7 +38,7 @@ def canary_contribution(
     trials: tuple[int, ...],
     coins: Flags,
     norms: Tensor | None,
-) -> TrialContributions:
+) -> ContributionByTrial:
     """Return what a canary client sends in a round, for each trial of a batch.
 
     If the coin is heads, it sends the canary: its random direction at the clipping norm. If the coin is tails, it sends
@@ -69,7 +69,7 @@ def canary_contribution(
             direction = canary_direction(federation.public.data_seed, server_round, canary, size, trial)
             total[row] = canary_update(signs[row] * direction, float(lengths[row]))
     bits = torch.from_numpy(np.where(coins | is_replaced, 1.0, 0.5)) if mechanism.is_adaptive else None
-    return TrialContributions(torch.from_numpy(total), bits)
+    return ContributionByTrial(torch.from_numpy(total), bits)
 
 
 def canary_records(federation: LoadedFederation, server_round: int, trials: tuple[int, ...]) -> list[Tensor]:

@@ -6,9 +6,9 @@ from fl_audit.audits.canaries.findings_one_run import judge_canaries
 from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.verdict.verdict import Judgement
@@ -30,7 +30,7 @@ class CanaryJudging(AuditJudging):
         require(mechanism.adds_noise, f"{found}: set private = true")
         alone = not public.with_insider and public.insiders == 1 and public.threat_model.colluders == 0
         require(alone, f"{federation} has one observer, who weighs no pair: leave out insider, insiders and colluders")
-        known = mechanism.noise.carries_canaries and mechanism.scaling is NoiseScaling.GLOBAL
+        known = mechanism.noise.carries_canaries and mechanism.scaling is SensitivityKind.GLOBAL
         accepted = f"accepted are noise = {quoted_names(carries_canaries=True)}, with sensitivity 'global'"
         require(known, f"{federation} reads fresh noise of a known scale in every round: {accepted}")
         trains_privately = isinstance(mechanism.contribution, PrivateTraining)
@@ -48,7 +48,7 @@ class CanaryJudging(AuditJudging):
         """
         return judge_canaries(run)
 
-    def covers(self, facts: RunFacts) -> str:
+    def covers(self, facts: RunDescription) -> str:
         """Return a sentence on the training and seed that a verdict covers, and on noise that canaries do not show."""
         return (
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "

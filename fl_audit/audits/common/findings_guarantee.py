@@ -12,7 +12,7 @@ from fl_audit.array_types import Floats
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges, pure_epsilon
 from fl_audit.errors import InputError, require
 from fl_audit.federation.findings import Findings, json_of
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.randomised_records import RecordGuaranteeEvents
 from fl_audit.federation.run_tables import NORM_COLUMN
 from fl_audit.mechanisms.contribution import AdaptiveClipping
@@ -178,7 +178,7 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
     return ColludersFinding(groups, _left(facts, ThreatModel(Adversary.SERVER)))
 
 
-def _left(facts: RunFacts, threat_model: ThreatModel) -> GuaranteeAgainstAdversary:
+def _left(facts: RunDescription, threat_model: ThreatModel) -> GuaranteeAgainstAdversary:
     """Return the effective noise multiplier and epsilon against the adversary of `threat_model`.
 
     The effective noise is the noise that this adversary does not know.

@@ -5,7 +5,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import require_likelihood_ratio
 from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
@@ -42,7 +42,7 @@ def require_weighable(public: Federation) -> None:
         noise is scaled to the difference between D and D', which needs an insider.
     """
     if not public.with_insider:
-        is_global = public.mechanism.scaling is NoiseScaling.GLOBAL
+        is_global = public.mechanism.scaling is SensitivityKind.GLOBAL
         require(is_global, "sensitivity is 'local' without the insider, whose device it is: accepted is 'global'")
         return
     if public.local_randomizer is not None:
@@ -72,7 +72,7 @@ def require_targets(public: Federation, kind: str) -> None:
     require(mechanism.adjacency.relation is Relation.ADD_REMOVE, f"{found}: accepted are {accepted}")
     is_private = isinstance(mechanism.contribution, PrivateTraining)
     require(not is_private, f"strategy is 'dp-sgd-clients' with {federation}: accepted are 'dp-fedsgd' and 'dp-fedavg'")
-    is_global = mechanism.scaling is NoiseScaling.GLOBAL
+    is_global = mechanism.scaling is SensitivityKind.GLOBAL
     require(
         is_global, f"sensitivity is 'local' with {federation}, where every target has its own: accepted is 'global'"
     )

@@ -24,7 +24,7 @@ from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.gdp_fit import SMALLEST_DELTA
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.guarantee_line import fit_of_all
-from fl_audit.privacy.identifiability_bounds import SensitivityAdaptivity
+from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.report import mechanism_messages
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
@@ -116,7 +116,7 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
         else "quantile of the distribution of the log-odds"
     )
     fixed = adaptive = f"{how}; passed with probability at most delta"
-    if not by_renyi and guarantee.claim.sensitivities is not SensitivityAdaptivity.FIXED:
+    if not by_renyi and guarantee.claim.sensitivities is not SignalToNoiseAdaptivity.FIXED:
         adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
     over_norm = score = list[Row]()
     if guarantee.noise_multiplier is not None:

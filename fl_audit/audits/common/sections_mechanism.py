@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
 from fl_audit.audits.common.findings_released_model import ProvenanceFinding, measure_origin
-from fl_audit.federation.finished_run import RunFacts
+from fl_audit.federation.finished_run import RunDescription
 from fl_audit.federation.run_tables import NORM_COLUMN, Provenance, quantiles_by_round
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.plurals import plural
 from fl_audit.report import mechanism_messages
 from fl_audit.report.finding import FindingFigure, ReportContents, Section, Table, TableLook
@@ -23,7 +23,7 @@ SMALL_SENSITIVITY = 0.05
 """If all medians are below this share of the clipping norm, the plot of sensitivities has a logarithmic axis."""
 
 
-def mechanism_tables(facts: RunFacts) -> list[Table]:
+def mechanism_tables(facts: RunDescription) -> list[Table]:
     """Return two report tables: facts on the mechanism of a run, and the run's configuration without the seed."""
     local_randomizer, words, federation = (
         facts.federation.local_randomizer,
@@ -62,7 +62,7 @@ def mechanism_tables(facts: RunFacts) -> list[Table]:
     ]  # fmt: skip
 
 
-def _noise_rows(facts: RunFacts) -> list[tuple[str, Any]]:
+def _noise_rows(facts: RunDescription) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [
         ("Noise", mechanism_messages.noise_source_text(facts)),
         ("Noise scaled to", mechanism_messages.scaling_text(facts)),
@@ -115,9 +115,9 @@ def _sentence(_: GuaranteeFinding, contents: ReportContents) -> str:
 def _caption(_: GuaranteeFinding, contents: ReportContents) -> str:
     facts = contents.facts
     match facts.federation.mechanism.scaling:
-        case NoiseScaling.LOCAL:
+        case SensitivityKind.LOCAL:
             scaled = "The noise of each round was scaled to this curve."
-        case NoiseScaling.GLOBAL:
+        case SensitivityKind.GLOBAL:
             scaled = "The noise was scaled to the limit; the gap below it is noise spent on the worst case."
         case _:
             assert_never(facts.federation.mechanism.scaling)

@@ -14,8 +14,8 @@ from fl_audit.errors import InputError
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.intervals import Estimate
+from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_json, epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.roc import TradeoffBand, area_under_curve, tradeoff_band
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Judgement

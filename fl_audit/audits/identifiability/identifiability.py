@@ -6,12 +6,12 @@ is a pure function of public values, so steps can run concurrently.
 
 **DP-SGD at the clients.** Here the insider sees only the average of the clients' models, and the noise is added inside
 each client's training. If each client takes one step, the release is a noisy sum with an exact likelihood ratio
-(`fl_audit.federation.private_steps`). After several steps the distribution of the release has no closed form. The
-insider's score is then **no likelihood ratio**, and the insider has no beliefs. The score measures how far the release
-lies in the direction in which the differing record moves it, so it is higher if the record was in. It is the log-odds
-of a Gaussian approximation. The mean of this approximation is the expected result of the clients' steps, and its
-variance adds up all steps as if they were independent. In truth a step depends on the noise of earlier steps and on the
-sampled records.
+(`fl_audit.federation.local_dpsgd_likelihoods`). After several steps the distribution of the release has no closed form.
+The insider's score is then **no likelihood ratio**, and the insider has no beliefs. The score measures how far the
+release lies in the direction in which the differing record moves it, so it is higher if the record was in. It is the
+log-odds of a Gaussian approximation. The mean of this approximation is the expected result of the clients' steps, and
+its variance adds up all steps as if they were independent. In truth a step depends on the noise of earlier steps and on
+the sampled records.
 """
 
 from dataclasses import dataclass, replace
@@ -25,8 +25,8 @@ from fl_audit.errors import require
 from fl_audit.federation.contributions import ClientRandomness, expected_update, private_steps, trained_privately
 from fl_audit.federation.hypotheses import question_of
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.local_dpsgd_likelihoods import rounding_of_steps
 from fl_audit.federation.observed_rounds import ObservedRound, is_blurred, refuse_blurred, refuse_blurred_updates, shown
-from fl_audit.federation.private_steps import rounding_of_steps
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
 from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
@@ -44,7 +44,7 @@ class Observation:
     increment: Floats  # increment of the log-odds of D against D' in this round, float64 (trials,)
     local_sensitivity: Floats  # L2 distance between the sums of contributions under D and D', float64 (trials,)
     # The noise along the difference of D and D' as normal scores, in columns for D and D', float64 (trials, 2); see
-    # `fl_audit.mechanisms.likelihood_ratio.ReleaseEvidence`.
+    # `fl_audit.mechanisms.likelihood_ratio.ReleaseLlrs`.
     scores: Floats
     residuals: NoiseStatistics  # the measurements of the noise
 

@@ -5,7 +5,7 @@ from fl_audit.audits.audit import AuditJudging, ClaimedRun
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import measured_in, opened_of_pair
@@ -32,7 +32,7 @@ class IdentifiabilityJudging(AuditJudging):
             return judged_with_opened(found, opened_of_pair(run))
         return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
 
-    def covers(self, facts: RunFacts) -> str:
+    def covers(self, facts: RunDescription) -> str:
         """Return a sentence on the pair D and D' and the seed that a verdict covers.
 
         It also says in how many rounds the differing unit can take part, if participation follows a schedule.
@@ -61,7 +61,7 @@ class IdentifiabilityJudging(AuditJudging):
         return limit_of_signal(planned, is_replaced)
 
 
-def pairs_covered(these: str, facts: RunFacts) -> str:
+def pairs_covered(these: str, facts: RunDescription) -> str:
     """Return a sentence on what a verdict about pairs of neighbouring training sets covers.
 
     Parameters
@@ -78,6 +78,6 @@ def pairs_covered(these: str, facts: RunFacts) -> str:
     )
 
 
-def _cohort_text(facts: RunFacts) -> str:
+def _cohort_text(facts: RunDescription) -> str:
     """Return a sentence on the number of rounds for which the differing unit is scheduled; empty without a schedule."""
     return facts.federation.mechanism.participation.turn_words(facts.federation.rounds)

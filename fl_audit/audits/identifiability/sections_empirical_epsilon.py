@@ -15,8 +15,8 @@ from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section,
 from fl_audit.report.formatting import DASH, UnitWords, number_text, percent, uncapital
 from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
 from fl_audit.rounding import interval_text, side_of
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound
-from fl_audit.statistics.methods import BoundMethod
 from fl_audit.verdict.multiple_testing import TestName
 from fl_audit.verdict.noise_estimate import epsilon_lower_bound_from_noise
 from fl_audit.verdict.sections_verdict import verdict_of

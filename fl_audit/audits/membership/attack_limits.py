@@ -141,7 +141,7 @@ class _Tradeoff:
         return np.maximum(np.maximum(small, large), 0.0)
 
 
-def _corners(curve: pld.LossCurve) -> tuple[Floats, Floats]:
+def _corners(curve: pld.PrivacyCurve) -> tuple[Floats, Floats]:
     """Return two arrays over the grid points l >= 0 of a loss curve: P(L <= l), rising, and P'(L > l), falling.
 
     The loss curve gives the loss L under a distribution P, and P' is the other distribution of the pair.

@@ -30,8 +30,8 @@ from fl_audit.audits.membership.rates import MembershipRates, RocCurve, membersh
 from fl_audit.errors import require, require_number
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod
 
 _GUESSED = 0.1
 """Share of the targets that are guessed members in a one-run bound, and also the share guessed nonmembers."""

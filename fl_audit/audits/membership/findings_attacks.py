@@ -25,8 +25,8 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.privacy.guarantee import MembershipBounds, membership_bounds
 from fl_audit.statistics.advantage import AdvantageEstimate, AdvantageInterval, empirical_advantage, mean_advantage
+from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
-from fl_audit.statistics.methods import BoundMethod
 
 SCORE, APART = "score_", "apart_"
 """Prefixes of the columns with an attack's scores: with all other trials as shadows, or separate shadow trials."""

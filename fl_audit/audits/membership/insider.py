@@ -28,13 +28,13 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.yeom_attack import ascent
 from fl_audit.errors import InputError, require
 from fl_audit.federation.contributions import RoundContext, contributed
-from fl_audit.federation.hypotheses import WhitenedRound, whitened_steps
+from fl_audit.federation.hypotheses import WhiteningTerm, whitened_steps
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
-from fl_audit.learning.microbatching import MicrobatchExamples
+from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
-from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.user_gradients import user_gradients
 from fl_audit.mechanisms.likelihood_ratio import mixed_llr
 from fl_audit.privacy.events import require_sampling_rate
@@ -86,7 +86,7 @@ def increments(
     products
         Inner products <n, h>, finite, shape (trials, targets). Here n is the noise of the trial's release (the release
         minus the true sum of clipped gradients), and h is the target's gradient before clipping; see
-        `fl_audit.learning.record_gradients`.
+        `fl_audit.learning.record_gradient_norms`.
     norms
         Norms ||h|| of the targets' gradients before clipping, finite, shape (trials, targets).
     clipping_norm
@@ -262,7 +262,7 @@ def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Fl
 
 
 def _noise_of_records(
-    federation: LoadedFederation, seen: ObservedRound, step: WhitenedRound, membership: TargetMembership
+    federation: LoadedFederation, seen: ObservedRound, step: WhiteningTerm, membership: TargetMembership
 ) -> tuple[Tensor, Tensor | None]:
     """Return the noise of the round `step`, i.e. its release minus all clipped gradients, float64 (trials, parameters).
 
@@ -289,7 +289,7 @@ def _noise_of_records(
 def _of_records_over_rounds(
     federation: LoadedFederation,
     seen: ObservedRound,
-    steps: Sequence[WhitenedRound],
+    steps: Sequence[WhiteningTerm],
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
@@ -313,7 +313,7 @@ def _of_records_over_rounds(
         records = slice(*np.searchsorted(target, (some.start, some.stop)).tolist())
         place = torch.from_numpy(target[records] - first).to(noise.device)
         for step in steps:
-            portion = MicrobatchExamples(differing.features[records], differing.labels[records])
+            portion = Microbatch(differing.features[records], differing.labels[records])
             each = federation.model.example_gradients(step.start, portion).double()
             if len(place) > some.stop - some.start:  # a target with several records adds their sum
                 each = each.new_zeros(len(each), some.stop - some.start, each.shape[2]).index_add_(1, place, each)
@@ -341,7 +341,7 @@ def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
 def _of_clients(
     federation: LoadedFederation,
     seen: ObservedRound,
-    steps: Sequence[WhitenedRound],
+    steps: Sequence[WhiteningTerm],
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:

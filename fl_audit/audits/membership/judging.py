@@ -8,7 +8,7 @@ from fl_audit.audits.common.requirements import require_candidates, require_clie
 from fl_audit.audits.identifiability.judging import pairs_covered
 from fl_audit.audits.membership.attack_results import OneTargetScores, one_target_scores
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
@@ -40,7 +40,7 @@ class MembershipJudging(AuditJudging):
         found = judge_scores(drawn.members, drawn.nonmembers, guarantee, run.facts.confidence, noise)
         return judged_with_opened(found, opened_of_targets(run))
 
-    def covers(self, facts: RunFacts) -> str:
+    def covers(self, facts: RunDescription) -> str:
         """Return a sentence on the pairs of training sets and the seed that a verdict covers."""
         return pairs_covered("these pairs", facts)
 

@@ -20,7 +20,7 @@ from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.membership import findings_attacks as evidence
 from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.audits.membership.attack_results import AttackResults
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.plurals import plural
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent, uncapital, unit_words
@@ -202,7 +202,7 @@ ATTACKS = Section(
 )  # fmt: skip
 
 
-def _scope_of(facts: RunFacts) -> str:
+def _scope_of(facts: RunDescription) -> str:
     """Return sentences on the units and the data sets to which the bounds of a run apply."""
     if not facts.has_guarantee:
         of_training = "" if facts.federation.local_randomizer is None else " of the training"

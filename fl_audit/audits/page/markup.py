@@ -10,7 +10,7 @@ from typing import Any
 
 from fl_audit.audits.common.sections_mechanism import day_text
 from fl_audit.audits.page.stylesheet import STYLESHEET
-from fl_audit.notebook import Markup, html_table
+from fl_audit.html_tables import Markup, html_table
 from fl_audit.report.banner import Banner
 from fl_audit.report.formatting import MISSING, number_text, percent
 

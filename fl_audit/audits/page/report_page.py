@@ -20,7 +20,7 @@ from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.markup import html_figure, html_page, page_table, value_html
 from fl_audit.audits.page.stylesheet import DRAWN
 from fl_audit.audits.sections import measured, page_rows
-from fl_audit.notebook import Markup, exactly_html
+from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.finding import ReportContents, Row, Section, Table

@@ -8,7 +8,7 @@ from fl_audit.audits.common.planned_detection_limits import limit_of_signal, lim
 from fl_audit.audits.common.requirements import require_candidates, require_clients, require_targets, require_weighable
 from fl_audit.audits.reconstruction.reconstruction_metrics import judge_hits, ranks_of_truth
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.finished_run import FinishedRun, RunFacts
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
@@ -38,7 +38,7 @@ class ReconstructionJudging(AuditJudging):
         found = judge_hits(hits, len(ranks), chance, run.facts.stated_guarantee, run.facts.confidence, noise)
         return judged_with_opened(found, opened_of_targets(run))
 
-    def covers(self, facts: RunFacts) -> str:
+    def covers(self, facts: RunDescription) -> str:
         """Return a sentence on the candidates and the seed that a verdict covers."""
         return (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "

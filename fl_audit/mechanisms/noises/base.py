@@ -16,8 +16,8 @@ import numpy as np
 
 from fl_audit.array_types import Floats
 from fl_audit.mechanisms.threat_model import ThreatModel
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.events import ReleaseEvent, gaussian_rounds
-from fl_audit.privacy.names import NoiseScaling
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,7 +41,7 @@ class NoiseSettings:
 
     name: str  # name of the noise in the configuration
     multiplier: float  # noise multiplier z
-    scaling: NoiseScaling  # sensitivity that the noise is scaled to
+    scaling: SensitivityKind  # sensitivity that the noise is scaled to
     clients: int  # m, number of clients
     rounds: int  # k, number of rounds
     separation: int | None  # smallest number of rounds between a client's participations, with cohorts; otherwise None
@@ -108,7 +108,7 @@ class MechanismNoise(ABC):
     """Name of the kind in a stored mechanism, which is its key in the registry."""
     multiplier: float
     """Noise multiplier z, as this kind of noise defines it; 0 without noise."""
-    scaling: NoiseScaling = NoiseScaling.GLOBAL
+    scaling: SensitivityKind = SensitivityKind.GLOBAL
     """Sensitivity to which the noise is scaled; global without noise."""
 
     names: ClassVar[tuple[str, ...]]

@@ -8,8 +8,8 @@ import numpy as np
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
 from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.gaussian import require_positive
-from fl_audit.privacy.names import NoiseScaling
 
 if TYPE_CHECKING:
     from fl_audit.mechanisms.participations.participation import Participation
@@ -28,7 +28,7 @@ class CentralGaussian(MechanismNoise):
     """
 
     multiplier: float  # z, noise standard deviation in units of the sensitivity; positive and finite
-    scaling: NoiseScaling = NoiseScaling.GLOBAL  # whether Delta_i is the local or the global sensitivity
+    scaling: SensitivityKind = SensitivityKind.GLOBAL  # whether Delta_i is the local or the global sensitivity
     kind: Literal["central"] = "central"
     names: ClassVar = ("central",)
     origin: ClassVar = NoiseOrigin.SERVER
@@ -45,7 +45,7 @@ class CentralGaussian(MechanismNoise):
 
     @property
     def _is_local(self) -> bool:
-        return self.scaling is NoiseScaling.LOCAL
+        return self.scaling is SensitivityKind.LOCAL
 
     def scale(self, sensitivity: SumSensitivity, multiplier: float) -> Floats:
         """Return the multiplier times the local or the global sensitivity, whichever the noise is scaled to.

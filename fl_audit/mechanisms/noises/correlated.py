@@ -16,9 +16,9 @@ from fl_audit.mechanisms.noises.base import (
 )
 from fl_audit.plurals import plural
 from fl_audit.privacy import lazy_imports as late_privacy
+from fl_audit.privacy.accounting_enums import StrategyMatrixKind
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_positive
-from fl_audit.privacy.names import StrategyMatrixKind
 
 if TYPE_CHECKING:
     from torch import Tensor

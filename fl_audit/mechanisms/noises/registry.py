@@ -15,7 +15,7 @@ from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.none import NoNoise
-from fl_audit.privacy.names import NoiseScaling
+from fl_audit.privacy.accounting_enums import SensitivityKind
 
 NOISES: dict[str, type[MechanismNoise]] = {
     "central": CentralGaussian,
@@ -88,7 +88,7 @@ def noise_of(settings: NoiseSettings) -> MechanismNoise:
         number is out of range.
     """
     kind = noise_named(settings.name)
-    fits = kind.may_follow_data or settings.scaling is NoiseScaling.GLOBAL
+    fits = kind.may_follow_data or settings.scaling is SensitivityKind.GLOBAL
     require(fits, f"sensitivity is 'local' with noise = '{settings.name}': accepted with it is 'global'")
     return kind.of_settings(settings)
 

@@ -20,17 +20,17 @@ from fl_audit.federation.loaded_federation import LoadedFederation, load_federat
 from fl_audit.federation.observed_rounds import InsiderView, ObservedRound
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.optimizers import OptimizerKind, OptimizerState, ServerOptimizer, step
+from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
 from fl_audit.mechanisms.contribution import Everybody, FixedClipping
-from fl_audit.mechanisms.effective_noise import NoiseScaling
+from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.central import CentralGaussian
 
 TRIALS = 5
-SGD = ServerOptimizer(OptimizerKind.SGD, 0.5)
-MOMENTUM = ServerOptimizer(OptimizerKind.MOMENTUM, 0.2, momentum=0.9)
+SGD = ServerOptimizer(ServerOptimizerKind.SGD, 0.5)
+MOMENTUM = ServerOptimizer(ServerOptimizerKind.MOMENTUM, 0.2, momentum=0.9)
 RELATIONS = (Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD)
-CASES = [(relation, scaling) for relation in RELATIONS for scaling in NoiseScaling]
+CASES = [(relation, scaling) for relation in RELATIONS for scaling in SensitivityKind]
 
 
 def weigh_release(
@@ -47,7 +47,7 @@ def weigh_models(federation: LoadedFederation, models: list[Tensor], batch_trial
 
 def make_federation(
     relation: Adjacency = Adjacency.REPLACE_RECORD,
-    scaling: NoiseScaling = NoiseScaling.LOCAL,
+    scaling: SensitivityKind = SensitivityKind.LOCAL,
     model: str = "adult-mlp",
     optimizer: ServerOptimizer = SGD,
     multiplier: float = 2.0,
@@ -108,7 +108,7 @@ def true_sigma(federation: LoadedFederation, with_x: Tensor, without_x: Tensor) 
     worst = {Adjacency.ADD_REMOVE_RECORD: 0.8, Adjacency.REPLACE_RECORD: 1.6}[mechanism.adjacency]
     local: NDArray[np.float64] = (with_x - without_x).norm(dim=1).numpy()
     return mechanism.noise_multiplier * (
-        local if mechanism.scaling is NoiseScaling.LOCAL else np.full(len(local), worst)
+        local if mechanism.scaling is SensitivityKind.LOCAL else np.full(len(local), worst)
     )
 
 
@@ -123,7 +123,7 @@ def make_release(federation: LoadedFederation, models: Tensor, bits: list[int], 
 @pytest.mark.few_cases(3)
 @pytest.mark.parametrize("model", ["logistic", "adult-mlp"])
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
-def test_log_odds_are_differences_of_log_densities(relation: Adjacency, scaling: NoiseScaling, model: str) -> None:
+def test_log_odds_are_differences_of_log_densities(relation: Adjacency, scaling: SensitivityKind, model: str) -> None:
     federation = make_federation(relation, scaling, model)
     models = initial(federation)
     with_x, without_x = true_sums(federation, models)
@@ -142,19 +142,19 @@ def test_log_odds_are_differences_of_log_densities(relation: Adjacency, scaling:
 
 
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
-def test_the_means_themselves_give_half_mu_squared(relation: Adjacency, scaling: NoiseScaling) -> None:
+def test_the_means_themselves_give_half_mu_squared(relation: Adjacency, scaling: SensitivityKind) -> None:
     federation = make_federation(relation, scaling)
     models = initial(federation)
     with_x, without_x = true_sums(federation, models)
     mu = (with_x - without_x).norm(dim=1).numpy() / true_sigma(federation, with_x, without_x)
-    if scaling is NoiseScaling.LOCAL:
+    if scaling is SensitivityKind.LOCAL:
         np.testing.assert_allclose(mu, 0.5, rtol=1e-12)
     for release, expected in ((with_x, mu**2 / 2), (without_x, -(mu**2) / 2), ((with_x + without_x) / 2, 0 * mu)):
         np.testing.assert_allclose(weigh_release(federation, models, release).increment, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("scaling", list(NoiseScaling))
-def test_swapping_the_neighbours_turns_the_sign(scaling: NoiseScaling) -> None:
+@pytest.mark.parametrize("scaling", list(SensitivityKind))
+def test_swapping_the_neighbours_turns_the_sign(scaling: SensitivityKind) -> None:
     federation = make_federation(Adjacency.REPLACE_RECORD, scaling)
     assert federation.replacement is not None
     training = Examples(federation.training.features.clone(), federation.training.labels.clone())
@@ -168,7 +168,7 @@ def test_swapping_the_neighbours_turns_the_sign(scaling: NoiseScaling) -> None:
 
 
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
-def test_mirroring_the_release_turns_the_sign(relation: Adjacency, scaling: NoiseScaling) -> None:
+def test_mirroring_the_release_turns_the_sign(relation: Adjacency, scaling: SensitivityKind) -> None:
     federation = make_federation(relation, scaling)
     models = initial(federation)
     release = make_release(federation, models, [0, 1, 0, 1, 0]).double()
@@ -183,9 +183,9 @@ def _without_difference(federation: LoadedFederation) -> LoadedFederation:
     return replace(federation, replacement=federation.differing)
 
 
-@pytest.mark.parametrize("scaling", list(NoiseScaling))
+@pytest.mark.parametrize("scaling", list(SensitivityKind))
 @pytest.mark.parametrize("size", [0.0, 1.0, 1e6])
-def test_neighbours_that_do_not_differ_tell_nothing(scaling: NoiseScaling, size: float) -> None:
+def test_neighbours_that_do_not_differ_tell_nothing(scaling: SensitivityKind, size: float) -> None:
     federation = _without_difference(make_federation(Adjacency.REPLACE_RECORD, scaling))
     models = initial(federation)
     evidence = weigh_release(federation, models, torch.full_like(models, size))
@@ -193,8 +193,8 @@ def test_neighbours_that_do_not_differ_tell_nothing(scaling: NoiseScaling, size:
     assert np.array_equal(evidence.local_sensitivity, np.zeros(TRIALS))
 
 
-@pytest.mark.parametrize("scaling", list(NoiseScaling))
-def test_a_trial_whose_units_are_dead_tells_nothing_and_spoils_no_other(scaling: NoiseScaling) -> None:
+@pytest.mark.parametrize("scaling", list(SensitivityKind))
+def test_a_trial_whose_units_are_dead_tells_nothing_and_spoils_no_other(scaling: SensitivityKind) -> None:
     federation = make_federation(Adjacency.ADD_REMOVE_RECORD, scaling)
     models = initial(federation)
     views = federation.model.layout.views(models)
@@ -224,7 +224,7 @@ def test_under_the_floor_noise_stays_and_evidence_fades() -> None:
 
 
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
-def test_evidence_of_a_trial_does_not_depend_on_its_company(relation: Adjacency, scaling: NoiseScaling) -> None:
+def test_evidence_of_a_trial_does_not_depend_on_its_company(relation: Adjacency, scaling: SensitivityKind) -> None:
     federation = make_federation(relation, scaling)
     models = initial(federation)
     release = make_release(federation, models, [1, 0, 1, 0, 1])
@@ -275,7 +275,9 @@ def _play(federation: LoadedFederation, rounds: int) -> tuple[list[Tensor], list
 @pytest.mark.few_cases(2)
 @pytest.mark.parametrize("optimizer", [SGD, MOMENTUM], ids=["sgd", "momentum"])
 @pytest.mark.parametrize(("relation", "scaling"), CASES)
-def test_models_tell_what_releases_tell(relation: Adjacency, scaling: NoiseScaling, optimizer: ServerOptimizer) -> None:
+def test_models_tell_what_releases_tell(
+    relation: Adjacency, scaling: SensitivityKind, optimizer: ServerOptimizer
+) -> None:
     federation = make_federation(relation, scaling, optimizer=optimizer)
     models, releases = _play(federation, 4)
     for index, release in enumerate(releases):
@@ -300,8 +302,8 @@ def _rounding_share(federation: LoadedFederation) -> float:
     return float((rounding / true_sigma(federation, with_x, without_x)).max())
 
 
-@pytest.mark.parametrize("kind", [OptimizerKind.SGD, OptimizerKind.MOMENTUM])
-def test_refuses_models_whose_rounding_hides_the_release(kind: OptimizerKind) -> None:
+@pytest.mark.parametrize("kind", [ServerOptimizerKind.SGD, ServerOptimizerKind.MOMENTUM])
+def test_refuses_models_whose_rounding_hides_the_release(kind: ServerOptimizerKind) -> None:
     # The share goes as 1 / eta, so this is the learning rate at which it is a thousandth of sigma.
     critical = 1e-3 * _rounding_share(make_federation(optimizer=ServerOptimizer(kind, 1e-3))) / 1e-3
     assert critical < 1e-2
@@ -314,7 +316,7 @@ def test_refuses_models_whose_rounding_hides_the_release(kind: OptimizerKind) ->
 
 
 def test_a_trial_without_difference_is_not_refused_for_rounding() -> None:
-    federation = _without_difference(make_federation(optimizer=ServerOptimizer(OptimizerKind.SGD, 1e-9)))
+    federation = _without_difference(make_federation(optimizer=ServerOptimizer(ServerOptimizerKind.SGD, 1e-9)))
     models = initial(federation)
     evidence = weigh_models(federation, [models, models.clone()])
     assert isinstance(evidence, Observation)
@@ -322,14 +324,14 @@ def test_a_trial_without_difference_is_not_refused_for_rounding() -> None:
 
 
 def test_adam_models_cannot_be_weighed() -> None:
-    federation = make_federation(optimizer=ServerOptimizer(OptimizerKind.ADAM, 0.1))
+    federation = make_federation(optimizer=ServerOptimizer(ServerOptimizerKind.ADAM, 0.1))
     models = initial(federation)
     with pytest.raises(InputError, match=r"'adam': .*'sgd' and 'momentum'"):
         weigh_models(federation, [models, models + 0.1])
 
 
 def test_a_public_federation_whose_view_is_models_refuses_adam() -> None:
-    federation = make_federation(optimizer=ServerOptimizer(OptimizerKind.ADAM, 0.1))
+    federation = make_federation(optimizer=ServerOptimizer(ServerOptimizerKind.ADAM, 0.1))
     with pytest.raises(InputError, match="'adam'"):
         replace(federation.public, view=InsiderView.MODEL)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.columns import DECIMAL_MARKS, amounts, is_number
+from fl_audit.data.column_encoding import DECIMAL_MARKS, amounts, is_number
 
 USUAL_WORDS = frozenset(
     {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"}

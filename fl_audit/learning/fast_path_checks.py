@@ -8,14 +8,14 @@ from torch import Tensor
 
 from fl_audit.errors import InputError
 from fl_audit.learning.frozen_prefix import frozen_prefix
-from fl_audit.learning.microbatching import MicrobatchExamples
-from fl_audit.learning.model_faults import refusal
+from fl_audit.learning.microbatching import Microbatch
+from fl_audit.learning.model_error_messages import refusal
+from fl_audit.learning.model_execution_profile import saved_scalars
 from fl_audit.learning.model_passes import ModelPasses
-from fl_audit.learning.model_properties import saved_scalars
 from fl_audit.learning.module_checks import PROBE_EXAMPLES
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.output_checks import NO_GRADIENT
-from fl_audit.learning.padding import by_length, is_padded, lengths
+from fl_audit.learning.padding_removal import by_length, is_padded, lengths
 from fl_audit.learning.stacked_layers import backward_sums, is_plain, parameter_owners
 
 _PROBE_TRIALS = 2
@@ -48,7 +48,7 @@ def split_off_prefix(passes: ModelPasses, records: Tensor | None, is_tried: bool
     source, flat = seeded(), passes.layout.flatten(dict(passes.template.named_parameters()))
     models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
     tried = torch.rand(PROBE_EXAMPLES, *passes.feature_shape, generator=source) if records is None else records
-    portion = MicrobatchExamples(tried[:PROBE_EXAMPLES], torch.zeros(len(tried[:PROBE_EXAMPLES]), dtype=torch.int64))
+    portion = Microbatch(tried[:PROBE_EXAMPLES], torch.zeros(len(tried[:PROBE_EXAMPLES]), dtype=torch.int64))
     found = list[tuple[Tensor, Tensor]]()
     fast, passes.fast = passes.fast, False
     for passes.prefix in (None, prefix):
@@ -121,7 +121,7 @@ def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
     flat = passes.layout.flatten(dict(passes.template.named_parameters()))
     models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
     features = torch.rand(PROBE_EXAMPLES, *passes.feature_shape, generator=source)
-    portion = MicrobatchExamples(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
+    portion = Microbatch(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
     # The first call of `torch.func` imports torch's compiler: seconds in every process, for the same gradients.
     if is_plain(passes.template):
         with suppress(Exception):
@@ -129,7 +129,7 @@ def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
                 return True
     if records is not None:
         # Random numbers show little of a model that looks up tokens: all of them would be the token 0.
-        portion = MicrobatchExamples(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
+        portion = Microbatch(records[:PROBE_EXAMPLES], portion.labels[: len(records)])
     expected = _generic_sums(passes, models, portion)
     if records is not None and not bool(expected.any()):
         raise InputError(NO_GRADIENT)
@@ -141,7 +141,7 @@ def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
     return False
 
 
-def _generic_sums(passes: ModelPasses, models: Tensor, portion: MicrobatchExamples) -> Tensor:
+def _generic_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> Tensor:
     """Return each trial's sum of gradients clipped to norm 1, by `torch.func`; raises `InputError` if this fails."""
     found = torch.empty_like(models)
     try:
@@ -151,7 +151,7 @@ def _generic_sums(passes: ModelPasses, models: Tensor, portion: MicrobatchExampl
     return found
 
 
-def _agrees(passes: ModelPasses, models: Tensor, portion: MicrobatchExamples, expected: Tensor) -> bool:
+def _agrees(passes: ModelPasses, models: Tensor, portion: Microbatch, expected: Tensor) -> bool:
     """Return whether the model's stacked layers exist and give the expected sums.
 
     Stacked layers compute all trials at once. If they exist, `passes.activations` is set.
@@ -160,7 +160,7 @@ def _agrees(passes: ModelPasses, models: Tensor, portion: MicrobatchExamples, ex
     return found is not None and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: MicrobatchExamples, expected: Tensor) -> bool:
+def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: Microbatch, expected: Tensor) -> bool:
     """Return whether stacked layers are close to the expected float32 sums, and equal those in double precision.
 
     Stacked layers compute all trials at once. A ReLU whose input is zero up to rounding may pass the gradient in one
@@ -169,7 +169,7 @@ def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: MicrobatchEx
     found = _stacked_sums(passes, models, portion)
     if found is None or not float((found - expected).norm()) <= _ROUGHLY * float(expected.norm()):
         return False
-    wide, read = models.double(), MicrobatchExamples(portion.features.double(), portion.labels)
+    wide, read = models.double(), Microbatch(portion.features.double(), portion.labels)
     exact = torch.empty_like(wide)
     try:
         passes.clipped_sum_generic(wide, read, 1.0, exact)
@@ -179,7 +179,7 @@ def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: MicrobatchEx
     return again is not None and torch.allclose(again, exact, rtol=1e-8, atol=1e-10)
 
 
-def _stacked_sums(passes: ModelPasses, models: Tensor, portion: MicrobatchExamples) -> Tensor | None:
+def _stacked_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> Tensor | None:
     """Return each trial's sum of gradients clipped to norm 1, by stacked layers, and set `passes.activations`.
 
     Stacked layers compute all trials at once. Return None if there are none, or if one of them is not called exactly

@@ -21,7 +21,7 @@ class Accountant(StrEnum):
     GDP = "gdp"
 
 
-class SensitivityAdaptivity(StrEnum):
+class SignalToNoiseAdaptivity(StrEnum):
     """Whether the signal-to-noise ratio of a unit in a round is fixed in advance or depends on earlier releases.
 
     FIXED: every round's ratio is fixed in advance, as with noise that is scaled to the local sensitivity. ADAPTIVE: the
@@ -33,7 +33,7 @@ class SensitivityAdaptivity(StrEnum):
     ADAPTIVE = "adaptive"
 
 
-class NoiseScaling(StrEnum):
+class SensitivityKind(StrEnum):
     """Sensitivity to which the noise is scaled.
 
     LOCAL is the local sensitivity: the distance between the sums of D and D' at the current model parameters. It

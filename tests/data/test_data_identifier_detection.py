@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.identifiers import identifiers, most_personal, possible_identifiers
+from fl_audit.data.identifier_detection import identifiers, most_personal, possible_identifiers
 
 ROWS, PERSONS = 900, 218
 Values = np.ndarray  # one for each row

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fl_audit.errors import InputError
 from fl_audit.learning import pass_budgets
-from fl_audit.learning.microbatching import MicrobatchExamples
-from fl_audit.learning.record_gradients import record_gradients
+from fl_audit.learning.microbatching import Microbatch
+from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.stacked_model import StackedModel
 
 CLOSE = 5e-6
@@ -89,7 +89,7 @@ def _noted_sizes(monkeypatch: pytest.MonkeyPatch, model: StackedModel) -> list[t
     name = "backward" if model.fast else "example_gradients"
     compute = getattr(model, name)
 
-    def noting(models: Tensor, portion: MicrobatchExamples) -> object:
+    def noting(models: Tensor, portion: Microbatch) -> object:
         noted.append((len(models), portion.examples))
         return compute(models, portion)
 

@@ -15,13 +15,13 @@ from torch.func import vmap
 
 from fl_audit.learning.module_checks import widen
 from fl_audit.learning.named_inputs import MASK, NamedInput
-from fl_audit.learning.padding import shortened
+from fl_audit.learning.padding_removal import shortened
 
 _CHOOSES = "set_attn_implementation"  # method that only modules of the library transformers have
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedInputHook:
     """Forward pre-hook that splits rows of numbers into named arrays, and passes these to the module by name."""
 
     inputs: tuple[NamedInput, ...]  # named arrays that a row consists of, in order
@@ -77,7 +77,7 @@ def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
     """
     if not inputs:
         return
-    module.register_forward_pre_hook(_Named(inputs), with_kwargs=True)
+    module.register_forward_pre_hook(_NamedInputHook(inputs), with_kwargs=True)
     readers = [part for part in _choosers(module) if not any(True for _ in _choosers(part, itself=False))]
     if not readers or not any(one.name == MASK for one in inputs) or _runs_by_example(module, inputs):
         return
@@ -93,7 +93,7 @@ def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
 
 def inputs_of(module: nn.Module) -> tuple[NamedInput, ...]:
     """Return the named arrays that `give_named` made a module read; empty if it was not called for the module."""
-    found = (hook.inputs for hook in module._forward_pre_hooks.values() if isinstance(hook, _Named))
+    found = (hook.inputs for hook in module._forward_pre_hooks.values() if isinstance(hook, _NamedInputHook))
     return next(found, ())
 
 

@@ -17,7 +17,7 @@ from torch.func import functional_call
 
 from fl_audit import user_modules
 from fl_audit.errors import InputError
-from fl_audit.learning.model_inputs import inputs_of
+from fl_audit.learning.model_adaptation import inputs_of
 from fl_audit.learning.module_checks import said, sharing_copy, without_hints
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.stacked_layers import is_plain

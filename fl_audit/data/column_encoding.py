@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.data.encoding import min_max
-from fl_audit.data.records import ColumnReadResult, ColumnRole, DataWarning, Identifier
+from fl_audit.data.records import ColumnReadResult, ColumnRole, DataWarning, IdentifyingColumn
 from fl_audit.errors import InputError, Remedy, require
 
 DEFAULT_MAX_LEVELS = 100  # levels of a column, and classes of a label, that are accepted unless the user says otherwise
@@ -56,7 +56,7 @@ class EncodedColumn:
 
 
 @dataclass(frozen=True, eq=False)
-class TableOrigin:
+class SourceFileRows:
     """Name the files and rows from which the records of a table come."""
 
     file: str  # file of the records that training sets are drawn from
@@ -83,11 +83,11 @@ class TableOrigin:
 def encode_column(
     column: "pd.Series[Any]",
     name: str,
-    origin: TableOrigin,
+    origin: SourceFileRows,
     max_levels: int,
     before: int,
     decimal: str,
-    repeats: Identifier | None = None,
+    repeats: IdentifyingColumn | None = None,
 ) -> EncodedColumn:
     """Encode a table column without missing cells as features, and describe how it was read.
 
@@ -234,7 +234,7 @@ def drop_remedy(name: str) -> Remedy:
     return Remedy("drop", (name,))
 
 
-def _numbers(column: "pd.Series[Any]", name: str, origin: TableOrigin, decimal: str) -> tuple[Floats | None, str]:
+def _numbers(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decimal: str) -> tuple[Floats | None, str]:
     """Return a column as numbers, shape (records,), with a note on how they were written; None if it holds words.
 
     Dates become days since 1970.
@@ -355,7 +355,7 @@ def _days(column: "pd.Series[Any]") -> Floats | None:
 
 
 def _levels(
-    text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int, repeats: Identifier | None
+    text: "pd.Series[Any]", name: str, file: str, max_levels: int, before: int, repeats: IdentifyingColumn | None
 ) -> EncodedColumn:
     values, drop = text.to_numpy(dtype=np.str_), drop_remedy(name)
     levels, codes = np.unique(values, return_inverse=True)

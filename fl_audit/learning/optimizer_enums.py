@@ -10,7 +10,7 @@ class LocalOptimizer(StrEnum):
     ADAM = "adam"
 
 
-class OptimizerKind(StrEnum):
+class ServerOptimizerKind(StrEnum):
     """Optimizer of the server: SGD, SGD with heavy-ball momentum, or Adam."""
 
     SGD = "sgd"

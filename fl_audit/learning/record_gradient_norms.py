@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fl_audit.errors import require
 from fl_audit.learning import pass_budgets
-from fl_audit.learning.microbatching import MicrobatchExamples
+from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.stacked_model import StackedModel
 
 
@@ -68,7 +68,7 @@ def record_gradients(
     norms, products = (models.new_zeros(len(models), len(labels)) for _ in range(2))
     for rows, some in model.passes(len(models), len(labels)):
         if model.fast:
-            taped = model.backward(models[rows], MicrobatchExamples(features[some], labels[some]))
+            taped = model.backward(models[rows], Microbatch(features[some], labels[some]))
             with torch.no_grad():
                 squares = [visit.layer.squared_norms(visit, signal)[0] for visit, signal in taped]
                 norms[rows, some] = torch.stack(squares).sum(0).sqrt_()
@@ -80,7 +80,7 @@ def record_gradients(
         together = max(1, pass_budgets.GRADIENT_BUDGET // models[rows].numel())
         for first in range(some.start, some.stop, together):
             part = slice(first, min(some.stop, first + together))
-            gradients = model.example_gradients(models[rows], MicrobatchExamples(features[part], labels[part]))
+            gradients = model.example_gradients(models[rows], Microbatch(features[part], labels[part]))
             norms[rows, part] = torch.linalg.vector_norm(gradients, dim=2)
             if vectors is not None:
                 products[rows, part] = torch.bmm(gradients, vectors[rows].float().unsqueeze(2)).squeeze(2)

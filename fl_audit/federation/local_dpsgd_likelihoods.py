@@ -28,7 +28,7 @@ _ROUNDING = 2.0**-23 / sqrt(12)
 """Root mean square of the rounding of a float32 number between 1 and 2."""
 
 
-class _AdversaryScaling(NamedTuple):
+class _UpdateScaleFactors(NamedTuple):
     """Public factors by which an adversary multiplies updates and sums of clipped gradients."""
 
     clients: tuple[int, ...]  # clients whose noise the adversary does not know
@@ -92,7 +92,7 @@ def rounding_of_update(models: Tensor) -> Tensor:
     return _ROUNDING * models.double().square().mean(dim=1).sqrt()
 
 
-def _scale(federation: LoadedFederation, insider: int) -> _AdversaryScaling:
+def _scale(federation: LoadedFederation, insider: int) -> _UpdateScaleFactors:
     steps, victim = private_steps(federation.public.mechanism), federation.victim
     known, clients = {insider, *federation.colluders(insider)}, range(len(federation.shards))
     is_server = federation.public.threat_model.adversary is Adversary.SERVER
@@ -100,7 +100,7 @@ def _scale(federation: LoadedFederation, insider: int) -> _AdversaryScaling:
     batch = {client: steps.mean_batch(len(federation.shards[client])) for client in unknown}
     hidden = sqrt(sum((batch[victim] / one) ** 2 for one in batch.values()))
     of_sums = {client: batch[victim] / one / hidden for client, one in batch.items()}
-    return _AdversaryScaling(unknown, batch[victim] / steps.schedule.learning_rate / hidden, of_sums)
+    return _UpdateScaleFactors(unknown, batch[victim] / steps.schedule.learning_rate / hidden, of_sums)
 
 
 def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError
-from fl_audit.learning.model_inputs import prepare
+from fl_audit.learning.model_adaptation import prepare
 from fl_audit.learning.named_inputs import NamedInput
-from fl_audit.learning.padding import by_length, lengths
+from fl_audit.learning.padding_removal import by_length, lengths
 from fl_audit.learning.stacked_model import StackedModel
 
 TOKENS, WORDS, CLASSES = 24, 30, 3
@@ -62,7 +62,7 @@ def test_losses_are_the_same_in_the_order_of_the_records(worth: int, monkeypatch
     records[7, TOKENS:] = 0  # of padding alone, where attention looks at all of it
     model = stacked(Reader, records)
     assert model.ignores_padding
-    monkeypatch.setattr("fl_audit.learning.padding._WORTH", worth)
+    monkeypatch.setattr("fl_audit.learning.padding_removal._WORTH", worth)
     models = 0.3 * torch.randn(3, model.layout.size, generator=torch.Generator().manual_seed(1))
     found = model.losses(models, records, labels)
     model.ignores_padding = False

@@ -15,8 +15,8 @@ import pandas as pd
 import scipy
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.data.columns import ENOUGH_TO_TELL
-from fl_audit.data.records import Identifier
+from fl_audit.data.column_encoding import ENOUGH_TO_TELL
+from fl_audit.data.records import IdentifyingColumn
 
 _FEWEST_VALUES = 5  # with fewer it names groups
 _MOST_A_VALUE, _FEWEST_A_VALUE = 50, 1.2  # records of a value, on average, where nothing but the shape is known
@@ -78,7 +78,9 @@ _PARTS, _ODD = 10, 27.9  # parts of a range of numbers; chi squared beyond which
 _RELATED = 4.9  # standard errors of a rank correlation that chance gives once in a million
 
 
-def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | None = None) -> tuple[Identifier, ...]:
+def identifiers(
+    frame: pd.DataFrame, label: str, owner: str | None, user: str | None = None
+) -> tuple[IdentifyingColumn, ...]:
     """Return the columns of a table that look like identifiers, apart from the columns of labels, owners and users.
 
     A column looks like an identifier if its name says so, if it numbers the records consecutively, or if its values are
@@ -112,13 +114,13 @@ def identifiers(frame: pd.DataFrame, label: str, owner: str | None, user: str | 
         if len(levels) < _FEWEST_VALUES or not _is_one(str(name), column, codes, counts, compared):
             continue
         within = [one is not None and _is_function(codes, pd.factorize(frame[one])[0]) for one in (owner, user)]
-        found.append(Identifier(str(name), len(levels), len(frame), int(counts.max()), *within))
+        found.append(IdentifyingColumn(str(name), len(levels), len(frame), int(counts.max()), *within))
     return tuple(found)
 
 
 def possible_identifiers(
-    frame: pd.DataFrame, label: str, person: str | None, found: Sequence[Identifier]
-) -> tuple[Identifier, ...]:
+    frame: pd.DataFrame, label: str, person: str | None, found: Sequence[IdentifyingColumn]
+) -> tuple[IdentifyingColumn, ...]:
     """Return columns of integers that may be either identifiers of persons or quantities.
 
     Their values repeat in most records, with 1.2 to 50 records for each value. Like identifiers they pass three tests.
@@ -154,7 +156,7 @@ def possible_identifiers(
         if _says_a_quantity(str(name)) or not _are_in_no_order(levels.astype(np.float64), counts):
             continue
         if not _rises_with_another(name, len(levels), frame, ranks()):
-            possible.append(Identifier(str(name), len(levels), len(frame), int(counts.max())))
+            possible.append(IdentifyingColumn(str(name), len(levels), len(frame), int(counts.max())))
     return tuple(possible)
 
 
@@ -175,7 +177,7 @@ def is_named_so(name: str) -> bool:
     return bool(_NAMED.fullmatch(plain) or _ALONE.fullmatch(plain)) and not _FIRST_COUNTS.fullmatch(plain)
 
 
-def most_personal(found: Sequence[Identifier], person: str | None) -> Identifier | None:
+def most_personal(found: Sequence[IdentifyingColumn], person: str | None) -> IdentifyingColumn | None:
     """Return the column that most likely identifies persons, or None if `person` is given or no value repeats.
 
     Parameters
@@ -189,7 +191,7 @@ def most_personal(found: Sequence[Identifier], person: str | None) -> Identifier
     return min(repeated, key=_distance_from_person, default=None)
 
 
-def _distance_from_person(one: Identifier) -> tuple[int, int]:
+def _distance_from_person(one: IdentifyingColumn) -> tuple[int, int]:
     """Return a sort key that is smallest for the column that most likely identifies persons.
 
     Names of a person's number, such as `patient_id`, come before other names of identifiers. Columns found by their

@@ -12,7 +12,7 @@ _BYTES = 4  # bytes of a scalar
 
 
 @dataclass(frozen=True)
-class ModelProperties:
+class ModelExecutionProfile:
     """Properties of a model, such as the memory per example, for processes that have no data to measure them."""
 
     fast: bool  # whether the model runs on stacked layers, which compute all trials at once

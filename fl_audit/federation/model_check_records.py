@@ -9,7 +9,7 @@ from fl_audit.array_types import Integers
 from fl_audit.data.multi_array_records import array_of
 from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.learning.named_inputs import MASK
-from fl_audit.learning.output_checks import ProbeRecords
+from fl_audit.learning.output_checks import ModelCheckRecords
 
 _SPREAD = 16  # records from the first to the last
 _MOST_COLUMNS = 128
@@ -18,7 +18,7 @@ _ENDS = 8  # number of records taken at each end, by their extreme value, where 
 
 
 @lru_cache(maxsize=2)
-def probe_records(source: LoadedDataset) -> ProbeRecords:
+def probe_records(source: LoadedDataset) -> ModelCheckRecords:
     """Return records of a data set on which a model is tested: evenly spaced ones, and ones with extreme values.
 
     Texts with the most and the least padding come first. Extreme values include the largest token id, which a model
@@ -33,7 +33,7 @@ def probe_records(source: LoadedDataset) -> ProbeRecords:
     chosen = [(records, _chosen(records), what) for records, what in taken]
     features = np.concatenate([records.features[places] for records, places, _ in chosen])
     names = tuple(f"{what} {place} (from 0)" for _, places, what in chosen for place in places.tolist())
-    return ProbeRecords(torch.from_numpy(features), names)
+    return ModelCheckRecords(torch.from_numpy(features), names)
 
 
 def _chosen(records: Records) -> Integers:
