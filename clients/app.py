@@ -15,8 +15,8 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.audit import ClientRole, ReleaseQuery
-from fl_audit.audits.canaries.canaries import canary_contribution, canary_records, canary_scores
-from fl_audit.audits.identifiability import identifiability
+from fl_audit.audits.canaries.simulated_canaries import canary_contribution, canary_records, canary_scores
+from fl_audit.audits.identifiability import identifiability_adversary
 from fl_audit.audits.membership.insider import observe_targets, pushed_up
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.data_owner import contribute, contribute_as_victim, contribute_members, with_noise
@@ -158,9 +158,9 @@ def observe(message: Message, context: Context) -> Message:
         case ReleaseQuery.CANDIDATES:
             return request.reply(_of_targets(*observe_targets(federation, seen, None)))
         case ReleaseQuery.SCORES:
-            return request.reply({Key.SCORE: identifiability.score(federation, seen, client)})
+            return request.reply({Key.SCORE: identifiability_adversary.score(federation, seen, client)})
         case ReleaseQuery.LOG_ODDS:
-            found = identifiability.observe(federation, seen, insider=client)
+            found = identifiability_adversary.observe(federation, seen, insider=client)
             weighed: dict[str, Floats] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
             return request.reply({**weighed, Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})
         case ReleaseQuery.NOTHING:

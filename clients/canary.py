@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction, canary_update
 from fl_audit.audits.canaries.observer_store import TrainingObserver, ends_nothing, seed_in
-from fl_audit.audits.canaries.stored_rounds import NOTE, CanaryReply, fingerprint
+from fl_audit.audits.canaries.stored_rounds import NOTE, ReportedCanaryProperties, fingerprint
 from fl_audit.errors import InputError, require, require_number
 from fl_audit.randomness import require_seed
 
@@ -94,7 +94,7 @@ class Canary:
             Clipping norm C of the round, above 0.
         """
         seeds = fingerprint(self.coins), fingerprint(self.directions)
-        return str(CanaryReply(self.number, self.is_replaced, *seeds, dimension, clipping_norm))
+        return str(ReportedCanaryProperties(self.number, self.is_replaced, *seeds, dimension, clipping_norm))
 
 
 def _require_shared(directions: int, clipping_norm: float) -> None:
@@ -196,7 +196,7 @@ def watching_mod(watch: TrainingObserver) -> Mod:
         now, number, records = _model(message), _round(message), context.state
         last, seen = records.array_records.get(_LAST), records.config_records.get(_LAST_ROUND)
         if last is not None and seen is not None and seen["round"] == number - 1:
-            taken = map(CanaryReply, range(watch.canaries))
+            taken = map(ReportedCanaryProperties, range(watch.canaries))
             before, after = _tensors(last), _tensors(now)
             watch.note(number - 1, before, after, taken, run=message.metadata.run_id, models_only=True)
         records[_LAST], records[_LAST_ROUND] = ArrayRecord(dict(now)), ConfigRecord({"round": number})

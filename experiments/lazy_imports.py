@@ -43,7 +43,7 @@ PLACES = (
     "fl_audit.report.mechanism_messages",
     "fl_audit.statistics.lower_bounds",
     "fl_audit.strategies.black_box.scenarios",
-    "fl_audit.verdict.multiple_testing",
+    "fl_audit.verdict.declared_tests",
     "fl_audit.verdict.noise_estimate",
     "fl_audit.verdict.verdict",
 )
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from fl_audit.report import mechanism_messages as mechanism_messages
     from fl_audit.statistics import lower_bounds as lower_bounds
     from fl_audit.strategies.black_box import scenarios as scenarios
-    from fl_audit.verdict import multiple_testing as multiple_testing
+    from fl_audit.verdict import declared_tests as declared_tests
     from fl_audit.verdict import noise_estimate as noise_estimate
     from fl_audit.verdict import verdict as verdict
 else:

@@ -29,7 +29,7 @@ from fl_audit.learning.allocator import give_back_freed_memory
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.released_model.epsilon_star import StarSettings
+from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.server import evaluator as evaluation
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.server.results import BatchResult, FinalQueries, ResultSink, TargetOutputs

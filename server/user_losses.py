@@ -15,7 +15,7 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.released_model.epsilon_star import StarSettings, parametric_epsilon_star
+from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
 from fl_audit.server.evaluator import EvaluatedRelease
 
 _FEWEST = 2  # smallest number of users for which a variance can be estimated

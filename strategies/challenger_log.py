@@ -27,7 +27,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.noise_statistics import NoiseStatistics
-from fl_audit.verdict.revealed_values import (
+from fl_audit.verdict.opened_secrets import (
     CROWD,
     LAST_BIT,
     OPENED_COLUMNS,

@@ -24,8 +24,8 @@ from fl_audit.array_types import Floats
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.protocol import Key, NonTrainingQuery, models_key
 from fl_audit.released_model import loss_moments as moments
-from fl_audit.released_model.epsilon_star import StarSettings
 from fl_audit.released_model.loss_moments import LossRange, ScoreMoments
+from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import BatchProgress, More, RunQueries, WriteMessage
 from fl_audit.strategies.replies import Answer, read_array

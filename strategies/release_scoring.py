@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats, Integers
-from fl_audit.audits.canaries.canaries import directions_read, parts
+from fl_audit.audits.canaries.simulated_canaries import directions_read, parts
 from fl_audit.federation.contributions import private_steps
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
@@ -25,7 +25,7 @@ from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RunQueries, WriteMessage
 from fl_audit.strategies.replies import Answer, read_array
 from fl_audit.trials import TrialBatch
-from fl_audit.verdict.innovations import SMALLEST_SIGNAL
+from fl_audit.verdict.llr_increments import SMALLEST_SIGNAL
 from fl_audit.verdict.noise_statistics import NoiseStatistics, NoiseStatisticsLayout
 
 _OBSERVE = f"query.{NonTrainingQuery.OBSERVE}"

@@ -26,7 +26,7 @@ from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.report import style
+from fl_audit.report import figure_style
 
 # What checks the auditor is found in the repository, and nothing else of it is: it has folders with names of modules
 # that users have, such as `server`.
@@ -118,7 +118,7 @@ def _small_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     """
     if request.node.get_closest_marker("full_size") is not None:
         return
-    monkeypatch.setattr(style, "DOTS_PER_INCH", 45)
+    monkeypatch.setattr(figure_style, "DOTS_PER_INCH", 45)
     monkeypatch.setattr(report_page, "_page_svg", lambda figure, name: "")
     if request.node.get_closest_marker("drawn") is None:
         monkeypatch.setattr(report_page, "to_png", lambda figure: ONE_PIXEL)

@@ -16,7 +16,7 @@ from small_audits import small_toml
 from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours

@@ -16,7 +16,7 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.released_model.epsilon_star import parametric_epsilon_star
+from fl_audit.released_model.parametric_star import parametric_epsilon_star
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -19,7 +19,7 @@ from fl_audit.experiments.studies.client_accuracy import (
     settings,
 )
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
-from fl_audit.report.style import to_png
+from fl_audit.report.figure_style import to_png
 
 
 @pytest.mark.long

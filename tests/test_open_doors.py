@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from small_audits import small_settings
 
+from fl_audit.audits.membership.attack_names import Attack
 from fl_audit.audits.membership.attacks import ModelOutputs, attack_scores
-from fl_audit.audits.membership.names import Attack
 from fl_audit.audits.sections import own_section
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity

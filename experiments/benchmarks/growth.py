@@ -44,7 +44,7 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import PartyApps, run_audit
 from fl_audit.experiments.studies.study_tools import parser_of, table_of
-from fl_audit.report.style import to_png
+from fl_audit.report.figure_style import to_png
 
 Values = dict[str, dict[str, Any]]
 

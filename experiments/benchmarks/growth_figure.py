@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fl_audit.array_types import Floats
-from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
+from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 _HEIGHT, _WIDTH = 6.2, 13.0
 _FLAT = 0.05

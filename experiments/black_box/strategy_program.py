@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit
-from fl_audit.audits.black_box.findings import Finding, findings, opening, refusal_words, result_json
+from fl_audit.audits.black_box.findings import ScenarioFinding, findings, opening, refusal_words, result_json
 from fl_audit.experiments.black_box.isolated_process import answer
 from fl_audit.experiments.black_box.page import write_result
 from fl_audit.experiments.black_box.strategy_process import StrategyOptions
@@ -54,7 +54,7 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
     return values(result, asked["out"])
 
 
-def _lines(result: ClaimAudit, found: tuple[Finding, ...]) -> list[str]:
+def _lines(result: ClaimAudit, found: tuple[ScenarioFinding, ...]) -> list[str]:
     """Return the verdict, the findings, and scenarios that could not be carried out, as lines for the console."""
     lines = [opening(result)]
     for finding in found:

@@ -8,7 +8,7 @@ from fl_audit.experiments.black_box.isolated_process import answer
 from fl_audit.experiments.black_box.page import write_assessment
 from fl_audit.experiments.black_box.training_process import TrainingAuditRequest
 from fl_audit.local_training.assessment import assessment_json
-from fl_audit.local_training.training_function_audit import TrainingOptions, audit_training
+from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.strategies.black_box.working_copy import apart, own_copy
 from fl_audit.user_modules import import_function, search_last
 
@@ -19,7 +19,7 @@ def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict
     `asked` holds the options; preliminary results are not sent.
     """
     wishes = TrainingAuditRequest(**asked["wishes"])
-    options = TrainingOptions(
+    options = TrainingAuditOptions(
         wishes.rounds, wishes.calls, wishes.claim_epsilon, wishes.claim_delta, wishes.records_per_user
     )  # fmt: skip
     with apart(own_copy()):

@@ -129,7 +129,7 @@ def _limit_of_detection(found: "RunCheckResult") -> str:
     return (
         f"{trials} noise that is {percent(limits.noise_short)} short along the {unit}{others}, which makes an "
         f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability "
-        f"{lazy_imports.multiple_testing.DETECTION_POWER:g}. "
+        f"{lazy_imports.declared_tests.DETECTION_POWER:g}. "
         f"{enough}{_limit_of_signal(found)}"
     )
 

@@ -17,7 +17,7 @@ from fl_audit.experiments.runs.progress import runs_progress_bar
 from fl_audit.experiments.terminal import console as console_for
 from fl_audit.experiments.terminal import print_table
 from fl_audit.experiments.verbosity import is_quiet, printable
-from fl_audit.released_model.methods import cuts_text
+from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.formatting import number_text
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from fl_audit.experiments.comparisons.rows import ACCURACY, SHOWN, STAR, RunRow
 from fl_audit.experiments.verbosity import printable
-from fl_audit.released_model.methods import cuts_text
-from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, literal, new_figure
+from fl_audit.released_model.star_methods import cuts_text
+from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, literal, new_figure
 
 _STAR_MEAN = "Epsilon*, mean of the models"
 _KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], ...] = (

@@ -20,10 +20,10 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.released_model.empirical_star import ThresholdCounts, definition_ratios, threshold_counts, within_cut
-from fl_audit.released_model.epsilon_star import scores_of_pair
 from fl_audit.released_model.mixture_star import threshold_limits, threshold_log_ratios
+from fl_audit.released_model.parametric_star import scores_of_pair
 from fl_audit.released_model.star_estimate import StarEstimate
-from fl_audit.report.style import BIT_STYLES, INK, MUTED, PALE, finish_axes
+from fl_audit.report.figure_style import BIT_STYLES, INK, MUTED, PALE, finish_axes
 
 _STYLES: dict[Accountant, tuple[str, str, float]] = {
     Accountant.RDP_CLASSIC: ("-", "#12426e", 1.5),

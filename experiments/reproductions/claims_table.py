@@ -15,7 +15,7 @@ from fl_audit.experiments.reproductions.claims import (
     verdicts_said,
 )
 from fl_audit.experiments.reproductions.papers import ItemResult, measured_row, table
-from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
+from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 
 def claims_table(

@@ -18,7 +18,7 @@ from fl_audit.experiments.reproductions.page import differences_html
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemResult, Paper, PaperItem, Published
 from fl_audit.experiments.reproductions.sections import CLAIMS_ITEM, CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from fl_audit.experiments.runs.provenance import commit_of_sources
-from fl_audit.report.style import to_svg
+from fl_audit.report.figure_style import to_svg
 
 _SECTIONS = re.compile(r"(?m)^(?=## )")
 _SUMMED = re.compile(r"Of \d+ claims of the text[^<.]*\.")

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.effective_noise import SensitivityKind
-from fl_audit.report.style import INK, SMALL_TEXT_SIZE
+from fl_audit.report.figure_style import INK, SMALL_TEXT_SIZE
 from fl_audit.statistics.intervals import Interval
 
 PUBLISHED = "as published"

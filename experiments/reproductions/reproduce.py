@@ -17,7 +17,7 @@ from fl_audit.experiments.reproductions.negoescu2023.paper import PAPER as NEGOE
 from fl_audit.experiments.reproductions.page import differences_html, render_page
 from fl_audit.experiments.reproductions.papers import ItemContext, ItemResult, Paper, PaperItem, PaperResults
 from fl_audit.experiments.runs.provenance import commit_of_sources
-from fl_audit.report.style import to_png, to_svg
+from fl_audit.report.figure_style import to_png, to_svg
 
 SCHEMA = 1
 """Version of the record of a finished table or figure, from which a page can be made without its runs."""

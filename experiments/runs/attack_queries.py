@@ -3,7 +3,7 @@
 import numpy as np
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.membership.names import OF_ANY_UNIT, Attack, of_ours
+from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, Attack, of_ours
 from fl_audit.audits.membership.record_confidences import queries_for
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Floats, Integers
+from fl_audit.audits.membership.attack_names import Attack, has_shadows
 from fl_audit.audits.membership.attacks import ModelOutputs, attack_scores
-from fl_audit.audits.membership.attribute import attribute_guesses, attribute_guesses_with_shadows
+from fl_audit.audits.membership.attribute_inference import attribute_guesses, attribute_guesses_with_shadows
 from fl_audit.audits.membership.findings_attacks import (
     APART,
     GUESSED,
@@ -20,7 +21,6 @@ from fl_audit.audits.membership.findings_attacks import (
     SCORE,
     TRUTH,
 )
-from fl_audit.audits.membership.names import Attack, has_shadows
 from fl_audit.audits.membership.white_box import known_halves
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.experiments.runs.attack_queries import attribute_of

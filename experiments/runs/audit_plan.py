@@ -8,7 +8,7 @@ import numpy as np
 
 from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.array_types import Integers
-from fl_audit.audits.membership.names import Attack
+from fl_audit.audits.membership.attack_names import Attack
 from fl_audit.audits.registry import audit_named, audit_of
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.audits.identifiability.identifiability import observe
+from fl_audit.audits.identifiability.identifiability_adversary import observe
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.run_directory import read_public

@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fl_audit.atomic_files import atomic_file, read_json, require_sealed, write_json
-from fl_audit.audits.membership.names import Attack, of_ours
+from fl_audit.audits.membership.attack_names import Attack, of_ours
 from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as default_client_app
@@ -37,7 +37,7 @@ from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
 from fl_audit.experiments.runs.store import write_sealed, write_table
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
-from fl_audit.released_model.epsilon_star import StarSettings
+from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.server.app import FederationClock, FederationPlan, build_server_app, run_federation
 from fl_audit.server.evaluator import require_evaluable
 from fl_audit.server.monitored_grid import MonitoredGrid

@@ -15,7 +15,7 @@ from fl_audit.experiments.runs.run import require_playable
 from fl_audit.experiments.runs.time_probe import Probe, probe
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.guarantee_line import guarantee_values
-from fl_audit.verdict.multiple_testing import DETECTION_POWER
+from fl_audit.verdict.declared_tests import DETECTION_POWER
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 

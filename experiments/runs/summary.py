@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.audits.canaries.canaries import canary_facts
+from fl_audit.audits.canaries.simulated_canaries import canary_facts
 from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructedImages
 from fl_audit.audits.registry import audit_of
 from fl_audit.audits.sections import report_contents
@@ -22,7 +22,7 @@ from fl_audit.federation.randomised_records import record_claim
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
-from fl_audit.released_model.epsilon_star import StarSettings
+from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.report.finding import ReportContents
 
 

@@ -23,7 +23,7 @@ from fl_audit.data.files import data_directory
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.studies.study_tools import parser_of, played, table_of
-from fl_audit.report.style import finish_axes, new_figure, to_png
+from fl_audit.report.figure_style import finish_axes, new_figure, to_png
 
 EPSILONS = (1.0, 3.0, 10.0, 30.0, 100.0)
 _QUICK_EPSILONS = (3.0, 30.0)

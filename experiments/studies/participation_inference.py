@@ -25,7 +25,7 @@ from rich.console import Console
 from scipy.special import softmax
 
 from fl_audit.array_types import Flags
-from fl_audit.audits.membership.findings_attacks import AttackFinding
+from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionFinding, Success
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.attacks import by_target
@@ -67,13 +67,13 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
     return resolve(parse_config(values))
 
 
-def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AttackFinding:
+def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AllAttacksFinding:
     """Carry out a membership audit, and return how well each attack infers which clients took part.
 
     `epsilon` is the claimed epsilon for clients, None for no guarantee.
     """
     audit = {"kind": "membership", "trials": trials, "attacks": ["loss", "lira", "rmia"]}
-    found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AttackFinding)
+    found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AllAttacksFinding)
     assert found is not None, "the membership audit has its numbers"
     return found
 

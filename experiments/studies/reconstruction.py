@@ -43,11 +43,11 @@ from fl_audit.experiments.studies.inversion_quality import COMPARED, SETTINGS, b
 from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
 from fl_audit.privacy.reconstruction import simplex_success
 from fl_audit.randomness import Purpose, generator
-from fl_audit.report.style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
+from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
+from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
-from fl_audit.verdict.multiple_testing import TestName
 from fl_audit.verdict.verdict import Verdict
 
 CANDIDATES, DELTA = 100, 1e-5

@@ -12,12 +12,12 @@ from fl_audit.experiments.sweeps.privacy_utility_plot import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, Sweep
 from fl_audit.experiments.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
 from fl_audit.plurals import plural
-from fl_audit.released_model.methods import cuts_text
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
+from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.banner import Banner, VerdictLook
+from fl_audit.report.figure_style import to_png
 from fl_audit.report.formatting import number_text
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE
-from fl_audit.report.style import to_png
 from fl_audit.rounding import rounded
 
 _ON_FRONTIER = "The frontier joins the points that no mixture of two others equals in both and beats in one."

@@ -18,10 +18,10 @@ from scipy.stats import gaussian_kde
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.experiments.sweeps.tables import UtilityColumn, guarantee_varies
-from fl_audit.released_model.methods import cuts_text
-from fl_audit.report import style
+from fl_audit.released_model.star_methods import cuts_text
+from fl_audit.report import figure_style
+from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, literal, new_figure, span
 from fl_audit.report.formatting import number_text
-from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, add_legend, finish_axes, literal, new_figure, span
 
 UTILITY_NAMES = {UtilityColumn.ACCURACY: "test accuracy (share)", UtilityColumn.AUROC: "test AUROC (probability)"}
 NO_GUARANTEE = "no privacy"
@@ -63,7 +63,7 @@ def landscape_figure(
     """
     if by_guarantee and guarantee_varies(points):
         return _guarantee_figure(points, utility, title)
-    figure = Figure(figsize=(9.4, 7.0), dpi=style.DOTS_PER_INCH, facecolor="white", layout="constrained")
+    figure = Figure(figsize=(9.4, 7.0), dpi=figure_style.DOTS_PER_INCH, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplot_mosaic([["top", "."], ["main", "right"]], width_ratios=[4, 1], height_ratios=[1, 4])
     main, top, right = panels["main"], panels["top"], panels["right"]

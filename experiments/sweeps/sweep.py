@@ -23,7 +23,7 @@ from fl_audit.experiments.sweeps.grid import Point, describe, require_distinct
 from fl_audit.experiments.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.experiments.sweeps.schedule import play_points
 from fl_audit.experiments.sweeps.tables import UtilityColumn, choose_utility, models_table, points_table
-from fl_audit.report.style import to_png
+from fl_audit.report.figure_style import to_png
 from fl_audit.strategies.errors import FederationError
 
 RUNS = "points"

@@ -14,8 +14,8 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import one_target
-from fl_audit.released_model.methods import StarMethod
 from fl_audit.released_model.star_estimate import StarEstimate, estimate_epsilon_star
+from fl_audit.released_model.star_methods import StarMethod
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
 

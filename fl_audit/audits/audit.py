@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fl_audit.privacy.guarantee import Guarantee
     from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
     from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
-    from fl_audit.verdict.verdict import Judgement
+    from fl_audit.verdict.verdict import VerdictDetails
 
 
 WITHOUT_INSIDER = "without the insider: accepted is one with [audit] insider = true"
@@ -103,7 +103,7 @@ class ClaimedRun:
 class AuditJudging(Protocol):
     """Interface of the part of an audit kind that plans a run beforehand and judges its guarantee afterwards."""
 
-    def judge(self, run: "FinishedRun") -> "Judgement | None":
+    def judge(self, run: "FinishedRun") -> "VerdictDetails | None":
         """Return the judgement of a finished run's guarantee by statistical tests; None if nothing could be tested.
 
         A judgement has a verdict and a lower bound on epsilon.

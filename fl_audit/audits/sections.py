@@ -16,8 +16,8 @@ from fl_audit.audits.common.sections_mechanism import DISTRIBUTION, ORIGIN
 from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL, USERS
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, SCORES, TRADEOFF
+from fl_audit.audits.identifiability.sections_estimates_from_beliefs import CRAFTED, PAIR
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
-from fl_audit.audits.identifiability.sections_pair import CRAFTED, PAIR
 from fl_audit.audits.membership.sections_attacks import ATTACKS, ATTRIBUTES, MEMBERSHIP
 from fl_audit.audits.reconstruction.sections_reconstruction import INVERSION, RECONSTRUCTION
 from fl_audit.audits.registry import audit_of

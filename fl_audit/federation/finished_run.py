@@ -25,7 +25,7 @@ from fl_audit.privacy.log_odds import (
     increments_of,
     log_odds_distribution,
 )
-from fl_audit.released_model.epsilon_star import StarSettings
+from fl_audit.released_model.parametric_star import StarSettings
 
 Made = TypeVar("Made")
 

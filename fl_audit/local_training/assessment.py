@@ -7,10 +7,10 @@ from typing import Any, assert_never
 
 from fl_audit.array_types import finite
 from fl_audit.local_training.composition import ComposedPrivacy
-from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.pitfall_checks import CHECKS, conformance
 from fl_audit.local_training.pitfalls import FoundPitfall, Severity
-from fl_audit.local_training.training_facts import PrivateEngine, RecordedTraining
+from fl_audit.local_training.training_evidence import TrainingEvidence
+from fl_audit.local_training.training_facts import MakePrivateCall, RecordedTraining
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
 from fl_audit.verdict.verdict import Verdict
@@ -27,7 +27,7 @@ class Assessment:
 
     name: str  # name of the audited app or training function
     verdict: Verdict
-    evidence: Evidence
+    evidence: TrainingEvidence
     found: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
     composed: ComposedPrivacy | None  # the privacy loss of the steps over all rounds; None without private steps
     # Privacy loss of the steps over all rounds with users as units; None if every user has one record.
@@ -35,7 +35,7 @@ class Assessment:
     unseen: tuple[str, ...]  # parts of this training that could not be observed, with the reasons
 
 
-def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessment:
+def assess(name: str, evidence: TrainingEvidence, unseen: Sequence[str] = ()) -> Assessment:
     """Check recorded trainings for pitfalls, compose their privacy loss, and return the assessment with a verdict.
 
     Parameters
@@ -60,7 +60,7 @@ def assess(name: str, evidence: Evidence, unseen: Sequence[str] = ()) -> Assessm
     )  # fmt: skip
 
 
-def _verdict(evidence: Evidence, found: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
+def _verdict(evidence: TrainingEvidence, found: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
     weights = {one.weight for one in found}
     if Severity.BREAKS in weights:
         return Verdict.VIOLATED
@@ -109,7 +109,7 @@ def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     return (*lines, ("Not seen", f"{_ALWAYS_UNSEEN[0].upper()}{_ALWAYS_UNSEEN[1:]}."))
 
 
-def _engine(evidence: Evidence) -> PrivateEngine | None:
+def _engine(evidence: TrainingEvidence) -> MakePrivateCall | None:
     return next((one for training in evidence.trainings for one in training.engines), None)
 
 
@@ -134,7 +134,7 @@ def _claimed_words(assessment: Assessment) -> str:
     return f"{'; '.join(said)}."
 
 
-def _done_words(evidence: Evidence) -> str:
+def _done_words(evidence: TrainingEvidence) -> str:
     trainings = [one for each in evidence.by_client.values() for one in each]
     steps = sum(len(one.noised) for one in trainings)
     fed = [one.batches[number] for one in trainings for step in one.noised for number in step.batches]
@@ -172,7 +172,7 @@ def _line(found: ComposedPrivacy) -> str:
     return guarantee_line(guarantee_values(found.epsilon, (found.claim,)))
 
 
-def _replayed_words(evidence: Evidence) -> str:
+def _replayed_words(evidence: TrainingEvidence) -> str:
     most = max(evidence.replays, key=lambda one: one.moved / one.claimed)
     compared = sum(one.steps for one in evidence.replays)
     verb = "replaced" if most.is_replaced else "left out"

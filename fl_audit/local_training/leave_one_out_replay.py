@@ -15,7 +15,7 @@ import numpy as np
 from fl_audit.array_types import Floats
 from fl_audit.local_training.neighbours import crafted_record, most_dissimilar, record_at, with_record, without_record
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.replay import ReplayedTraining, random_states, set_random_states
+from fl_audit.local_training.replay_state import ReplayPlan, random_states, set_random_states
 from fl_audit.local_training.training_facts import PrivateStep, RecordedTraining
 
 Edit = Callable[[Any], Any]
@@ -105,7 +105,7 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
 
 
 def _recorded(
-    run: Run, edit: Edit, start: Any, followed: ReplayedTraining | None = None, is_short: bool = False
+    run: Run, edit: Edit, start: Any, followed: ReplayPlan | None = None, is_short: bool = False
 ) -> tuple[Recorder, RecordedTraining]:
     set_random_states(start)
     recorder = Recorder(KEPT_STEPS, followed, is_short)
@@ -132,9 +132,7 @@ def _replayed(
     def changed(data: Any) -> Any:
         return without_record(edit(data), index) if other is None else with_record(edit(data), index, other)
 
-    _, shorter = _recorded(
-        run, changed, start, ReplayedTraining(leader.track, index if other is None else None), is_short
-    )
+    _, shorter = _recorded(run, changed, start, ReplayPlan(leader.track, index if other is None else None), is_short)
     pairs = list(_pairs(longer, shorter))
     last = max((place for place, both in enumerate(pairs) if all(one.total is not None for one in both)), default=-1)
     pairs = pairs[: last + 1]

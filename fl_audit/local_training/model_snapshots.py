@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.local_training.opacus_introspection import are_same, digest, named_tensors
-from fl_audit.local_training.training_facts import OutsideTensorChange
+from fl_audit.local_training.training_facts import UnaccountedTensorChange
 
 _PREFIX = "_module."  # prefix of tensor names in the module that Opacus puts around a model
 
@@ -64,7 +64,7 @@ class PrivateModels:
             if weights and id(optimizer) in self._after:
                 self.keep(optimizer)
 
-    def moved(self, optimizer: Any, is_at_end: bool) -> list[OutsideTensorChange]:
+    def moved(self, optimizer: Any, is_at_end: bool) -> list[UnaccountedTensorChange]:
         """Return the tensors of an optimizer's model that were changed since the end of the optimizer's last step.
 
         They are compared with the copies that `keep` made, so such changes do not come from the optimizer.
@@ -83,7 +83,9 @@ class PrivateModels:
             if old is None or torch.allclose(old, value.detach().cpu(), rtol=0, atol=0, equal_nan=True):
                 continue
             is_parameter = isinstance(value, nn.Parameter)
-            found.append(OutsideTensorChange(name, is_parameter, is_parameter and not value.requires_grad, is_at_end))
+            found.append(
+                UnaccountedTensorChange(name, is_parameter, is_parameter and not value.requires_grad, is_at_end)
+            )
         return found
 
     def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:

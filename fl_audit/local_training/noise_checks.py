@@ -7,15 +7,15 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import chi2, kstest
 
-from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.pitfalls import Pitfall
 from fl_audit.local_training.sampling_checks import LEVEL
+from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_facts import PrivateStep, RecordedTraining
 
 _FEWEST = 3  # values of noise that have to be equal before they say anything
 
 
-def _all(evidence: Evidence) -> Iterator[RecordedTraining]:
+def _all(evidence: TrainingEvidence) -> Iterator[RecordedTraining]:
     for each in evidence.by_client.values():
         yield from each
 
@@ -29,7 +29,7 @@ def _is_bare(step: PrivateStep) -> bool:
     return step.noise is None or step.noise.scale <= 1e-4 * step.norm
 
 
-def _no_noise(evidence: Evidence) -> str:
+def _no_noise(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         bare = sum(map(_is_bare, training.noised))
         if bare:
@@ -37,7 +37,7 @@ def _no_noise(evidence: Evidence) -> str:
     return ""
 
 
-def _small_noise(evidence: Evidence) -> str:
+def _small_noise(evidence: TrainingEvidence) -> str:
     if _no_noise(evidence):
         return ""
     for training in _all(evidence):
@@ -49,7 +49,7 @@ def _small_noise(evidence: Evidence) -> str:
     return ""
 
 
-def _noise_distribution(evidence: Evidence) -> str:
+def _noise_distribution(evidence: TrainingEvidence) -> str:
     if _no_noise(evidence):
         return ""
     for training in _all(evidence):
@@ -79,7 +79,7 @@ def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:
     return bool(set(_heads(one)) & set(_heads(other)))
 
 
-def _seeded(evidence: Evidence) -> str:
+def _seeded(evidence: TrainingEvidence) -> str:
     for each in (evidence.repeated, *evidence.by_client.values()):
         for one, other in combinations(each, 2):
             if _is_alike(one, other):
@@ -87,14 +87,14 @@ def _seeded(evidence: Evidence) -> str:
     return ""
 
 
-def _shared(evidence: Evidence) -> str:
+def _shared(evidence: TrainingEvidence) -> str:
     for one, other in combinations(evidence.by_client.values(), 2):
         if any(_is_alike(left, right) for left in one for right in other if left.round == right.round):
             return "two clients drew the same noise in the same round"
     return ""
 
 
-def _repeated(evidence: Evidence) -> str:
+def _repeated(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         most = max(Counter(_heads(training)).values(), default=0)
         if most > 1:
@@ -102,7 +102,7 @@ def _repeated(evidence: Evidence) -> str:
     return ""
 
 
-NOISE_CHECKS: dict[Pitfall, Callable[[Evidence], str]] = {
+NOISE_CHECKS: dict[Pitfall, Callable[[TrainingEvidence], str]] = {
     Pitfall.NO_NOISE: _no_noise,
     Pitfall.SMALL_NOISE: _small_noise,
     Pitfall.NOISE_DISTRIBUTION: _noise_distribution,

@@ -5,13 +5,13 @@ Checks of sampling and of noise have their own modules. This module contains the
 
 from collections.abc import Callable, Iterator
 
-from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.noise_checks import NOISE_CHECKS
 from fl_audit.local_training.pitfalls import FoundPitfall, Pitfall
 from fl_audit.local_training.sampling_checks import SAMPLING_CHECKS
+from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_facts import RecordedTraining, Sampling
 
-Check = Callable[[Evidence], str]
+Check = Callable[[TrainingEvidence], str]
 """A function that describes one pitfall in the evidence; empty if it is not there."""
 _CLOSE = 0.01  # by what share a claimed epsilon may lie under the composed one: accountants differ by that much
 _COUNT_RELEASED = (
@@ -22,13 +22,13 @@ _COUNT_RELEASED = (
 _COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
 
 
-def conformance(evidence: Evidence) -> tuple[FoundPitfall, ...]:
+def conformance(evidence: TrainingEvidence) -> tuple[FoundPitfall, ...]:
     """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
     found = (FoundPitfall(pitfall, seen) for pitfall, check in CHECKS.items() if (seen := check(evidence)))
     return tuple(found) if evidence.is_private else ()
 
 
-def _all(evidence: Evidence) -> Iterator[RecordedTraining]:
+def _all(evidence: TrainingEvidence) -> Iterator[RecordedTraining]:
     for each in evidence.by_client.values():
         yield from each
 
@@ -37,7 +37,7 @@ def _steps_in(history: tuple[tuple[float, float, int], ...]) -> int:
     return sum(count for _, _, count in history)
 
 
-def _fresh_accountant(evidence: Evidence) -> str:
+def _fresh_accountant(evidence: TrainingEvidence) -> str:
     for each in evidence.by_client.values():
         taken = 0
         for number, training in enumerate(each):
@@ -50,7 +50,7 @@ def _fresh_accountant(evidence: Evidence) -> str:
     return ""
 
 
-def _claimed_epsilon(evidence: Evidence) -> str:
+def _claimed_epsilon(evidence: TrainingEvidence) -> str:
     if evidence.unseen_sampling:
         return ""  # the steps may give less than those that are composed here without amplification
     # An accountant that goes on names what the rounds that were run give; every other claim is about all rounds.
@@ -65,7 +65,7 @@ def _claimed_epsilon(evidence: Evidence) -> str:
     )
 
 
-def _early_epsilon(evidence: Evidence) -> str:
+def _early_epsilon(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         if training.answers and training.answers[-1].after < len(training.noised):
             left = len(training.noised) - training.answers[-1].after
@@ -73,7 +73,7 @@ def _early_epsilon(evidence: Evidence) -> str:
     return ""
 
 
-def _large_delta(evidence: Evidence) -> str:
+def _large_delta(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         deltas = [one.delta for one in training.answers] + [one.target[1] for one in training.engines if one.target]
         records = max((one.records for one in training.engines), default=0)
@@ -82,14 +82,14 @@ def _large_delta(evidence: Evidence) -> str:
     return ""
 
 
-def _uncounted(evidence: Evidence) -> str:
+def _uncounted(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         if training.is_accountant_seen and training.counted < len(training.noised):
             return f"{len(training.noised)} steps were taken, and the accountant counted {training.counted}"
     return ""
 
 
-def _untaken(evidence: Evidence) -> str:
+def _untaken(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         taken = sum(step.is_applied for step in training.noised)
         if training.counted > taken:
@@ -97,7 +97,7 @@ def _untaken(evidence: Evidence) -> str:
     return ""
 
 
-def _wrong_rate(evidence: Evidence) -> str:
+def _wrong_rate(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         fed = [training.batches[number] for step in training.noised for number in step.batches]
         rates = [one.rate for one in fed if one.sampling is Sampling.POISSON and one.rate is not None]
@@ -107,7 +107,7 @@ def _wrong_rate(evidence: Evidence) -> str:
     return ""
 
 
-def _wrong_noise(evidence: Evidence) -> str:
+def _wrong_noise(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         noise = [step.noise_multiplier for step in training.noised]
         counted = [one for one, _, _ in training.counted_here]
@@ -118,7 +118,7 @@ def _wrong_noise(evidence: Evidence) -> str:
     return ""
 
 
-def _trained_before(evidence: Evidence) -> str:
+def _trained_before(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         before = [one for one in training.outside if one.is_before and one.tensors]
         if before:
@@ -126,7 +126,7 @@ def _trained_before(evidence: Evidence) -> str:
     return ""
 
 
-def _unwrapped(evidence: Evidence) -> str:
+def _unwrapped(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         found = [one for one in training.outside if not one.is_before and one.is_wrapped]
         if found:
@@ -134,7 +134,7 @@ def _unwrapped(evidence: Evidence) -> str:
     return ""
 
 
-def _outside_optimizer(evidence: Evidence) -> str:
+def _outside_optimizer(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         found = [one for one in training.outside if not one.is_before and not one.is_wrapped and one.tensors]
         if found:
@@ -143,7 +143,7 @@ def _outside_optimizer(evidence: Evidence) -> str:
 
 
 def _moved(is_parameter: bool, is_frozen: bool) -> Check:
-    def check(evidence: Evidence) -> str:
+    def check(evidence: TrainingEvidence) -> str:
         if any(one.tensors and not one.is_before for training in _all(evidence) for one in training.outside):
             return ""  # said already, with the optimizer that did it
         for training in _all(evidence):
@@ -161,12 +161,12 @@ def _moved(is_parameter: bool, is_frozen: bool) -> Check:
     return check
 
 
-def _unknown_tensors(evidence: Evidence) -> str:
+def _unknown_tensors(evidence: TrainingEvidence) -> str:
     names = [name for training in _all(evidence) for name in training.left.unknown]
     return f"{', '.join(dict.fromkeys(names[:3]))} left, and the private model has no such tensor" if names else ""
 
 
-def _chosen(evidence: Evidence) -> str:
+def _chosen(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         if training.left.earlier is not None:
             last = len(training.noised)
@@ -174,13 +174,13 @@ def _chosen(evidence: Evidence) -> str:
     return ""
 
 
-def _private_schedule(evidence: Evidence) -> str:
+def _private_schedule(evidence: TrainingEvidence) -> str:
     counts = [len(training.noised) for training in evidence.values]
     other = next((count for count in counts if count != counts[0]), None)
     return "" if other is None else f"{counts[0]} steps were taken, and {other} with other labels"
 
 
-def _private_rate(evidence: Evidence) -> str:
+def _private_rate(evidence: TrainingEvidence) -> str:
     for training in evidence.values[1:]:
         one, other = ([step.learning_rate for step in each.noised] for each in (evidence.values[0], training))
         differ = [place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right]
@@ -195,7 +195,7 @@ def _sizes(training: RecordedTraining) -> set[int]:
     return {one.records for one in training.engines} | {one.records for one in training.batches}
 
 
-def _exact_count(evidence: Evidence) -> str:
+def _exact_count(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         records = _sizes(training)
         # Replies to training and to evaluation may use the same names.
@@ -207,7 +207,7 @@ def _exact_count(evidence: Evidence) -> str:
     return ""
 
 
-def _clear(evidence: Evidence, is_evaluation: bool) -> str:
+def _clear(evidence: TrainingEvidence, is_evaluation: bool) -> str:
     seen: dict[str, set[float]] = {}
     for training in _all(evidence):
         records = {float(count) for count in _sizes(training)}

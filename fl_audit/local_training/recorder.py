@@ -28,24 +28,24 @@ from fl_audit.local_training.opacus_introspection import (
     noise_of,
     sampling_of,
 )
-from fl_audit.local_training.replay import (
-    ReplayedTraining,
-    ReplayEnd,
-    TrainingTrack,
+from fl_audit.local_training.replay_state import (
+    ReplayInputs,
+    ReplayPlan,
+    StopReplay,
     are_same_states,
     random_states,
     set_random_states,
 )
 from fl_audit.local_training.training_facts import (
     Batch,
-    NamedEpsilon,
+    MakePrivateCall,
     NonPrivateStep,
-    OutsideTensorChange,
-    PrivateEngine,
     PrivateStep,
     RecordedTraining,
+    ReportedEpsilon,
     Sampling,
     TrainingOutputs,
+    UnaccountedTensorChange,
 )
 
 _PER_STEP = 20  # batches at most that are kept for each step that is
@@ -63,7 +63,7 @@ class Recorder:
     followed
         An earlier training that this one follows in a replay; None if there is none.
     is_short
-        Whether the exception `ReplayEnd` ends the training after `kept_steps` steps.
+        Whether the exception `StopReplay` ends the training after `kept_steps` steps.
     edit
         Function that modifies the data set given to an engine; None for no change.
     """
@@ -71,18 +71,18 @@ class Recorder:
     def __init__(
         self,
         kept_steps: int = 0,
-        followed: ReplayedTraining | None = None,
+        followed: ReplayPlan | None = None,
         is_short: bool = False,
         edit: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.edit, self.track, self._kept, self._followed = edit, TrainingTrack(), kept_steps, followed
+        self.edit, self.track, self._kept, self._followed = edit, ReplayInputs(), kept_steps, followed
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
-        self.engines, self.batches, self.steps = list[PrivateEngine](), list[Batch](), list[PrivateStep]()
+        self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
         self.answers, self.outside, self.moved = (
-            list[NamedEpsilon](),
+            list[ReportedEpsilon](),
             list[NonPrivateStep](),
-            list[OutsideTensorChange](),
+            list[UnaccountedTensorChange](),
         )
         self.counted = self.plateaus = self._asked = self._noised = 0
         self.target: tuple[float, float] | None = None  # epsilon and delta that an engine is asked for
@@ -128,7 +128,7 @@ class Recorder:
         self._accountant = engine.accountant
         self.dataset = self.track.private = given.dataset if self.dataset is None else self.dataset
         self.engines.append(
-            PrivateEngine(
+            MakePrivateCall(
                 float(optimizer.noise_multiplier),
                 tuple(map(float, norms)) if isinstance(norms, (list, tuple)) else (float(norms),),
                 str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), sampling_of(sampler),
@@ -232,13 +232,13 @@ class Recorder:
 
         Raises
         ------
-        ReplayEnd
+        StopReplay
             If `kept_steps` steps of a replay have been compared.
         """
         if self._inside:
             return call()
         if self._is_short and not self._keeps:
-            raise ReplayEnd
+            raise StopReplay
         self._inside = True
         try:
             return self._made_step(optimizer, call)
@@ -325,7 +325,7 @@ class Recorder:
                 break
             frame = frame.f_back
         with suppress(TypeError, ValueError):
-            self.answers.append(NamedEpsilon(float(epsilon), float(delta), history_of(accountant), self._noised))  # type: ignore[arg-type]
+            self.answers.append(ReportedEpsilon(float(epsilon), float(delta), history_of(accountant), self._noised))  # type: ignore[arg-type]
 
     # The resulting facts.
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.stats import chi2
 
-from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.pitfalls import Pitfall
-from fl_audit.local_training.training_facts import Batch, PrivateEngine, PrivateStep, RecordedTraining, Sampling
+from fl_audit.local_training.training_evidence import TrainingEvidence
+from fl_audit.local_training.training_facts import Batch, MakePrivateCall, PrivateStep, RecordedTraining, Sampling
 from fl_audit.privacy.events import batches_per_epoch
 
 LEVEL = 1e-7
@@ -16,7 +16,7 @@ LEVEL = 1e-7
 _MIN_DRAWN = 20  # fewest records that equal samples must contain together to count as evidence
 
 
-def _all(evidence: Evidence) -> Iterator[RecordedTraining]:
+def _all(evidence: TrainingEvidence) -> Iterator[RecordedTraining]:
     for each in evidence.by_client.values():
         yield from each
 
@@ -31,7 +31,7 @@ def _is_amplified(training: RecordedTraining) -> bool:
     return any(rate < 1 for _, rate, _ in training.history)
 
 
-def _no_poisson(evidence: Evidence) -> str:
+def _no_poisson(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         if not _is_amplified(training):
             continue
@@ -68,7 +68,7 @@ def _fixed_sizes(training: RecordedTraining) -> str:
     )
 
 
-def _other_loader(evidence: Evidence) -> str:
+def _other_loader(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         is_poisson = any(one.sampling is Sampling.POISSON for one in training.engines)
         for _, batches in _fed(training):
@@ -80,7 +80,7 @@ def _other_loader(evidence: Evidence) -> str:
     return ""
 
 
-def _fixed_sample(evidence: Evidence) -> str:
+def _fixed_sample(evidence: TrainingEvidence) -> str:
     for each in (*evidence.by_client.values(), evidence.repeated):
         drawn = [_samples(training) for training in each if _is_amplified(training)]
         for place, one in enumerate(drawn):
@@ -93,7 +93,7 @@ def _samples(training: RecordedTraining) -> list[tuple[int, ...]]:
     return [one.indices for _, batches in _fed(training) for one in batches if one.sampling is not Sampling.FIXED]
 
 
-def _repeated_batch(evidence: Evidence) -> str:
+def _repeated_batch(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         again = sum(not step.is_fresh and step.is_of_whole(fed) for step, fed in _fed(training) if step.is_noised)
         if again:
@@ -101,7 +101,7 @@ def _repeated_batch(evidence: Evidence) -> str:
     return ""
 
 
-def _accumulation(evidence: Evidence) -> str:
+def _accumulation(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         waiting = 0
         for step, batches in _fed(training):
@@ -123,7 +123,7 @@ def _uses_all(step: PrivateStep, batches: list[Batch]) -> bool:
     return step.rows is not None and len(sizes) > 1 and step.rows == sum(sizes)
 
 
-def _partial_batch(evidence: Evidence) -> str:
+def _partial_batch(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         sizes = [len(one.indices) for _, batches in _fed(training) for one in batches if one.sampling is Sampling.FIXED]
         if len(sizes) > 1 and min(sizes) < max(sizes):
@@ -131,7 +131,7 @@ def _partial_batch(evidence: Evidence) -> str:
     return ""
 
 
-def _empty_skipped(evidence: Evidence) -> str:
+def _empty_skipped(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         used = {number for step in training.steps for number in step.batches if _is_used(step, number, training)}
         last = max(used, default=-1)
@@ -158,7 +158,7 @@ def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
             yield step, drawn
 
 
-def _cut_batch(evidence: Evidence) -> str:
+def _cut_batch(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         for step, drawn in _rows(training) if training.engines else ():
             if step.rows is not None and 1 < step.rows < drawn and not _is_clipped_as_one(training):
@@ -177,7 +177,7 @@ def _is_clipped_as_one(training: RecordedTraining) -> bool:
     return each > 1 and all(rows == -(-drawn // each) for rows, drawn in found)
 
 
-def _batch_clipping(evidence: Evidence) -> str:
+def _batch_clipping(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1]
         if found and _is_clipped_as_one(training):
@@ -186,7 +186,7 @@ def _batch_clipping(evidence: Evidence) -> str:
     return ""
 
 
-def _private_size(evidence: Evidence) -> str:
+def _private_size(evidence: TrainingEvidence) -> str:
     follows_values = len({len(training.noised) for training in evidence.values}) > 1
     for replay in evidence.replays:
         schedule = [one for one in replay.schedule if one[0] != "steps" or not follows_values]
@@ -203,7 +203,7 @@ def _private_size(evidence: Evidence) -> str:
     return ""
 
 
-def _size_of(engine: PrivateEngine) -> str:
+def _size_of(engine: MakePrivateCall) -> str:
     """Describe how Opacus's own rule makes the expected batch or the number of steps depend on the number of records.
 
     Return "" if they do not depend on it, or the engine does not follow the rule.
@@ -220,11 +220,11 @@ def _size_of(engine: PrivateEngine) -> str:
     return ""
 
 
-def _seen(engine: PrivateEngine) -> tuple[int, int]:
+def _seen(engine: MakePrivateCall) -> tuple[int, int]:
     return int(engine.expected_batch or 0), engine.batches
 
 
-def _by_rule(records: int, batch: int, engine: PrivateEngine) -> tuple[int, int]:
+def _by_rule(records: int, batch: int, engine: MakePrivateCall) -> tuple[int, int]:
     """Return the expected batch size and the number of steps per epoch that Opacus derives from the number of records.
 
     `batch` is the batch size of the loader that the engine was given.
@@ -236,14 +236,14 @@ def _by_rule(records: int, batch: int, engine: PrivateEngine) -> tuple[int, int]
     return int(records * (1 / steps)), steps
 
 
-def _batch_norm(evidence: Evidence) -> str:
+def _batch_norm(evidence: TrainingEvidence) -> str:
     for training in _all(evidence):
         if training.coupled:
             return f"the private model has {', '.join(training.coupled[:3])}"
     return ""
 
 
-def _coupled(evidence: Evidence) -> str:
+def _coupled(evidence: TrainingEvidence) -> str:
     for replay in evidence.replays:
         if replay.is_coupled:
             change = replay.others if replay.others is not None else replay.moved_absent
@@ -251,7 +251,7 @@ def _coupled(evidence: Evidence) -> str:
     return ""
 
 
-def _over_norm(evidence: Evidence) -> str:
+def _over_norm(evidence: TrainingEvidence) -> str:
     if _coupled(evidence) or _batch_clipping(evidence) or _layer_clipping(evidence):
         return ""
     for replay in evidence.replays:
@@ -263,7 +263,7 @@ def _over_norm(evidence: Evidence) -> str:
     return ""
 
 
-def _layer_clipping(evidence: Evidence) -> str:
+def _layer_clipping(evidence: TrainingEvidence) -> str:
     for replay in evidence.replays:
         if replay.is_coupled or replay.is_kept or not replay.tensors:
             continue
@@ -277,7 +277,7 @@ def _layer_clipping(evidence: Evidence) -> str:
     return ""
 
 
-SAMPLING_CHECKS: dict[Pitfall, Callable[[Evidence], str]] = {
+SAMPLING_CHECKS: dict[Pitfall, Callable[[TrainingEvidence], str]] = {
     Pitfall.NO_POISSON: _no_poisson,
     Pitfall.OTHER_LOADER: _other_loader,
     Pitfall.FIXED_SAMPLE: _fixed_sample,

@@ -19,7 +19,7 @@ class Sampling(StrEnum):
 
 
 @dataclass(frozen=True)
-class PrivateEngine:
+class MakePrivateCall:
     """Facts of one call of Opacus's `PrivacyEngine.make_private`: its arguments and what it returned."""
 
     noise_multiplier: float
@@ -114,7 +114,7 @@ class PrivateStep:
 
 
 @dataclass(frozen=True)
-class NamedEpsilon:
+class ReportedEpsilon:
     """Epsilon that an accountant reported when the training asked for it."""
 
     epsilon: float
@@ -134,7 +134,7 @@ class NonPrivateStep:
 
 
 @dataclass(frozen=True)
-class OutsideTensorChange:
+class UnaccountedTensorChange:
     """Tensor of a model that Opacus made private, changed by something other than the steps of Opacus's optimizer."""
 
     name: str
@@ -158,12 +158,12 @@ class TrainingOutputs:
 class RecordedTraining:
     """All recorded facts of one training: of a client in one round."""
 
-    engines: tuple[PrivateEngine, ...] = ()
+    engines: tuple[MakePrivateCall, ...] = ()
     batches: tuple[Batch, ...] = ()
     steps: tuple[PrivateStep, ...] = ()
-    answers: tuple[NamedEpsilon, ...] = ()
+    answers: tuple[ReportedEpsilon, ...] = ()
     outside: tuple[NonPrivateStep, ...] = ()
-    moved: tuple[OutsideTensorChange, ...] = ()
+    moved: tuple[UnaccountedTensorChange, ...] = ()
     counted: int = 0  # steps that accountants counted
     history: History = ()  # history of the last accountant, at the end of the training
     coupled: tuple[str, ...] = ()  # layers of private models that mix the records of a mini-batch

@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError, in_a_line, require, require_number
 from fl_audit.local_training.assessment import Assessment, assess
-from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.leave_one_out_replay import Edit, replays
 from fl_audit.local_training.neighbours import is_sized, length_of, with_other_labels
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.replay import ReplayEnd, random_states, set_random_states
+from fl_audit.local_training.replay_state import StopReplay, random_states, set_random_states
+from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_facts import RecordedTraining
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class TrainingAuditOptions:
     """Claims and settings that a user gives for the audit of a training function."""
 
     rounds: int = 1  # number of rounds of the whole training; the function is called once per round
@@ -31,7 +31,7 @@ class TrainingOptions:
 
 
 def audit_training(
-    function: Callable[..., Any], name: str, model: Any, dataset: Any, options: TrainingOptions
+    function: Callable[..., Any], name: str, model: Any, dataset: Any, options: TrainingAuditOptions
 ) -> Assessment:
     """Call a training function, record its DP-SGD steps, and assess them against the claim.
 
@@ -66,7 +66,7 @@ def audit_training(
     recorders = [Recorder() for _ in range(calls)]
     called = [runner.run(recorder, lambda data: data, number) for number, recorder in enumerate(recorders, 1)]
     trainings, repeated = tuple(called[: options.rounds]), tuple(called)
-    found: Evidence = Evidence(
+    found: TrainingEvidence = TrainingEvidence(
         trainings, options.rounds, repeated, delta=options.delta, epsilon=options.epsilon,
         records_per_user=options.records_per_user,
     )  # fmt: skip
@@ -85,7 +85,7 @@ def audit_training(
     values = runner.with_labels(start)
     return assess(
         name,
-        Evidence(
+        TrainingEvidence(
             trainings, options.rounds, repeated, again, values, options.delta, options.epsilon,
             options.records_per_user,
         ),
@@ -144,7 +144,7 @@ class _Runner:
         try:
             with recorded(recorder):
                 made = self.function(*(given[what] for what in self.places))
-        except ReplayEnd:
+        except StopReplay:
             made = None
         except InputError:
             raise

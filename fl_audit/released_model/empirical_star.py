@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
-from fl_audit.released_model.epsilon_star import checked_pair, require_cut, require_star_delta
-from fl_audit.released_model.methods import EMPIRICAL_CUT
+from fl_audit.released_model.parametric_star import checked_pair, require_cut, require_star_delta
+from fl_audit.released_model.star_methods import EMPIRICAL_CUT
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def _rates(rates: ArrayLike, name: str) -> Floats:
 
 
 @dataclass(frozen=True)
-class LossAttacks:
+class LossAttackResults:
     """Results of attacks that classify a record as a member if its loss is at most a threshold.
 
     All arrays have the shape (...) of the models' axes.
@@ -239,7 +239,7 @@ class LossAttacks:
     loss_gap: Floats  # mean loss of the population minus mean loss of members, in the unit of the losses
 
 
-def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> LossAttacks:
+def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> LossAttackResults:
     """Return AUC, TPR at small FPR, advantage and loss gap of simple loss-threshold attacks on each model.
 
     Parameters
@@ -265,7 +265,7 @@ def loss_attacks(member_losses: ArrayLike, population_losses: ArrayLike) -> Loss
     mean = members.mean(axis=-1, keepdims=True)
     advantage = np.asarray((members <= mean).mean(axis=-1) - (population <= mean).mean(axis=-1), dtype=np.float64)
     gap = np.asarray(population.mean(axis=-1) - mean[..., 0], dtype=np.float64)
-    return LossAttacks(
+    return LossAttackResults(
         auc=area_under_roc(counts),
         tpr_at_fpr_0001=_tpr_at_fpr(counts, 0.001),
         tpr_at_fpr_001=_tpr_at_fpr(counts, 0.01),

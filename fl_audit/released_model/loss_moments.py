@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, loss_scores
-from fl_audit.released_model.methods import PARAMETRIC_CUT
+from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 
 
 class _Summary:

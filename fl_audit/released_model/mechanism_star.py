@@ -37,10 +37,10 @@ from scipy.special import logsumexp
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.errors import require, require_number
-from fl_audit.released_model import epsilon_star as parametric
-from fl_audit.released_model.methods import PARAMETRIC_CUT
+from fl_audit.released_model import parametric_star as parametric
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures
 from fl_audit.released_model.normal_mixture import NormalMixture, normal
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.root_finding import falling_root
 
 _RANKS, _LARGEST_RATE = 8, 1 / 3

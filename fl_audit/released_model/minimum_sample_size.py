@@ -24,7 +24,7 @@ comes with a warning.
 import numpy as np
 
 from fl_audit.array_types import Floats
-from fl_audit.released_model.epsilon_star import epsilon_star_gaussian
+from fl_audit.released_model.parametric_star import epsilon_star_gaussian
 
 FEWEST = 100
 """Number of losses in a set below which no value of Epsilon* is stated."""

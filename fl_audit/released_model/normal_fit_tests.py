@@ -7,8 +7,8 @@ import numpy as np
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.randomness import Purpose, generator
-from fl_audit.released_model.epsilon_star import scores_of_pair
 from fl_audit.released_model.minimum_sample_size import FEWEST
+from fl_audit.released_model.parametric_star import scores_of_pair
 from fl_audit.released_model.star_estimate import fit_is_rejected, fit_p_value
 
 FIT = "epsilon_star_fit"

@@ -14,13 +14,18 @@ from numpy.typing import ArrayLike
 from fl_audit.array_types import Floats, in_one_axis
 from fl_audit.errors import choice, require, require_number
 from fl_audit.html_tables import html_table
-from fl_audit.released_model import epsilon_star as parametric
 from fl_audit.released_model import normal_mixture as mixtures
-from fl_audit.released_model.empirical_star import LossAttacks, epsilon_star_of_counts, loss_attacks, threshold_counts
-from fl_audit.released_model.methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
+from fl_audit.released_model import parametric_star as parametric
+from fl_audit.released_model.empirical_star import (
+    LossAttackResults,
+    epsilon_star_of_counts,
+    loss_attacks,
+    threshold_counts,
+)
 from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures, threshold_limits
 from fl_audit.released_model.star_intervals import empirical_interval, gather, hull_interval, parametric_draws
+from fl_audit.released_model.star_methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
 from fl_audit.rounding import interval_text
 
 _Pair = tuple[Floats, Floats]  # of members and of the population
@@ -51,7 +56,7 @@ class StarEstimate:
     epsilon_star_without_cut: float
     members: int  # number of losses of members
     population: int  # number of losses of the population
-    attacks: LossAttacks  # results of simple attacks on the losses
+    attacks: LossAttackResults  # results of simple attacks on the losses
     # The distributions that were fitted to the scores of members and population; None for `empirical`, or where all
     # losses of a set are equal.
     distributions: _Distributions | None
@@ -131,7 +136,7 @@ def estimate_epsilon_star(
         Confidence of the interval, above 0 and below 1.
     cut
         Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
-        leaves out none. None means the default of the method, from `fl_audit.released_model.methods.DEFAULT_CUTS`.
+        leaves out none. None means the default of the method, from `fl_audit.released_model.star_methods.DEFAULT_CUTS`.
     shift
         Number that is added to each normalised loss, above 0, before it is transformed to a score.
 
@@ -171,7 +176,7 @@ class _Arguments(NamedTuple):
     confidence: float
     cut: float | None
     shift: float
-    attacks: LossAttacks
+    attacks: LossAttackResults
 
 
 def _estimate(

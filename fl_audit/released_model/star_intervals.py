@@ -27,8 +27,8 @@ from scipy.special import betaincinv
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require, require_number
 from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
-from fl_audit.released_model.epsilon_star import checked_pair, epsilon_star_gaussian, require_cut, require_star_delta
-from fl_audit.released_model.methods import EMPIRICAL_CUT, PARAMETRIC_CUT
+from fl_audit.released_model.parametric_star import checked_pair, epsilon_star_gaussian, require_cut, require_star_delta
+from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 
 _ALL_APART = 4000
 _CELL_FINENESS, _BAND_FINENESS = 100, 20

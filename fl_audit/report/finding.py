@@ -14,8 +14,8 @@ from fl_audit.federation.findings import FindingBase, Findings, Numbers
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.report.figure_style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.formatting import ClaimStatus, UnitWords, reading_text, unit_words
-from fl_audit.report.style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.rounding import RoundedInterval, rounded
 from fl_audit.statistics.claim_comparisons import ClaimComparison, Ends, read, widened
 from fl_audit.statistics.significance_levels import READING_LEVEL
@@ -193,7 +193,7 @@ def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:
     return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}
 
 
-class TableLook(StrEnum):
+class TableLayout(StrEnum):
     """The layout of a table: numbers, pairs of name and value, or settings of a configuration."""
 
     NUMBERS = "numbers"
@@ -209,7 +209,7 @@ class Table:
     columns: tuple[str, ...]  # names of the columns; the first column has the names of the rows
     # Cells, one for each column in every row: numbers, text, or None for a value that was not determined.
     rows: tuple[tuple[Any, ...], ...]
-    look: TableLook = TableLook.NUMBERS  # layout of the table
+    look: TableLayout = TableLayout.NUMBERS  # layout of the table
 
 
 @dataclass(frozen=True)

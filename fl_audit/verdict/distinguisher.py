@@ -28,7 +28,7 @@ from scipy.special import ndtr, ndtri
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 from fl_audit.verdict.trial_features import Features, direction_features, sample_features, seed_of
 

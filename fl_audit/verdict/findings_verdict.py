@@ -8,9 +8,9 @@ from typing import Any
 from fl_audit.array_types import finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.verdict.multiple_testing import OF_OPENED, TestName
-from fl_audit.verdict.noise_estimate import NoiseEstimate
-from fl_audit.verdict.verdict import Judgement, JudgementWords, Verdict
+from fl_audit.verdict.declared_tests import OF_OPENED, TestName
+from fl_audit.verdict.noise_estimate import NoiseRatioEstimate
+from fl_audit.verdict.verdict import Verdict, VerdictDetails, VerdictPhrases
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class VerdictFinding:
     """The verdict on an audited run together with the test results on which it rests."""
 
     verdict: Verdict  # verdict on the guarantee of the run
-    judgement: Judgement | None  # test results behind the verdict; None where nothing was tested
+    judgement: VerdictDetails | None  # test results behind the verdict; None where nothing was tested
     # Duration of the trials that would be conclusive about noise and signal, at the speed of this run; None where its
     # speed was not recorded or no number of trials would do.
     seconds_needed: float | None = None
@@ -33,7 +33,7 @@ class VerdictFinding:
     contradicted_by: tuple[str, ...] = ()
 
     @property
-    def judged(self) -> Judgement:
+    def judged(self) -> VerdictDetails:
         """The test results behind the verdict; raises `AssertionError` if nothing was judged."""
         assert self.judgement is not None, "nothing was judged here"
         return self.judgement
@@ -50,9 +50,9 @@ class VerdictFinding:
         ] == [TestName.SCORES]
 
     @property
-    def words(self) -> JudgementWords:
+    def words(self) -> VerdictPhrases:
         """Phrases with which a report of this kind of audit describes the tests and their result."""
-        return JudgementWords() if self.judgement is None else self.judgement.words
+        return VerdictPhrases() if self.judgement is None else self.judgement.words
 
     def beside(self, broken: tuple[str, ...]) -> "VerdictFinding":
         """Return this verdict after taking into account other findings that contradict the guarantee.
@@ -73,7 +73,7 @@ class VerdictFinding:
         return {"verdict": str(self.verdict), "signal": None if signal is None else json_of(signal.to_json())}
 
 
-def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement | None]) -> VerdictFinding:
+def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDetails | None]) -> VerdictFinding:
     """Judge a finished run and return its verdict together with the test results behind it.
 
     The verdict is NO_GUARANTEE if the run has no guarantee, and NOT_AUDITED if `judge` returns None.
@@ -101,8 +101,8 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], Judgement |
 class NoiseFinding:
     """The measured noise of a run as a ratio to the claimed noise, with the tests of the guarantee."""
 
-    estimate: NoiseEstimate  # ratios of the measured to the claimed noise
-    judgement: Judgement  # results of the tests of the guarantee
+    estimate: NoiseRatioEstimate  # ratios of the measured to the claimed noise
+    judgement: VerdictDetails  # results of the tests of the guarantee
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry `noise` of `summary.json` as a dictionary; numbers that were not measured are None."""

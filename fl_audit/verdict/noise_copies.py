@@ -16,7 +16,7 @@ from scipy.special import betainc, betaincinv, chdtrc, gammainc, gammaincc, log_
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 _LARGEST_GROUP = 2**14  # up to this number of vectors all pairs are compared; of more vectors, only pairs within groups

@@ -16,7 +16,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS
 from fl_audit.privacy.targets import EpsilonTarget
 from fl_audit.root_finding import smallest_number
-from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, TestName
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
 from fl_audit.verdict.noise_scale import SquareSum, chi_square_quantile, detectable_ratio, record_squares
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
@@ -53,7 +53,7 @@ def mechanism_in_words(claim: Claim) -> str:
 
 
 @dataclass(frozen=True)
-class NoiseEstimate:
+class NoiseRatioEstimate:
     """Ratios of the measured to the claimed standard deviation of the noise, with exact chi-square intervals."""
 
     ratio: float  # ratio in the directions orthogonal to f(D) - f(D'); NaN where not measured
@@ -105,7 +105,7 @@ def estimate_noise(
     total: SquareSum | None = None,
     along: SquareSum | None = None,
     tensors: Mapping[str, SquareSum] | None = None,
-) -> NoiseEstimate:
+) -> NoiseRatioEstimate:
     """Return the ratios of the real to the claimed noise, with their intervals, from sums of squares of the noise.
 
     Parameters
@@ -129,7 +129,7 @@ def estimate_noise(
     # The interval excludes 1 by chance in less than one of 1,000 runs.
     excess = known.ratio if known and ratio_interval(known, 1 - 2 * FAMILY_LEVEL)[0] > 1 else None
     of_along = _with_interval(along, confidence)
-    return NoiseEstimate(*across, confidence, *of_along, parts, excess, total, along, tensors or {})
+    return NoiseRatioEstimate(*across, confidence, *of_along, parts, excess, total, along, tensors or {})
 
 
 def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, float, float]:

@@ -15,7 +15,7 @@ from scipy.special import fdtr, fdtrc, fdtri, ncfdtr, stdtr, stdtrit
 
 from fl_audit.array_types import Floats
 from fl_audit.statistics.shift_bound import noncentrality_at
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_scale import has_direction, why_no_direction
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 

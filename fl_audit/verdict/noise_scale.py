@@ -18,7 +18,7 @@ from scipy.special import chdtr, chdtrc, fdtr, fdtrc, fdtri, gammainccinv, gamma
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_statistics import stride_names, stride_sizes
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
 

@@ -18,8 +18,8 @@ from scipy.fft import rfft
 from scipy.special import bdtr, bdtrc, chdtrc, kolmogorov, log_ndtr, ndtr, ndtri
 
 from fl_audit.array_types import Floats
-from fl_audit.verdict import multiple_testing
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict import declared_tests
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
@@ -130,7 +130,7 @@ def shape_along_record(measured: NoiseMeasurements) -> TestResult:
         values.size >= _FEWEST_FOR_SHAPE, NotTestedReason.NO_DIFFERENCE if values.size == 0 else NotTestedReason.TOO_FEW
     )
     squares = float(values @ values)
-    only_if(not chdtrc(values.size, squares) < multiple_testing.FAMILY_LEVEL, NotTestedReason.MORE_NOISE)
+    only_if(not chdtrc(values.size, squares) < declared_tests.FAMILY_LEVEL, NotTestedReason.MORE_NOISE)
     values = values / max(1.0, math.sqrt(squares / values.size))
     distance, of_distance = _distance(values)
     beyond = int(np.count_nonzero(np.abs(values) > _TAIL))

@@ -12,11 +12,11 @@ import numpy as np
 from scipy.special import chdtrc, ndtr
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_scale import chi_square_quantile
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
-from fl_audit.verdict.signal import even_noise
 from fl_audit.verdict.signal_detection_limit import detectable_shift
+from fl_audit.verdict.target_contribution_tests import even_noise
 
 _KINDS = 4  # kinds of looks: all sampled coordinates of a side, each tensor, each coordinate, and other directions
 

@@ -17,15 +17,15 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.statistics.exact_counts import BinomialHistogram, binomial_p, dispersion, table_p
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.revealed_values import OpenedSamples, RevealedValues
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
 from fl_audit.verdict.run_measurements import of_opened
 
 _MOST_TABLES = 40  # of many 2 x 2 tables only this number is tested exactly, those farthest from independence
 _EVEN = 0.5  # samples are taken to have a fixed size if the variance of the size is below this share of the claim
 
 
-def _samples(opened: RevealedValues) -> OpenedSamples:
+def _samples(opened: OpenedSecrets) -> OpenedParticipation:
     only_if(opened.is_sampled or not opened.is_kept, NotTestedReason.NOT_SAMPLED)
     only_if(opened.samples is not None, NotTestedReason.NOT_OPENED)
     assert opened.samples is not None
@@ -66,7 +66,7 @@ def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> flo
     return real.profile.epsilon(claim.delta)
 
 
-def _consequence(opened: RevealedValues, found: TestResult, real: float | None) -> TestResult:
+def _consequence(opened: OpenedSecrets, found: TestResult, real: float | None) -> TestResult:
     """Return the test result; if the test failed, the epsilon that follows from the real sampling is added to it.
 
     It is added only if it exceeds the claimed epsilon. `real` is the rate at which the target is really sampled, or
@@ -87,7 +87,7 @@ def _detectable_rate(rate: float, trials: int, level: float) -> float:
 
 
 @of_opened(TestName.TARGET_TURNS)
-def target_turns(opened: RevealedValues) -> TestResult:
+def target_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether the target takes part at the claimed rate, independently of the secret and of other units.
 
     The target is the unit in which D and D' differ. Bonferroni is over three exact tests: of the number of rounds with
@@ -118,7 +118,7 @@ def target_turns(opened: RevealedValues) -> TestResult:
 
 
 @of_opened(TestName.UNIT_TURNS)
-def unit_turns(opened: RevealedValues) -> TestResult:
+def unit_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether every unit except the target takes part at the claimed rate, independently of secret and target.
 
     The smallest exact p-value over all units and the three questions is corrected by Bonferroni.
@@ -165,7 +165,7 @@ def _least_table(inside: Integers, totals: Integers, first: int, second: int) ->
 
 
 @of_opened(TestName.SAMPLE_SIZES)
-def sample_sizes(opened: RevealedValues) -> TestResult:
+def sample_sizes(opened: OpenedSecrets) -> TestResult:
     """Test whether the sizes of samples vary like binomial counts, by the sum of their squared deviations: exact.
 
     The test is two-sided.
@@ -176,7 +176,7 @@ def sample_sizes(opened: RevealedValues) -> TestResult:
 
 
 def _spread(
-    opened: RevealedValues, name: TestName, counts: tuple[BinomialHistogram, ...], place: str = ""
+    opened: OpenedSecrets, name: TestName, counts: tuple[BinomialHistogram, ...], place: str = ""
 ) -> TestResult:
     found, number = dispersion(counts), sum(int(one.often.sum()) for one in counts)
     reach = float(ndtri(DETECTION_POWER) - ndtri(name.level / 2))
@@ -188,7 +188,7 @@ def _spread(
 
 
 @of_opened(TestName.EVEN_TURNS)
-def even_turns(opened: RevealedValues) -> TestResult:
+def even_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether the rounds of a trial sample units independently, by two exact binomial counts with Bonferroni.
 
     The first is the number of rounds in which a unit takes part in a trial. It varies too much if one sample is used
@@ -219,7 +219,7 @@ def even_turns(opened: RevealedValues) -> TestResult:
 
 
 @of_opened(TestName.SHARED_SAMPLES)
-def shared_samples(opened: RevealedValues) -> TestResult:
+def shared_samples(opened: OpenedSecrets) -> TestResult:
     """Test whether trials sample units independently, by a binomial count and by the number of equal samples.
 
     The count is the number of trials in which a unit takes part in one and the same round. Its variation is tested
@@ -239,7 +239,7 @@ def shared_samples(opened: RevealedValues) -> TestResult:
     return TestResult(name, repeats, of_looks(2, p_value), 1 + repeats / number, 1.0, spread.limit, place, more)
 
 
-def _repeats_p(samples: OpenedSamples, repeats: int) -> float:
+def _repeats_p(samples: OpenedParticipation, repeats: int) -> float:
     """Return an upper bound on the probability that at least `repeats` disjoint pairs of samples are equal.
 
     It is a union bound. Disjoint pairs are independent. Among P pairs there are fewer than P^m / m! sets of m disjoint

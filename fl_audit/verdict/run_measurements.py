@@ -17,10 +17,10 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require, require_number
-from fl_audit.verdict.innovations import SMALLEST_SIGNAL, innovations
-from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestNotApplicableError, TestResult, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestNotApplicableError, TestResult, only_if
+from fl_audit.verdict.llr_increments import SMALLEST_SIGNAL, innovations
 from fl_audit.verdict.noise_statistics import NoiseStatistics
-from fl_audit.verdict.revealed_values import RevealedValues
+from fl_audit.verdict.opened_secrets import OpenedSecrets
 
 MOST_SAMPLED = 2**23  # most sampled values that are tested one by one; of larger samples, only some trials are tested
 
@@ -58,7 +58,7 @@ class NoiseMeasurements:
     # Largest norm of the target's contribution to a round that the claim allows, over the noise. None where it differs
     # between rounds, as for noise that is scaled to f(D) - f(D'); the norm of the real contribution is used then.
     claimed_length: float | None = None
-    opened: RevealedValues | None = (
+    opened: OpenedSecrets | None = (
         None  # values that the challenger opened besides the bits; None where nobody kept them
     )
 
@@ -272,7 +272,7 @@ def _studentized(values: Floats) -> Floats:
 
 
 Test = Callable[[NoiseMeasurements], TestResult]
-OpenedTest = Callable[[RevealedValues], TestResult]
+OpenedTest = Callable[[OpenedSecrets], TestResult]
 
 TESTS: dict[TestName, Test] = {}
 """The tests of the family, in the order of the imports of their modules; `verdict.FAMILY` has the declared order."""

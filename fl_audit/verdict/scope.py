@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from fl_audit.report.formatting import UnitWords, uncapital
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult
-from fl_audit.verdict.verdict import Judgement
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult
+from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, title_of
 
 _PARTICIPATION = (
@@ -23,7 +23,7 @@ _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
 )
 
 
-def questions_text(found: Judgement, unit: UnitWords) -> str:
+def questions_text(found: VerdictDetails, unit: UnitWords) -> str:
     """Return sentences on the tests of participation, other released values, and noise that depends on the secret.
 
     For each test that was made they state the limit of detection. For the others they state why they were not made.
@@ -38,7 +38,7 @@ def questions_text(found: Judgement, unit: UnitWords) -> str:
     return " ".join(_asked(question, names, found, unit) for question, names in _QUESTIONS)
 
 
-def _asked(question: str, names: Sequence[TestName], found: Judgement, unit: UnitWords) -> str:
+def _asked(question: str, names: Sequence[TestName], found: VerdictDetails, unit: UnitWords) -> str:
     made = [test for test in found.tests if test.name in names]
     reasons = dict(found.not_offered)
     if not made:

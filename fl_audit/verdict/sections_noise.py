@@ -10,15 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import ClaimStatus, percent, unit_words
-from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.rounding import rounded
+from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise
-from fl_audit.verdict.multiple_testing import TestName
-from fl_audit.verdict.noise_estimate import NoiseEstimate, ratio_interval
+from fl_audit.verdict.noise_estimate import NoiseRatioEstimate, ratio_interval
 from fl_audit.verdict.noise_scale import SquareSum
-from fl_audit.verdict.verdict import Judgement, depends_on_secret, has_open_shares
+from fl_audit.verdict.verdict import VerdictDetails, depends_on_secret, has_open_shares
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage
 
 MOST_TENSORS = 8  # the figure shows no more tensors than these, those with the smallest measured ratio
@@ -66,7 +66,7 @@ def _meaning(row: Row) -> str:
             assert_never(row.reading)
 
 
-def _row(name: str, noise: Sequence[float], basis: str, found: NoiseEstimate, of: tuple[SquareSum, float]) -> Row:
+def _row(name: str, noise: Sequence[float], basis: str, found: NoiseRatioEstimate, of: tuple[SquareSum, float]) -> Row:
     """Return a table row on the measured noise, given as (ratio, low, high).
 
     `of` holds the sum of squares behind the ratio and the significance level of its test.
@@ -108,7 +108,7 @@ def _tables(numbers: NoiseFinding, contents: ReportContents) -> list[Table]:
     return [Table(f"Noise on each tensor (intervals at {percent(found.confidence)})", columns, rows)]
 
 
-def excess_text(found: Judgement) -> str:
+def excess_text(found: VerdictDetails) -> str:
     """Return a sentence on the cost of noise above the claim; empty if the noise is not significantly above it.
 
     If the noise depends on the secret, or if the clients' shares of the noise are not known to be independent, the

@@ -9,15 +9,15 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
-from fl_audit.report.finding import ReportContents, Section, Table, TableLook
+from fl_audit.report.finding import ReportContents, Section, Table, TableLayout
 from fl_audit.report.formatting import ClaimStatus, UnitWords, capital, number_text, one_in, percent
 from fl_audit.verdict.banner import verdict_banner
+from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.noise_estimate import BREACH, epsilon_at, mechanism_in_words
 from fl_audit.verdict.scope import questions_text
 from fl_audit.verdict.signal_detection_limit import RARE_SHARE, RARE_TIMES, SignalDetectionLimit
-from fl_audit.verdict.verdict import Judgement, Verdict
+from fl_audit.verdict.verdict import Verdict, VerdictDetails
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, broken_tests, p_text, title_of
 
 _BREACH_OF_SIZE = f"a breach of {BREACH:g} times the guarantee, if it lies in the size of the noise alone"
@@ -191,12 +191,12 @@ def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
     return f"a {words.one} that counts {BREACH:g} times" if numbers.judged.conclusive else "a breach"
 
 
-def _alarms(found: Judgement, facts: RunDescription) -> str:
+def _alarms(found: VerdictDetails, facts: RunDescription) -> str:
     """Return a phrase such as "1 in 1,000 audits" for the false-positive rate of the tests."""
     return f"{one_in(found.level)} audits{' at one look' if len(facts.looks) > 1 else ''}"
 
 
-def _looks_text(found: Judgement | None, facts: RunDescription) -> str:
+def _looks_text(found: VerdictDetails | None, facts: RunDescription) -> str:
     """Return sentences on the false-positive rate of a growing run that was judged repeatedly; empty if judged once.
 
     If the numbers of trials are fixed in advance, the rate is bounded by Bonferroni. If they depend on earlier results,
@@ -231,7 +231,7 @@ def _scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> str:
     return f"{covers} {seen}{smaller}{asked}"
 
 
-def _detection_text(found: Judgement, guarantee: Guarantee, unit: UnitWords) -> str:
+def _detection_text(found: VerdictDetails, guarantee: Guarantee, unit: UnitWords) -> str:
     """Return sentences on the epsilon of the smallest detectable breach, and on the number of trials needed."""
     if found.tests and found.tests[0].name is TestName.SCORES:
         return (
@@ -295,7 +295,7 @@ def _finding_of(test: TestResult) -> str:
 def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
     scope = str(contents.summary["scope"])
-    covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableLook.PAIRS)
+    covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableLayout.PAIRS)
     if found is None:
         return [covers]
     columns = ("Test of", "Finding", "Measured", "Claimed", "Would have been found", "p-value", "Its level")
@@ -337,7 +337,7 @@ def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list
 
 
 def verdict_section(
-    judge: Callable[[FinishedRun], Judgement | None],
+    judge: Callable[[FinishedRun], VerdictDetails | None],
     covers: Callable[[RunDescription], str],
     not_compared: Callable[[FinishedRun], str],
 ) -> Section[VerdictFinding]:

@@ -12,12 +12,12 @@ from scipy.special import betainc, chdtr, fdtr, fdtrc, ndtri, stdtr
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.statistics.exact_counts import table_p
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_copies import _cosine_at
 from fl_audit.verdict.noise_moments import _detectable_mean, _student_p
 from fl_audit.verdict.noise_scale import detectable_ratio
 from fl_audit.verdict.noise_shape import _TAIL, _TAIL_SHARE, _binomial_p, _distance, _largest_p
-from fl_audit.verdict.revealed_values import RESIDUAL, RevealedValues
+from fl_audit.verdict.opened_secrets import RESIDUAL, OpenedSecrets
 from fl_audit.verdict.run_measurements import of_opened
 
 _FEWEST = 20  # smallest number of noised bits whose noise is tested
@@ -25,7 +25,7 @@ _CLOSE = 1e-9  # two draws of continuous noise are as close as this with a proba
 
 
 @of_opened(TestName.SHARE_PAIRS)
-def share_pairs(opened: RevealedValues) -> TestResult:
+def share_pairs(opened: OpenedSecrets) -> TestResult:
     """Test whether any two clients' shares of the noise are correlated, by the largest absolute correlation.
 
     The insider, an adversary among the clients, knows some of the shares. The noise without these is compared too, but
@@ -52,7 +52,7 @@ def share_pairs(opened: RevealedValues) -> TestResult:
 
 
 @of_opened(TestName.BIT_NOISE)
-def bit_noise(opened: RevealedValues) -> TestResult:
+def bit_noise(opened: OpenedSecrets) -> TestResult:
     """Test whether the noise of the quantile bits is independent N(0, 1): its size, mean, repeats and shape.
 
     A fifth test compares its size with D and with D'. All five have exact or limiting distributions. The smallest
@@ -100,7 +100,7 @@ def _side_p(one: Floats, other: Floats) -> float:
 
 
 @of_opened(TestName.EXACT_STEPS)
-def exact_steps(opened: RevealedValues) -> TestResult:
+def exact_steps(opened: OpenedSecrets) -> TestResult:
     """Test whether models and clipping norms are, bit by bit, what the public rules compute from public messages.
 
     The result is not random: the p-value is 1 if all agree, otherwise 0. `place` names the first trial and round that
@@ -127,7 +127,7 @@ def _first(values: Floats) -> tuple[int, int]:
 
 
 @of_opened(TestName.SECRET_LAST_BITS)
-def secret_last_bits(opened: RevealedValues) -> TestResult:
+def secret_last_bits(opened: OpenedSecrets) -> TestResult:
     """Test whether the last bits of releases are 1 equally often with D and with D'.
 
     Over all coordinates, the share of ones in trials with D is compared with that in trials with D' by Student's t.

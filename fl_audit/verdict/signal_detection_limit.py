@@ -17,7 +17,7 @@ from scipy.special import chdtrc, ndtr, ndtri, stdtrit
 from fl_audit.array_types import Floats, finite
 from fl_audit.root_finding import smallest_number
 from fl_audit.statistics.shift_bound import noncentrality_at
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, TestName
+from fl_audit.verdict.declared_tests import DETECTION_POWER, TestName
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.noise_scale import chi_square_quantile
 from fl_audit.verdict.run_measurements import EVIDENT

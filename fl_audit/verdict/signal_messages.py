@@ -1,9 +1,9 @@
 """Define message templates for the tests of how often the target counts, and of other shifts of the sums.
 
-Each template is a tuple with the fields of `fl_audit.verdict.verdict_messages.TestMessages`, in their order.
+Each template is a tuple with the fields of `fl_audit.verdict.verdict_messages.TestMessageTemplates`, in their order.
 """
 
-from fl_audit.verdict.multiple_testing import TestName
+from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.remedies import CLIPPED, LESS, ONCE, SCALE
 
 SIGNAL_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {

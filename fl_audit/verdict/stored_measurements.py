@@ -13,7 +13,7 @@ from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.noise_statistics import NoiseStatistics
-from fl_audit.verdict.revealed_values import OPENED_COLUMNS, RevealedValues, last_bits_of, samples_of, shares_of
+from fl_audit.verdict.opened_secrets import OPENED_COLUMNS, OpenedSecrets, last_bits_of, samples_of, shares_of
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 
 _TARGET_NOISE = ("noise_squares", "noise_rounds", "noise_sum", "signal_sum")
@@ -56,7 +56,7 @@ def claimed_length(federation: Federation) -> float | None:
     return 1 / mechanism.adjacency.sensitivity_of_sum(1.0) / multiplier
 
 
-def opened_of_pair(run: FinishedRun) -> RevealedValues:
+def opened_of_pair(run: FinishedRun) -> OpenedSecrets:
     """Return the values that the challenger opened after a run on a pair D, D', such as who took part.
 
     The secret bits are included. The result is computed once for each run.
@@ -64,7 +64,7 @@ def opened_of_pair(run: FinishedRun) -> RevealedValues:
     return run.once(_opened_of_pair)
 
 
-def opened_of_targets(run: FinishedRun) -> RevealedValues:
+def opened_of_targets(run: FinishedRun) -> OpenedSecrets:
     """Return the values that the challenger opened after a run on many targets, such as who took part.
 
     The secret bits are included. The result is computed once for each run.
@@ -72,19 +72,19 @@ def opened_of_targets(run: FinishedRun) -> RevealedValues:
     return run.once(_opened_of_targets)
 
 
-def _opened_of_pair(run: FinishedRun) -> RevealedValues:
+def _opened_of_pair(run: FinishedRun) -> OpenedSecrets:
     return _opened(run, True)
 
 
-def _opened_of_targets(run: FinishedRun) -> RevealedValues:
+def _opened_of_targets(run: FinishedRun) -> OpenedSecrets:
     return _opened(run, False)
 
 
-def _opened(run: FinishedRun, of_pair: bool) -> RevealedValues:
+def _opened(run: FinishedRun, of_pair: bool) -> OpenedSecrets:
     federation, opened, tallies = run.facts.federation, run.tables.opened, run.tables.tallies
     claim = None if run.facts.guarantee is None else run.facts.guarantee.claim
     has_shares = federation.mechanism.noise.origin is NoiseOrigin.CLIENTS and of_pair
-    mechanism = RevealedValues(
+    mechanism = OpenedSecrets(
         run.bits, claim, False, federation.mechanism.is_sampled, has_shares, federation.mechanism.is_adaptive
     )
     if opened is None or tallies is None or opened.empty:

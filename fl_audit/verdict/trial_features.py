@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, ndtr
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.noise_magnitude_dependence import magnitude_scores
+from fl_audit.verdict.copied_noise_magnitudes import magnitude_scores
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, stride_names, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 

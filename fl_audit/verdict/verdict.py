@@ -17,20 +17,20 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
 from fl_audit.verdict import (
+    copied_noise_magnitudes,
     distinguisher,
     noise_copies,
-    noise_dispersion,
-    noise_magnitude_dependence,
     noise_moments,
     noise_scale,
     noise_shape,
+    noise_size_variation,
     off_target_drift,
     participation,
     side_release_tests,
-    signal,
+    target_contribution_tests,
 )
 from fl_audit.verdict import noise_estimate as estimates
-from fl_audit.verdict.multiple_testing import (
+from fl_audit.verdict.declared_tests import (
     FAMILY_LEVEL,
     OF_OPENED,
     NotTestedReason,
@@ -39,7 +39,7 @@ from fl_audit.verdict.multiple_testing import (
     TestResult,
 )
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
-from fl_audit.verdict.revealed_values import RevealedValues
+from fl_audit.verdict.opened_secrets import OpenedSecrets
 from fl_audit.verdict.run_measurements import OPENED_TESTS, TESTS, NoiseMeasurements, Test
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
@@ -60,7 +60,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class JudgementWords:
+class VerdictPhrases:
     """Phrases with which the reports of one kind of audit describe its tests.
 
     A field that is None stands for the phrase used in audits of a pair D, D'.
@@ -74,13 +74,13 @@ class JudgementWords:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class VerdictDetails:
     """The results of all tests of a run's guarantee, with estimates, limits of detection and the verdict."""
 
     tests: tuple[TestResult, ...]  # every test that was made, in the order of their declaration
     # The tests that could not be made on this run, each with the reason.
     not_offered: tuple[tuple[TestName, NotTestedReason], ...]
-    noise: estimates.NoiseEstimate  # ratios of the measured to the claimed noise
+    noise: estimates.NoiseRatioEstimate  # ratios of the measured to the claimed noise
     epsilon_lower_bound: float  # a lower bound at the guarantee's delta that holds with `confidence` under `assumption`
     # A lower bound at the guarantee's delta that holds with 1 - `level` under `assumption`.
     epsilon_lower_bound_at_level: float
@@ -98,7 +98,7 @@ class Judgement:
     # Limit of detection for a target that counts more than once in the sum, and the estimate of how often it counts;
     # None where no test was made of it.
     signal: SignalDetectionLimit | None = None
-    words: JudgementWords = JudgementWords()
+    words: VerdictPhrases = VerdictPhrases()
 
     @property
     def level(self) -> float:
@@ -132,19 +132,27 @@ class Judgement:
 
 
 # They declare the tests.
-_MODULES = (distinguisher, off_target_drift, noise_copies, noise_moments, noise_scale, noise_shape, signal)
-_MORE_MODULES = (noise_magnitude_dependence, noise_dispersion, participation, side_release_tests)
+_MODULES = (
+    distinguisher,
+    off_target_drift,
+    noise_copies,
+    noise_moments,
+    noise_scale,
+    noise_shape,
+    target_contribution_tests,
+)
+_MORE_MODULES = (copied_noise_magnitudes, noise_size_variation, participation, side_release_tests)
 
 FAMILY: dict[TestName, Test] = {name: TESTS[name] for name in TestName if name in TESTS}
 """The tests by name, in the order of their declaration."""
 
 
-def depends_on_secret(found: Judgement) -> bool:
+def depends_on_secret(found: VerdictDetails) -> bool:
     """Return True if a test found that the noise depends on the secret; then more noise than claimed may do harm."""
     return any(test.name.is_about_secret for test in found.broken)
 
 
-def has_open_shares(found: Judgement) -> bool:
+def has_open_shares(found: VerdictDetails) -> bool:
     """Return True if the clients' shares of the noise are known to be independent, or if clients add no shares.
 
     They count as independent if they were opened and no test found otherwise. Shares that are copies of each other add
@@ -184,7 +192,7 @@ def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
     return tuple(made), tuple(missing)
 
 
-def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> Judgement:
+def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> VerdictDetails:
     """Test a guarantee of Gaussian noise by the noise measurements of a run, and return the results with the verdict.
 
     Parameters
@@ -205,7 +213,7 @@ def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) 
     """
     claim, count, name = guarantee.claim, int(measured.used_innovations.size), TestName.NOISE_ALONG_RECORD
     total, along = noise_scale.total_squares(measured), noise_scale.record_squares(measured)
-    return Judgement(
+    return VerdictDetails(
         *run_family(measured),
         estimates.estimate_noise(confidence, total, along, noise_scale.tensor_squares(measured)),
         estimates.epsilon_lower_bound_from_noise(measured, confidence, claim),
@@ -214,7 +222,7 @@ def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) 
         str(name),
         estimates.assumption_of(claim),
         **vars(estimates.epsilon_limit(count, measured.trials, name.level, guarantee)),
-        signal=signal.limit_of_run(measured),
+        signal=target_contribution_tests.limit_of_run(measured),
     )
 
 
@@ -224,7 +232,7 @@ def judge_scores(
     guarantee: Guarantee,
     confidence: float,
     noise: NoiseAlongTarget | None = None,
-) -> Judgement:
+) -> VerdictDetails:
     """Test a guarantee by attack scores of unknown distribution, and by the noise along the target unit if known.
 
     The guarantee is violated if the lower bound on epsilon from the scores, at the test's significance level, exceeds
@@ -272,7 +280,7 @@ def judge_scores(
     return judged_with_noise(alone, noise, guarantee)
 
 
-def judged_with_noise(alone: Judgement, noise: NoiseAlongTarget | None, guarantee: Guarantee) -> Judgement:
+def judged_with_noise(alone: VerdictDetails, noise: NoiseAlongTarget | None, guarantee: Guarantee) -> VerdictDetails:
     """Add the tests of the noise along the target unit to the result of another test, and return all with the verdict.
 
     The guarantee is violated if any test fails. One of them asks whether the amount of noise depends on the membership.
@@ -300,9 +308,9 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlongTarget | None, guarante
         TestName.NOISE_ALONG_RECORD: partial(
             noise_scale.least_of, TestName.NOISE_ALONG_RECORD, noise.total, NotTestedReason.NO_DIFFERENCE
         ),
-        TestName.NOISE_TRIAL: partial(signal.noise_trial_of, noise),
-        TestName.SIGNAL: lambda: signal.signal_of(signal.drift_along(noise)),
-        TestName.SIGNAL_TRIAL: partial(signal.signal_trial_of, noise),
+        TestName.NOISE_TRIAL: partial(target_contribution_tests.noise_trial_of, noise),
+        TestName.SIGNAL: lambda: target_contribution_tests.signal_of(target_contribution_tests.drift_along(noise)),
+        TestName.SIGNAL_TRIAL: partial(target_contribution_tests.signal_trial_of, noise),
         TestName.SECRET_ALONG_RECORD: partial(noise_scale.secret_along, noise),
     }
     made, missing = _offered(of_noise)
@@ -320,11 +328,11 @@ def judged_with_noise(alone: Judgement, noise: NoiseAlongTarget | None, guarante
                 noise.total.freedom, noise.members.size, TestName.NOISE_ALONG_RECORD.level, guarantee
             )
         ),
-        signal=signal.limit_along(noise),
+        signal=target_contribution_tests.limit_along(noise),
     )
 
 
-def judged_with_opened(found: Judgement, opened: RevealedValues | None) -> Judgement:
+def judged_with_opened(found: VerdictDetails, opened: OpenedSecrets | None) -> VerdictDetails:
     """Add the tests of values revealed after the run, such as who took part, to the results of other tests.
 
     All results are returned together.
@@ -351,7 +359,7 @@ def judged_by_one(
     confidence: float,
     method: str,
     assumption: str,
-) -> Judgement:
+) -> VerdictDetails:
     """Return the result of a single test as a judgement without a limit of detection.
 
     It is used if no test of `FAMILY` was made.
@@ -373,7 +381,7 @@ def judged_by_one(
     """
     not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
     nothing = estimates.estimate_noise(confidence)
-    return Judgement((test,), not_offered, nothing, *lower_bounds, confidence, method, assumption)
+    return VerdictDetails((test,), not_offered, nothing, *lower_bounds, confidence, method, assumption)
 
 
 def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:

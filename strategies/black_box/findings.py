@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fl_audit.adjacency import Relation
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, IncompleteTrials
-from fl_audit.audits.black_box.findings import Finding, findings, opening, refusal_words, result_json
+from fl_audit.audits.black_box.findings import ScenarioFinding, findings, opening, refusal_words, result_json
 from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trials
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError
@@ -99,7 +99,7 @@ def _refused(refusal: IncompleteTrials) -> str:
     )
 
 
-def _report_text(result: ClaimAudit, found: Sequence[Finding], notes: Sequence[str]) -> str:
+def _report_text(result: ClaimAudit, found: Sequence[ScenarioFinding], notes: Sequence[str]) -> str:
     """Return the report for the console as one string of several lines."""
     lines = [opening(result)]
     if result.knowing is not None:

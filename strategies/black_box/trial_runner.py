@@ -24,7 +24,7 @@ from fl_audit.audits.black_box.claim_audit import (
     Tell,
     TrialBudget,
 )
-from fl_audit.audits.black_box.claim_trials import audit_claim
+from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
 from fl_audit.audits.black_box.transcript import Transcript, Transcripts, stacked
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator

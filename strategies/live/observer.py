@@ -18,13 +18,15 @@ from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from fl_audit.audits.canaries.observer_store import TrainingObserver
-from fl_audit.audits.canaries.stored_rounds import NOTE, CanaryReply, read_note
+from fl_audit.audits.canaries.stored_rounds import NOTE, ReportedCanaryProperties, read_note
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
 """Weight of each reply relative to the largest, for Flower strategies that ignore example counts; None if unknown."""
-_Said = Mapping[int, CanaryReply | None]  # notes of canary clients, by index of the reply; None for an unreadable note
+_Said = Mapping[
+    int, ReportedCanaryProperties | None
+]  # notes of canary clients, by index of the reply; None for an unreadable note
 
 
 def watched(strategy: object, watch: TrainingObserver) -> Any:
@@ -141,7 +143,7 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
         yield from (array.numpy() for array in model.values())
 
 
-def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[CanaryReply]:
+def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[ReportedCanaryProperties]:
     """Yield canary clients' notes, each with its reply's weight in the average relative to the largest weight.
 
     Unreadable notes are left out. The function must be called after averaging, because wrappers may change the weights

@@ -21,11 +21,11 @@ from flwr_datasets import FederatedDataset
 
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.local_training.assessment import Assessment, assess
-from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.leave_one_out_replay import Edit, replays
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.replay import ReplayEnd
+from fl_audit.local_training.replay_state import StopReplay
+from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_facts import RecordedTraining, TrainingOutputs
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
 from fl_audit.strategies.black_box.audited_system import spared_generators
@@ -176,7 +176,7 @@ class _Clients:
         """
         assert self.first is not None, "a client was asked to train"
         place = self._seats[self.first.metadata.dst_node_id]
-        with suppress(ReplayEnd), recorded(recorder):
+        with suppress(StopReplay), recorded(recorder):
             reply = self.call(deepcopy(self.first), self.context(place))
             return _training(recorder, reply, place, number)
         return recorder.training(None, place, number)
@@ -202,7 +202,7 @@ def _looked(clients: _Clients, caught: CapturedStrategy, delta: float | None) ->
         why = clients.errors[0] if clients.errors else "no client was asked to train"
         raise InputError(why)
     trainings = tuple(clients.trainings.values())
-    found = Evidence(trainings, caught.rounds, delta=delta)
+    found = TrainingEvidence(trainings, caught.rounds, delta=delta)
     unseen = [f"{len(clients.errors)} messages, at which clients raised {clients.errors[0]}"] if clients.errors else []
     if not found.is_private:
         return assess(clients.app.name, found, unseen)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, assert_never
 
 from fl_audit.audits.black_box.claim_audit import ClaimAudit
-from fl_audit.audits.black_box.findings import Finding, findings, not_tried, opening, result_json, untried_words
+from fl_audit.audits.black_box.findings import ScenarioFinding, findings, not_tried, opening, result_json, untried_words
 from fl_audit.local_training.assessment import assessment_json
 from fl_audit.local_training.assessment import headline as headline_of_clients
 from fl_audit.local_training.assessment import screen as screen_of_clients
@@ -27,7 +27,7 @@ _UNSEEN_OF_SERVER = (
 )
 
 
-def found_in(result: ClaimAudit) -> tuple[Finding, ...]:
+def found_in(result: ClaimAudit) -> tuple[ScenarioFinding, ...]:
     """Return the results of an audit's tests (findings), each with the conditions of its trials and a usual fix."""
     return findings(result, WORDS, FIXES, PROVISOS)
 

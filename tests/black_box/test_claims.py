@@ -3,7 +3,7 @@ import math
 import pytest
 from scipy.stats import norm
 
-from fl_audit.audits.black_box.claim import Limit, StatedClaim
+from fl_audit.audits.black_box.claim import EpsilonDeltaLimit, StatedClaim
 from fl_audit.errors import InputError
 
 
@@ -20,7 +20,7 @@ def test_limits_of_gaussian_noise_lie_on_its_privacy_curve(multiplier: float, ro
 
 
 def test_a_pair_is_its_only_limit_whatever_the_rounds() -> None:
-    assert StatedClaim("replace-client", epsilon=2.0, delta=1e-3, rounds=7).limits == (Limit(2.0, 1e-3),)
+    assert StatedClaim("replace-client", epsilon=2.0, delta=1e-3, rounds=7).limits == (EpsilonDeltaLimit(2.0, 1e-3),)
 
 
 def test_success_is_that_of_the_best_rule() -> None:

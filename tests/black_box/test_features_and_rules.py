@@ -5,7 +5,7 @@ import pytest
 from black_box.made_up_trials import gaussian, trials_of
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.black_box.claim import Limit
+from fl_audit.audits.black_box.claim import EpsilonDeltaLimit
 from fl_audit.audits.black_box.distinguishers import find_distinguishers, learned_rule
 from fl_audit.audits.black_box.features import FINEST, feature_groups
 from fl_audit.statistics.lower_bound_methods import BoundMethod
@@ -85,7 +85,7 @@ def test_a_number_that_leaks_is_the_best_distinguisher() -> None:
     random = np.random.default_rng(3)
     steps = random.standard_normal((80, 1, 3))
     trials = trials_of(steps, {"loss": _BITS + 0.01 * random.standard_normal(80), "length": np.ones(80)})
-    found = find_distinguishers("kind", trials, _BITS, (Limit(0.0, 0.3),), 1000)
+    found = find_distinguishers("kind", trials, _BITS, (EpsilonDeltaLimit(0.0, 0.3),), 1000)
     assert found[0].group == "loss"
     assert found[0].rule(np.array([[1.0, 0.0]])) > found[0].threshold > found[0].rule(np.array([[0.0, 0.0]]))
 
@@ -94,7 +94,7 @@ def test_noise_that_tells_nothing_has_no_distinguisher_above_its_claim() -> None
     trials = gaussian(0.0)(_BITS, np.random.default_rng(4))
     assert all(
         distinguisher.margin < 0.5
-        for distinguisher in find_distinguishers("kind", trials, _BITS, (Limit(0.5, 0.1),), 1000)
+        for distinguisher in find_distinguishers("kind", trials, _BITS, (EpsilonDeltaLimit(0.5, 0.1),), 1000)
     )
 
 
@@ -108,7 +108,7 @@ def test_noise_that_repeats_in_any_two_rounds_of_a_large_model_is_found(first: i
     steps = noise + np.where(_BITS, 0.5, -0.5)[:, None, None] * direction
     trials = replace(trials_of(steps[:, :, :3]), steps=steps, released=steps)
     trials = replace(trials, direction=np.broadcast_to(direction, steps.shape))
-    found = find_distinguishers("kind", trials, _BITS, (Limit(0.0, 0.4),), 240)[0]
+    found = find_distinguishers("kind", trials, _BITS, (EpsilonDeltaLimit(0.0, 0.4),), 240)[0]
     assert ((found.rule(feature_groups(trials)[found.group]) > found.threshold) == _BITS).all()
 
 
@@ -126,7 +126,10 @@ def test_the_bound_is_the_one_that_refutes_with_as_many_trials_as_there_will_be(
     """Of 120 scores of each truth an order statistic shows nothing at delta .38, though a few look as if it would."""
     bits = np.arange(160) % 2 == 0
     moved = gaussian(2.0)(bits, np.random.default_rng(seed))
-    assert find_distinguishers("kind", moved, bits, (Limit(0.0, 0.383),), 240)[0].method is BoundMethod.CLOPPER_PEARSON
+    assert (
+        find_distinguishers("kind", moved, bits, (EpsilonDeltaLimit(0.0, 0.383),), 240)[0].method
+        is BoundMethod.CLOPPER_PEARSON
+    )
 
 
 def test_a_value_without_noise_is_found_where_its_differences_cancel_over_the_rounds() -> None:
@@ -136,7 +139,7 @@ def test_a_value_without_noise_is_found_where_its_differences_cancel_over_the_ro
     steps = random.standard_normal((200, 8, 100))
     steps[:, :, 41] = np.where(bits, 1.0, -1.0)[:, None] * np.where(np.arange(8) % 2 == 0, 0.01, -0.01) + 0.3
     trials = trials_of(steps)
-    best = find_distinguishers("removed", trials, bits, (Limit(1.0, 1e-5),), 400)[0]
+    best = find_distinguishers("removed", trials, bits, (EpsilonDeltaLimit(1.0, 1e-5),), 400)[0]
     assert best.group == "all released values, each by its own spread"
     scores = best.rule(feature_groups(trials)[best.group])
     assert scores[bits].min() > scores[~bits].max()

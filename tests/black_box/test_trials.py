@@ -8,9 +8,9 @@ import pytest
 from black_box.made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
-from fl_audit.audits.black_box.claim import Limit, StatedClaim
+from fl_audit.audits.black_box.claim import EpsilonDeltaLimit, StatedClaim
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, OutOfTimeError, TrialBudget
-from fl_audit.audits.black_box.claim_trials import audit_claim
+from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
 from fl_audit.audits.black_box.distinguishers import METHODS, least_shift
 from fl_audit.audits.black_box.features import COARSE, FINEST
 from fl_audit.audits.black_box.findings import TOO_FEW, evidence_words, not_tried, opening, result_json
@@ -240,7 +240,7 @@ def test_what_could_have_been_found_is_found_nine_times_in_ten(
             powers.append(found)
         assert max(powers) >= 21
         assert least_shift(limit, 8 * trials, level) < mu
-    assert least_shift(Limit(9.0, 0.0), 400, 0.05) == float("inf")
+    assert least_shift(EpsilonDeltaLimit(9.0, 0.0), 400, 0.05) == float("inf")
 
 
 def test_a_consistent_claim_says_what_could_have_been_found() -> None:
@@ -279,7 +279,9 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
     assert opening(everything).startswith("Consistent: ")
     assert "as far" not in opening(everything)
     assert "Not tried" not in opening(everything)
-    weak = replace(result.attempts[0], distinguisher=replace(result.attempts[0].distinguisher, limit=Limit(50.0, 1e-5)))
+    weak = replace(
+        result.attempts[0], distinguisher=replace(result.attempts[0].distinguisher, limit=EpsilonDeltaLimit(50.0, 1e-5))
+    )
     assert not_tried(replace(everything, attempts=(*result.attempts, weak))) == {TOO_FEW: ("kind",)}
     many = replace(everything, passed_over=tuple("abcde"))
     assert "'a', 'b', 'c' and 2 more (" in opening(many)

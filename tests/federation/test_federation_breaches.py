@@ -10,7 +10,7 @@ import pytest
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import played
-from fl_audit.verdict.multiple_testing import OF_OPENED, TestName
+from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict import run_family
 from tests.validation.breach_kinds import BREACHES

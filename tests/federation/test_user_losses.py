@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hospital import write_hospital
 
-from fl_audit.audits.common.findings_released_model import UserLossFinding
+from fl_audit.audits.common.findings_released_model import UserEpsilonStarFinding
 from fl_audit.audits.common.report_cautions import look_at
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
@@ -18,8 +18,8 @@ from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
-from fl_audit.released_model.epsilon_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST
+from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.server.evaluator import EvaluatedRelease, utility
 from fl_audit.server.user_losses import means_of_users, of_users
 from fl_audit.strategies.challenger import SeededChallenger
@@ -86,7 +86,7 @@ def test_epsilon_star_of_users_is_that_of_the_distribution_of_their_means() -> N
 
 def test_a_test_set_without_users_leaves_their_accuracy_open() -> None:
     """Official test records, such as those of MNIST, do not say whose they are."""
-    assert UserLossFinding(None, math.nan, math.nan).to_json()["of_users"]["test_accuracy"] is None
+    assert UserEpsilonStarFinding(None, math.nan, math.nan).to_json()["of_users"]["test_accuracy"] is None
 
 
 def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> None:

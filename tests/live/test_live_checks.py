@@ -14,7 +14,12 @@ from fl_audit.audits.canaries.live_audit import LiveFinding, measure_live
 from fl_audit.audits.canaries.live_checks import Inconsistency, _is_other_out
 from fl_audit.audits.canaries.live_page import live_lines, write_live_page
 from fl_audit.audits.canaries.observer_store import TrainingObserver
-from fl_audit.audits.canaries.stored_rounds import CanaryReply, Mismatch, fingerprint, read_note
+from fl_audit.audits.canaries.stored_rounds import (
+    MismatchedCanaryProperty,
+    ReportedCanaryProperties,
+    fingerprint,
+    read_note,
+)
 from fl_audit.clients.canary import Canary
 from fl_audit.errors import InputError
 from fl_audit.privacy.stated_releases import StatedReleases
@@ -51,7 +56,7 @@ def play(
         said = [read_note(one.note(SIZE, scale), f"n{one.number}") for one in there]
         if weights is not None:
             said = [note and replace(note, weight=weights[note.number]) for note in said]
-        notes = filter(None, said) if is_seen else map(CanaryReply, range(len(canaries)))
+        notes = filter(None, said) if is_seen else map(ReportedCanaryProperties, range(len(canaries)))
         watch.note(number, [model], [model + release], notes, run=run, models_only=not is_seen)
         model = model + release
     return model
@@ -143,7 +148,7 @@ def test_rounds_of_a_node_that_came_back_with_other_coins_do_not_count(tmp_path:
         model = model + release
     numbers = measure_live(tmp_path, COINS)
     assert (numbers.finding.rounds, numbers.released, numbers.verdict) == (20, 30, "violated")
-    assert [(one.number, one.node, one.what) for one in numbers.misfits] == [(0, "77", Mismatch.COINS)]
+    assert [(one.number, one.node, one.what) for one in numbers.misfits] == [(0, "77", MismatchedCanaryProperty.COINS)]
     assert "node 77" in live_lines(numbers)[0]
 
 
@@ -178,8 +183,8 @@ def test_what_nobody_said_of_canaries_is_taken(tmp_path: Path) -> None:
     numbers = measure_live(tmp_path, COINS)
     assert (numbers.verdict, numbers.doubts.knows_canaries, numbers.finding.rounds) == ("inconclusive", False, 20)
     assert (numbers.weights, numbers.knows_weights) == ((1.0,) * 4, False)
-    assert read_note('{"number": 1, "weight": 1.0}') == CanaryReply(1)
-    assert read_note('{"number": 3}', "n") == CanaryReply(3, node="n")
+    assert read_note('{"number": 1, "weight": 1.0}') == ReportedCanaryProperties(1)
+    assert read_note('{"number": 3}', "n") == ReportedCanaryProperties(3, node="n")
     assert [
         read_note(one) for one in ("the first", "9" * 5000, "[1]", "3", '{"number": NaN}', '{"number": 1, "size": "x"}')
     ] == [None] * 6
@@ -281,9 +286,9 @@ def test_rounds_before_a_server_that_goes_on_count_as_released(tmp_path: Path) -
 
 def test_a_release_that_is_no_number_is_not_kept(tmp_path: Path) -> None:
     watch, model = TrainingObserver(tmp_path, DIRECTIONS, 1, TERMS), [np.zeros(SIZE)]
-    watch.note(1, model, [np.full(SIZE, np.nan)], [CanaryReply(0)])
+    watch.note(1, model, [np.full(SIZE, np.nan)], [ReportedCanaryProperties(0)])
     assert list(tmp_path.glob("round-*")) == []
-    watch.note(1, model, [np.ones(SIZE)], [CanaryReply(0)])
+    watch.note(1, model, [np.ones(SIZE)], [ReportedCanaryProperties(0)])
     path = tmp_path / "round-000001.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"scores": [float("nan")] * 21}))
     with pytest.raises(InputError, match=r"is no round .* scores .*not finite"):
@@ -300,7 +305,7 @@ def test_clients_that_watch_share_a_directory_or_are_refused(
     def note(number: int, directions: int = DIRECTIONS, shift: float = 0.0, run: int = 5) -> None:
         before, after = models[number - 1] + shift, models[number] + shift
         TrainingObserver(tmp_path, directions, 1, TERMS).note(
-            number, [before], [after], [CanaryReply(0)], run=run, models_only=True
+            number, [before], [after], [ReportedCanaryProperties(0)], run=run, models_only=True
         )
 
     def lie() -> Iterator[tuple[str, str]]:
@@ -315,7 +320,7 @@ def test_clients_that_watch_share_a_directory_or_are_refused(
     note(6, directions=12)
     note(6, shift=1.0)
     TrainingObserver(tmp_path, DIRECTIONS, 1, replace(TERMS, rounds=300)).note(
-        6, [models[5]], [models[6]], [CanaryReply(0)], run=5, models_only=True
+        6, [models[5]], [models[6]], [ReportedCanaryProperties(0)], run=5, models_only=True
     )
     assert list(lie()) == kept
     said = capsys.readouterr().err.splitlines()

@@ -11,14 +11,14 @@ from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.audits.canaries.live_audit import declared_looks, measure_live
 from fl_audit.audits.canaries.live_page import live_lines, write_live_page
 from fl_audit.audits.canaries.observer_store import TrainingObserver, seed_in
-from fl_audit.audits.canaries.stored_rounds import CanaryReply
+from fl_audit.audits.canaries.stored_rounds import ReportedCanaryProperties
 from fl_audit.clients.canary import Canary
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main
 from fl_audit.privacy.gaussian import gdp_epsilon, gdp_mu
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.statistics.shift_bound import detectable_shift
-from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 from tests.validation.canary_clients import Training
 
 DIRECTIONS, COINS, SIZE, DELTA = 11, 12, 650, 1e-5
@@ -43,7 +43,7 @@ def train(
         release[0] += others
         for one in range(canaries):
             release += canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
-        present = map(CanaryReply, range(canaries))
+        present = map(ReportedCanaryProperties, range(canaries))
         watch.note(number, [model], [model + release], present, others if are_seen else None)
         model = model + release
     np.save(place / "model.npy", model)
@@ -113,7 +113,9 @@ def test_looks_are_declared_and_what_one_has_found_stays_found(tmp_path: Path) -
     terms, model = StatedReleases("add-remove-client", 1.0, 100), np.load(place / "model.npy")
     for number in range(13, 80):
         far = model + 100 * np.random.default_rng(number).normal(size=SIZE)
-        TrainingObserver(place, DIRECTIONS, 2, terms, DELTA).note(number, [model], [far], map(CanaryReply, (0, 1)))
+        TrainingObserver(place, DIRECTIONS, 2, terms, DELTA).note(
+            number, [model], [far], map(ReportedCanaryProperties, (0, 1))
+        )
         model = far
     late = measure_live(place, COINS)
     assert late.finding.mu_lower < 1
@@ -154,7 +156,7 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
             release += 2 * canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
         present = (0, 0, 1, 1, 2, 2) if number < 60 else (0, 1, 2, 7)
         TrainingObserver(place, DIRECTIONS, 3, terms, DELTA).note(
-            number, [model], [model + release], map(CanaryReply, present)
+            number, [model], [model + release], map(ReportedCanaryProperties, present)
         )
         model = model + release
     numbers = measure_live(place, COINS)
@@ -207,7 +209,7 @@ def test_nobody_is_called_violated_however_often_somebody_looks(trainings: int) 
     """The level is held over all looks: trainings of 80 rounds at 500 times the level, 1e-4 for a false alarm."""
     from scipy.stats import binom
 
-    from fl_audit.audits.canaries.certification import certify
+    from fl_audit.audits.canaries.privacy_loss_bounds import certify
 
     training, alarms, level = Training(canaries=3, rounds=80), 0, 0.5
     looks = declared_looks(80)

@@ -9,10 +9,10 @@ from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.private_training import LocalDPSGDSettings, private_updates
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.local_training.assessment import assess
-from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.replay import ReplayedTraining
+from fl_audit.local_training.replay_state import ReplayPlan
+from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_facts import RecordedTraining, Sampling
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
@@ -45,7 +45,7 @@ def test_own_clients_are_what_they_claim_over_all_rounds() -> None:
         for number in range(1, ROUNDS + 1):
             training, accountant = _round(number, client, accountant, Recorder())
             trainings.append(training)
-    evidence = Evidence(tuple(trainings), ROUNDS, delta=1e-3)
+    evidence = TrainingEvidence(tuple(trainings), ROUNDS, delta=1e-3)
     assert assess("dp-sgd-clients", evidence).found == ()
     assert {one.sampling for training in trainings for one in training.batches} == {Sampling.POISSON}
     claimed = client_epsilons([RECORDS], BATCH, ROUNDS, 1.0, 1e-3, Accountant.PLD, epochs=1)
@@ -58,7 +58,7 @@ def test_a_record_of_own_clients_moves_a_sum_by_the_clipping_norm_at_most() -> N
     leader = Recorder(kept_steps=5)
     longer, _ = _round(1, 0, None, leader)
     record = longer.batches[0].indices[0]
-    shorter, _ = _round(1, 0, None, Recorder(5, ReplayedTraining(leader.track, None)), without=record)
+    shorter, _ = _round(1, 0, None, Recorder(5, ReplayPlan(leader.track, None)), without=record)
     moved = []
     for one, two in zip(longer.noised, shorter.noised, strict=True):
         assert one.total is not None

@@ -11,13 +11,13 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from fl_audit.local_training.assessment import Assessment, assess
-from fl_audit.local_training.evidence import Evidence
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.pitfall_checks import CHECKS
 from fl_audit.local_training.pitfalls import ABOUT, FoundPitfall, Pitfall, Severity
 from fl_audit.local_training.recorder import Recorder
+from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_facts import TrainingOutputs
-from fl_audit.local_training.training_function_audit import TrainingOptions, audit_training
+from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST, PLANTED, Example, made
 
@@ -30,7 +30,7 @@ QUICK = (Pitfall.NO_POISSON, Pitfall.OVER_NORM, Pitfall.SEEDED_NOISE)
 
 
 def _audited(train, example: Example, rounds: int = 1, records: int = 98) -> Assessment:
-    options = TrainingOptions(rounds, max(2, rounds))
+    options = TrainingAuditOptions(rounds, max(2, rounds))
     return audit_training(train, "train", example.model(), example.dataset(0, records), options)
 
 
@@ -106,7 +106,7 @@ def _small_data(seed: int, records: int = 98) -> TensorDataset:
 def _accused(seeds: range) -> list[tuple[int, tuple[FoundPitfall, ...]]]:
     found = []
     for seed in seeds:
-        came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(seed), TrainingOptions(1, 2))
+        came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(seed), TrainingAuditOptions(1, 2))
         found += [(seed, came.found)] if came.found or came.verdict is not Verdict.CONSISTENT else []
     return found
 
@@ -126,25 +126,25 @@ def test_batches_trained_in_parts_are_compared_although_fewer_records_make_other
     example = EXAMPLES[0]
     torch.manual_seed(7)
     train = partial(HONEST["physical batches"], example)
-    came = audit_training(train, "train", example.model(), example.dataset(7), TrainingOptions(1, 2))
+    came = audit_training(train, "train", example.model(), example.dataset(7), TrainingAuditOptions(1, 2))
     assert (came.verdict, came.found, came.unseen) == (Verdict.CONSISTENT, (), ())
     assert all(one.is_replaced and one.claimed == 2 for one in came.evidence.replays)
     # A size that shows is named all the same.
     torch.manual_seed(11)
-    came = audit_training(train, "train", example.model(), example.dataset(11, 100), TrainingOptions(1, 2))
+    came = audit_training(train, "train", example.model(), example.dataset(11, 100), TrainingAuditOptions(1, 2))
     assert all(one.is_replaced for one in came.evidence.replays)
     assert _names(came) == {Pitfall.PRIVATE_SIZE}
 
 
 def test_a_size_that_shows_is_named() -> None:
-    came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0, 100), TrainingOptions(1, 2))
+    came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0, 100), TrainingAuditOptions(1, 2))
     assert Pitfall.PRIVATE_SIZE in _names(came)
     # Of 99 records Opacus expects 19 in a batch, of 100 records 20.
     assert next(one.schedule for one in came.evidence.replays) == (("expected batch", 20.0, 19.0),)
 
 
 def test_an_accountant_that_begins_anew_is_named_with_what_the_steps_give() -> None:
-    came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0), TrainingOptions(3, 3))
+    came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0), TrainingAuditOptions(3, 3))
     assert _names(came) == {Pitfall.FRESH_ACCOUNTANT, Pitfall.CLAIMED_EPSILON}
     assert came.composed is not None
     assert came.composed.steps == ((1.0, 0.2, 15),)
@@ -171,7 +171,7 @@ def test_an_accountant_that_goes_on_is_not_accused() -> None:
         with recorded(recorder):
             train(nn.Linear(5, 3), _small_data(0))
         trainings.append(recorder.training(None, 0, number))
-    assert assess("app", Evidence(tuple(trainings), 3)).found == ()
+    assert assess("app", TrainingEvidence(tuple(trainings), 3)).found == ()
 
 
 def _client(seed: int | None, left: TrainingOutputs, client: int):
@@ -188,17 +188,17 @@ def test_what_two_clients_share_and_send_is_named() -> None:
     lefts = [
         TrainingOutputs({"num-examples": 98, "train_loss": 2.0 + client}, {"loss": 1.5 + client}) for client in range(2)
     ]
-    shared = Evidence(tuple(_client(3, left, client) for client, left in enumerate(lefts)), 1)
+    shared = TrainingEvidence(tuple(_client(3, left, client) for client, left in enumerate(lefts)), 1)
     torch.set_rng_state(state)
     names = _names(assess("app", shared))
     assert names >= FEDERATED
     public = [TrainingOutputs({"num-examples": 1, "noise": 1.0}, {}) for _ in range(2)]
-    apart = Evidence(tuple(_client(None, left, client) for client, left in enumerate(public)), 1)
+    apart = TrainingEvidence(tuple(_client(None, left, client) for client, left in enumerate(public)), 1)
     assert _names(assess("app", apart)) == set()
 
 
 def test_claims_of_a_user_are_about_all_rounds_and_persons() -> None:
-    options = TrainingOptions(2, 2, epsilon=1.0, delta=1e-3, records_per_user=2)
+    options = TrainingAuditOptions(2, 2, epsilon=1.0, delta=1e-3, records_per_user=2)
     came = audit_training(_small, "train", nn.Linear(5, 3), _small_data(0), options)
     assert Pitfall.CLAIMED_EPSILON in _names(came)
     assert came.of_users is not None
@@ -214,7 +214,7 @@ def test_a_training_without_opacus_is_not_audited() -> None:
         optimizer.step()
         return model
 
-    came = audit_training(train, "train", nn.Linear(5, 3), _small_data(0), TrainingOptions())
+    came = audit_training(train, "train", nn.Linear(5, 3), _small_data(0), TrainingAuditOptions())
     assert (came.verdict, came.found) == (Verdict.NOT_AUDITED, ())
 
 

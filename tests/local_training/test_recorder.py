@@ -25,7 +25,7 @@ from fl_audit.local_training.neighbours import (
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.training_facts import Batch, Noise, PrivateStep, RecordedTraining, Sampling
-from fl_audit.local_training.training_function_audit import TrainingOptions, arguments_of, audit_training
+from fl_audit.local_training.training_function_audit import TrainingAuditOptions, arguments_of, audit_training
 
 
 def _data() -> TensorDataset:
@@ -160,7 +160,7 @@ def test_a_training_on_a_list_of_records_is_compared_without_them() -> None:
             nn.functional.cross_entropy(private(batch["x"]), batch["y"]).backward()
             optimizer.step()
 
-    found = audit_training(train, "train", nn.Linear(records[0]["x"].numel(), 10), records, TrainingOptions(1, 2))
+    found = audit_training(train, "train", nn.Linear(records[0]["x"].numel(), 10), records, TrainingAuditOptions(1, 2))
     assert (found.unseen, len(found.evidence.replays)) == ((), 3)
 
 

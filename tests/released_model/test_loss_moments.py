@@ -6,7 +6,6 @@ from few_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fl_audit.released_model.epsilon_star import parametric_epsilon_star
 from fl_audit.released_model.loss_moments import (
     LossRange,
     ScoreMoments,
@@ -16,6 +15,7 @@ from fl_audit.released_model.loss_moments import (
     moments_of,
     range_of,
 )
+from fl_audit.released_model.parametric_star import parametric_epsilon_star
 
 DELTA = 1e-3
 

@@ -9,11 +9,11 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config.audit import AuditSection
 from fl_audit.released_model import normal_mixture, star_estimate
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
-from fl_audit.released_model.epsilon_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
-from fl_audit.released_model.methods import DEFAULT_CUTS, StarMethod
 from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
+from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.released_model.star_estimate import estimate_epsilon_star
 from fl_audit.released_model.star_intervals import gather, hull_interval, parametric_draws
+from fl_audit.released_model.star_methods import DEFAULT_CUTS, StarMethod
 
 
 def test_cells_keep_all_losses_and_small_sets_exactly() -> None:

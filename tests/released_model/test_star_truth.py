@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
-from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, fit_normal, parametric_epsilon_star
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures
 from fl_audit.released_model.normal_mixture import normal
+from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, parametric_epsilon_star
 
 Array = NDArray[np.float64]
 Distribution = tuple[float, float, float, float]

@@ -45,7 +45,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
-from fl_audit.released_model.epsilon_star import StarSettings
+from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.report.finding import ReportContents
 from fl_audit.verdict.noise_statistics import NoiseStatistics, stride_sizes
 

@@ -10,9 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from fl_audit.audits.common.findings_guarantee import AlternativesInput
+from fl_audit.audits.common.findings_guarantee import AlternativeGuaranteesInput
 from fl_audit.audits.common.sections_released_model import guarantee_fits
-from fl_audit.audits.identifiability.findings_empirical_epsilon import FEWEST, TradeoffFinding
+from fl_audit.audits.identifiability.findings_empirical_epsilon import FEWEST, TprAtFprFinding
 from fl_audit.audits.membership.findings_attacks import MembershipFinding
 from fl_audit.audits.page.report_page import _page_svg, draw_all
 from fl_audit.audits.sections import SECTIONS, measured, report_contents
@@ -20,9 +20,9 @@ from fl_audit.errors import InputError
 from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables, quantiles_by_round
-from fl_audit.report import style
+from fl_audit.report import figure_style
+from fl_audit.report.figure_style import to_png
 from fl_audit.report.finding import ReportContents
-from fl_audit.report.style import to_png
 from fl_audit.rounding import rounded
 from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE
@@ -109,7 +109,9 @@ EXPECTED = {section.name for section in SECTIONS if section.picture is not None}
 @pytest.mark.full_size
 def test_a_figure_is_as_large_as_its_page_wants_it(make_contents):
     png = to_png(figure_of(make_contents(trials=30, rounds=3), "beliefs"))
-    assert int.from_bytes(png[16:20]) == round(style.REPORT_WIDTH * 150)  # the width stands first in a PNG's header
+    assert int.from_bytes(png[16:20]) == round(
+        figure_style.REPORT_WIDTH * 150
+    )  # the width stands first in a PNG's header
 
 
 @pytest.mark.long
@@ -250,7 +252,7 @@ def test_a_drawing_for_the_page_has_words_colours_of_the_screen_and_names_of_its
 
 @pytest.mark.long
 def test_the_trade_off_of_a_kept_guarantee_stays_under_it_and_of_half_the_noise_does_not(make_contents):
-    kept = make_contents(trials=2000, rounds=40).find(TradeoffFinding)
+    kept = make_contents(trials=2000, rounds=40).find(TprAtFprFinding)
     assert kept.low <= kept.allowed
     assert kept.allowed == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.1) + 0.55), abs=1e-6)
     assert kept.low <= kept.found <= kept.high
@@ -261,7 +263,7 @@ def test_the_trade_off_of_a_kept_guarantee_stays_under_it_and_of_half_the_noise_
 
 def test_other_guarantees_are_those_that_calibration_gives(make_contents):
     contents = make_contents(trials=30, rounds=3)
-    each = contents.find(AlternativesInput).each
+    each = contents.find(AlternativeGuaranteesInput).each
     assert [one.belief for one in each] == [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
     assert all(one.epsilon == pytest.approx(np.log(one.belief / (1 - one.belief)), rel=1e-6) for one in each)
     assert all(first.noise_multiplier > second.noise_multiplier for first, second in pairwise(each))
@@ -273,4 +275,4 @@ def test_this_run_is_seen_among_other_guarantees_even_where_it_guarantees_less(m
     (here,) = next(line for line in axes.get_lines() if line.get_label() == "this run").get_ydata()
     low, high = axes.get_ylim()
     assert low < here < high
-    assert here < min(one.noise_multiplier for one in contents.find(AlternativesInput).each)
+    assert here < min(one.noise_multiplier for one in contents.find(AlternativeGuaranteesInput).each)

@@ -19,7 +19,7 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.statistics.advantage import most_wins
-from fl_audit.verdict.multiple_testing import TestName
+from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_estimate import kept_epsilon
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict

@@ -9,7 +9,7 @@ from rich.console import Console
 from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.common.findings_guarantee import ClippingFinding, ColludersFinding
+from fl_audit.audits.common.findings_guarantee import AdaptiveClippingFinding, ColludersFinding
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.identifiability.findings_insider import InsiderAgreementFinding
@@ -18,10 +18,10 @@ from fl_audit.audits.page.report_page import paragraphs, render_html
 from fl_audit.audits.sections import measured, report_contents
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
+from fl_audit.report.figure_style import to_png
 from fl_audit.report.formatting import percent, unit_words
 from fl_audit.report.mechanism_messages import contribution_text, multiplied_text
-from fl_audit.report.style import to_png
-from fl_audit.verdict.multiple_testing import TestName
+from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.stored_measurements import measured_in
 from fl_audit.verdict.verdict_messages import title_of
 
@@ -186,12 +186,12 @@ def test_the_server_faces_one_client_s_noise(make_contents):
 
 def test_both_releases_of_adaptive_clipping_are_told(make_contents):
     contents = make_contents(**CLIENT | {"adaptive": True})
-    numbers = contents.find(ClippingFinding)
+    numbers = contents.find(AdaptiveClippingFinding)
     assert (numbers.first_norm, numbers.last_norm) == (3.0, 1.5)
     assert numbers.count_noise_multiplier == pytest.approx(5 * numbers.sum_noise_multiplier)
     assert numbers.noise_multiplier == pytest.approx(contents.facts.guarantee.noise_multiplier)
     assert contents.facts.guarantee.mu == pytest.approx(2 / numbers.noise_multiplier)
-    assert make_contents(**CLIENT).find(ClippingFinding) is None
+    assert make_contents(**CLIENT).find(AdaptiveClippingFinding) is None
     # The multiplier of both releases is not said to be that of the sum alone.
     multiplied = multiplied_text(contents.facts.federation.mechanism)
     assert multiplied != multiplied_text(make_contents(**CLIENT).facts.federation.mechanism)

@@ -15,10 +15,10 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.report.formatting import unit_words
-from fl_audit.verdict.multiple_testing import OF_NOISE, OF_OPENED, NotTestedReason, TestName, TestResult
+from fl_audit.verdict.declared_tests import OF_NOISE, OF_OPENED, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.sections_noise import excess_text
 from fl_audit.verdict.sections_verdict import _detection_text
-from fl_audit.verdict.verdict import Judgement, judge, judge_scores, run_family
+from fl_audit.verdict.verdict import VerdictDetails, judge, judge_scores, run_family
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TEST_WORDS, TestMessage, broken_tests, title_of
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import synthetic_run
@@ -29,7 +29,7 @@ WORDS = unit_words(Adjacency.REPLACE_RECORD)
 GUARANTEE = derive_guarantee(Claim(Adjacency.REPLACE_RECORD, gaussian_rounds(8.0, 30), 0.01, 0.5, Accountant.GDP))
 
 
-def judged(name: str) -> Judgement:
+def judged(name: str) -> VerdictDetails:
     breach = next(one for one in BREACHES if one.name == name)
     return judge(synthetic_run(breach, 0), GUARANTEE, 0.95)
 

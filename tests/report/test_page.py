@@ -12,9 +12,9 @@ from rich.console import Console
 from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.common.findings_released_model import ModelFinding
+from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
+from fl_audit.audits.identifiability.findings_estimates_from_beliefs import EstimatesFromBeliefsFinding
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
-from fl_audit.audits.identifiability.findings_pair import PairFinding
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_files import write_report
 from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, DrawnPicture, paragraphs, render_html
@@ -24,8 +24,8 @@ from fl_audit.federation.run_tables import Timing
 from fl_audit.report.finding import Section
 from fl_audit.report.formatting import ClaimStatus, finding_text
 from fl_audit.report.mechanism_messages import AUDIT_DEVICE
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding
-from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, TestName
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_text, title_of
@@ -280,9 +280,9 @@ def test_what_early_stopping_chose_is_said(make_contents):
     plain = make_contents(trials=4, rounds=3)
     trials = plain.run.tables.trials.assign(chosen_release=[0.0, 2.0, 1.0, 1.0])
     stopped = report_contents(replace(plain.run, tables=replace(plain.run.tables, trials=trials)))
-    section = next(section for section in SECTIONS if section.numbers is ModelFinding)
+    section = next(section for section in SECTIONS if section.numbers is ModelAccuracyFinding)
     for contents, chosen in ((plain, False), (stopped, True)):
-        numbers = contents.find(ModelFinding)
+        numbers = contents.find(ModelAccuracyFinding)
         assert ("from 0 to 2" in section.sentence(numbers, contents)) is chosen
         assert ("all 3 rounds" in section.picture.caption(numbers, contents)) is chosen
 
@@ -349,6 +349,6 @@ def test_summary_keeps_its_keys(make_contents, shape):
 
 @pytest.mark.long
 def test_advantage_from_beliefs_is_narrower_than_counted(make_contents):
-    found = make_contents(trials=1000, mu=1.0).find(PairFinding)
+    found = make_contents(trials=1000, mu=1.0).find(EstimatesFromBeliefsFinding)
     assert found.advantage.high - found.advantage.low < 0.6 * (found.counted.high - found.counted.low)
     assert all(point.high - point.low < point.counted_high - point.counted_low for point in found.curve)

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.canaries.guessing_bounds import tradeoff_epsilon
-from fl_audit.audits.membership.findings_attacks import INSIDER, AttackFinding
+from fl_audit.audits.membership.findings_attacks import INSIDER, AllAttacksFinding
 from fl_audit.audits.membership.sections_attacks import ATTACKS
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import draw_all, render_html
@@ -89,7 +89,7 @@ def test_the_noise_along_targets_counts_where_all_trials_measured_it(contents, k
 
 @pytest.mark.long
 def test_attackers_get_what_their_scores_are_worth(contents):
-    numbers = contents.find(AttackFinding)
+    numbers = contents.find(AllAttacksFinding)
     assert numbers is not None
     assert (numbers.trials, numbers.targets) == (TRIALS, TARGETS)
     assert list(numbers.achieved) == ["loss", "lira", "shadow", INSIDER]
@@ -104,7 +104,7 @@ def test_attackers_get_what_their_scores_are_worth(contents):
 
 
 def test_bounds_are_given_where_they_hold(contents):
-    numbers = contents.find(AttackFinding)
+    numbers = contents.find(AllAttacksFinding)
     # The trials of attacks with shadow models were each other's, and none were kept apart.
     has_bound = {name: found.bound is not None for name, found in numbers.achieved.items()}
     assert has_bound == {"loss": True, "lira": False, "shadow": False, INSIDER: True}
@@ -124,7 +124,7 @@ def test_bounds_are_given_where_they_hold(contents):
 
 @pytest.mark.long
 def test_figures_and_page_show_them(contents):
-    numbers = contents.find(AttackFinding)
+    numbers = contents.find(AllAttacksFinding)
     curves = ATTACKS.picture.figure(numbers, contents).axes[0]
     assert (curves.get_xscale(), curves.get_yscale()) == ("log", "log")
     labels = [line.get_label() for line in curves.get_lines()]
@@ -155,7 +155,7 @@ def test_figures_and_page_show_them(contents):
 def test_a_report_on_the_insider_alone_names_no_attacker(contents):
     table = contents.run.tables.targets.drop(columns=["score_loss", "score_lira", "score_shadow"])
     alone = report_contents(replace(contents.run, tables=replace(contents.run.tables, targets=table)))
-    assert not {"loss", "lira", "shadow"} & alone.find(AttackFinding).achieved.keys()
+    assert not {"loss", "lira", "shadow"} & alone.find(AllAttacksFinding).achieved.keys()
     page, with_attackers = (render_html(one, draw_all(one)) for one in (alone, contents))
     assert "but one coin" in page
     assert "picked the right" in with_attackers

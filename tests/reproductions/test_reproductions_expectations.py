@@ -27,7 +27,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import RELATIONS, SC
 from fl_audit.experiments.reproductions.papers import COLUMNS, ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, predicted_advantage, resampling
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
-from fl_audit.report.style import new_figure
+from fl_audit.report.figure_style import new_figure
 
 
 def test_table_3_agrees_with_every_printed_digit() -> None:

@@ -43,9 +43,9 @@ from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.experiments.sweeps.grid import grid, without_privacy
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.accounting import Accountant
-from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, fit_normal, loss_scores
-from fl_audit.released_model.methods import PARAMETRIC_CUT
-from fl_audit.report.style import to_png
+from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, loss_scores
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT
+from fl_audit.report.figure_style import to_png
 
 
 def test_the_settings_are_those_of_the_paper() -> None:

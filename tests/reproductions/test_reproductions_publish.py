@@ -41,7 +41,7 @@ from fl_audit.experiments.reproductions.plot_style import SCALING_LOOKS, draw_bo
 from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
 from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage, rho_alpha
-from fl_audit.report.style import new_figure
+from fl_audit.report.figure_style import new_figure
 from fl_audit.statistics.intervals import Interval
 
 DOCS = Path(__file__).parents[2] / "docs" / "papers"

@@ -12,7 +12,7 @@ from flwr.common import ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp.strategy import FedAvg
 
-from fl_audit.audits.black_box.claim import Limit, StatedClaim
+from fl_audit.audits.black_box.claim import EpsilonDeltaLimit, StatedClaim
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, ScenarioTrials, TrialBudget
 from fl_audit.audits.black_box.distinguishers import Distinguisher
 from fl_audit.audits.black_box.findings import TOO_FEW, findings
@@ -218,7 +218,7 @@ def test_whoever_was_not_asked_to_evaluate_is_said_to_be_so_in_the_trial_that_wa
 
 def _attempt(kind: str, group: str, right: int = 400, bound: float = 9.0) -> DistinguisherTest:
     distinguisher = Distinguisher(
-        kind, group, lambda values: values[:, 0], Limit(1.0, 1e-5), BoundMethod.CLOPPER_PEARSON, 1.0, 0.0
+        kind, group, lambda values: values[:, 0], EpsilonDeltaLimit(1.0, 1e-5), BoundMethod.CLOPPER_PEARSON, 1.0, 0.0
     )
     present = np.arange(400) % 2 == 0
     return DistinguisherTest(

@@ -29,8 +29,8 @@ NOT_OF_A_NUMBER = {
     "fl_audit.audits.membership.rmia._log",
     "fl_audit.experiments.reproductions.bernau2019.runs._reduced",
     # a level that several bounds share
-    "fl_audit.audits.black_box.claim_trials.audit_claim",
-    "fl_audit.audits.black_box.claim_trials._tried_by_halves",
+    "fl_audit.audits.black_box.claim_audit_procedure.audit_claim",
+    "fl_audit.audits.black_box.claim_audit_procedure._tried_by_halves",
     # what most audits with such a level find: a power
     "fl_audit.audits.black_box.findings.could_find",
     # the interval of a section of the user's own, stretched as that of a normal distribution

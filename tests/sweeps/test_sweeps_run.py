@@ -31,8 +31,8 @@ from fl_audit.experiments.sweeps.sweep import Sweep, run_sweep
 from fl_audit.experiments.sweeps.tables import UNTRAINED, UtilityColumn, choose_utility, models_table, points_table
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.released_model.normal_fit_tests import FIT
+from fl_audit.report.figure_style import to_png
 from fl_audit.report.formatting import number_text
-from fl_audit.report.style import to_png
 from fl_audit.strategies.errors import FederationError
 
 VALUES = small_settings(

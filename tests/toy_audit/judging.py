@@ -11,7 +11,7 @@ from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import noise_along
-from fl_audit.verdict.verdict import Judgement, judge_scores
+from fl_audit.verdict.verdict import VerdictDetails, judge_scores
 
 
 class FirstTargetJudging:
@@ -31,7 +31,7 @@ class FirstTargetJudging:
         """Return how often the target could count."""
         return limit_of_signal(planned, is_always_in=False)
 
-    def judge(self, run: FinishedRun) -> Judgement | None:
+    def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return what the scores say, and the noise along the target."""
         log_odds, is_in = first_target(run)
         noise = noise_along(run, np.zeros(run.trials, dtype=np.int64))

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Floats
-from fl_audit.audits.identifiability.identifiability import weigh
-from fl_audit.audits.identifiability.likelihood_estimates import chance_of_being_right
+from fl_audit.audits.identifiability.estimates_from_beliefs import chance_of_being_right
+from fl_audit.audits.identifiability.identifiability_adversary import weigh
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.replay import stored_rounds

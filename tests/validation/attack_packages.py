@@ -31,7 +31,7 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
 from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
-from fl_audit.audits.membership.shokri_attack import AttackModel, ShadowSettings, shadow_scores
+from fl_audit.audits.membership.shokri_attack import AttackModel, ShokriAttackSettings, shadow_scores
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.cli.main import guarded
@@ -147,7 +147,7 @@ def _rmia(rule: RmiaSettings) -> Scores:
 
 def _shadow(model: AttackModel) -> Scores:
     def scores(trained: Trained) -> Floats:
-        answers, rule = log_probabilities(trained.logits), ShadowSettings(model)
+        answers, rule = log_probabilities(trained.logits), ShokriAttackSettings(model)
         return shadow_scores(answers, trained.labels, trained.membership, rule, trained.shadows)
 
     return scores

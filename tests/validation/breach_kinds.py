@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.verdict.multiple_testing import TestName as T
+from fl_audit.verdict.declared_tests import TestName as T
 from tests.validation.signal_breaches import (
     Altered,
     TargetRound,

@@ -11,10 +11,10 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.report.formatting import unit_words
-from fl_audit.verdict.multiple_testing import TestName, TestResult
+from fl_audit.verdict.declared_tests import TestName, TestResult
 from fl_audit.verdict.noise_estimate import epsilon_limit
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.signal import limit_of_run
+from fl_audit.verdict.target_contribution_tests import limit_of_run
 from fl_audit.verdict.verdict import run_family, verdict_on
 from fl_audit.verdict.verdict_messages import TestMessage
 from tests.validation.breach_kinds import Breach

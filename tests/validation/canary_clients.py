@@ -26,9 +26,9 @@ from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.canaries.certification import certify
 from fl_audit.audits.canaries.cosines import CosineFinding, from_all_iterates, from_final_model
-from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.one_run_methods import OneRunMethod
+from fl_audit.audits.canaries.privacy_loss_bounds import certify
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.privacy.accounting import Accountant

@@ -26,10 +26,10 @@ from rich.console import Console
 from rich.progress import track
 
 from fl_audit.atomic_files import atomic_file
-from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import parser_of, table_of
-from fl_audit.released_model.methods import StarMethod
+from fl_audit.released_model.star_methods import StarMethod
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from tests.validation import coverage_distributions as distributions
 from tests.validation import coverage_scores as scores
@@ -86,7 +86,7 @@ STATEMENTS = (
               (f"{_BOUNDS}advantage.mean_interval", f"{_BOUNDS}advantage.AdvantageBets.of")),
     *(
         Statement(name, partial(distributions.of_log_odds, kind=[kind]),
-            tuple(f"{_BELIEFS}likelihood_estimates.{one}" for one in functions))
+            tuple(f"{_BELIEFS}estimates_from_beliefs.{one}" for one in functions))
         for name, kind, functions in (
             ("advantage from beliefs", "advantage", ["advantage_from_beliefs"]),
             ("delta of the pair from beliefs", "delta", ["delta_from_beliefs"]),
@@ -128,12 +128,12 @@ STATEMENTS = (
               ("fl_audit.audits.reconstruction.reconstruction_metrics.epsilon_of_hits",)),
     Statement("one target of every trial", scores.single_targets, (f"{_MEMBERS}attack_results.epsilon_of_one_target",)),
     Statement("AUC of a membership attack, bootstrap", scores.rates_of_members,
-              (f"{_MEMBERS}rates.membership_rates", f"{_MEMBERS}findings_attacks.rate_ends"), is_claimed=False),
+              (f"{_MEMBERS}roc_metrics.membership_rates", f"{_MEMBERS}findings_attacks.rate_ends"), is_claimed=False),
     Statement("AUC of a membership attack, nothing leaks", partial(scores.rates_without_leak, is_all=[False]),
               share=0.1),
     Statement("all four figures of a membership attack, nothing leaks",
               partial(scores.rates_without_leak, is_all=[True]), is_claimed=False, share=0.05),
-    Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}rates._areas_between_trials",),
+    Statement("AUC of insiders, jackknife", scores.rates_of_insiders, (f"{_MEMBERS}roc_metrics._areas_between_trials",),
               is_claimed=False),
     Statement("Epsilon*, empirical", partial(scores.stars, size=(20, 100, 1000), method=[StarMethod.EMPIRICAL]),
               (f"{_STAR}star_intervals.empirical_interval",)),

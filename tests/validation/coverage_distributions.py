@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.black_box.online_guessing import guessed_epsilon
-from fl_audit.audits.identifiability import calibration, empirical_epsilon, likelihood_estimates
+from fl_audit.audits.identifiability import calibration, empirical_epsilon, estimates_from_beliefs
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
@@ -185,17 +185,17 @@ def of_log_odds(draw: np.random.Generator, pair: _Pair, trials: int, kind: str) 
     log_odds, bits = pair.draw(draw, trials)
     match kind:
         case "advantage":
-            mean = likelihood_estimates.advantage_from_beliefs(log_odds, CONFIDENCE)
+            mean = estimates_from_beliefs.advantage_from_beliefs(log_odds, CONFIDENCE)
             return PrintedStatement(mean.low, mean.high, pair.advantage)
         case "epsilon":
             found, truth = (
-                likelihood_estimates.epsilon_from_beliefs(log_odds, bits, 0.01, CONFIDENCE),
+                estimates_from_beliefs.epsilon_from_beliefs(log_odds, bits, 0.01, CONFIDENCE),
                 pair.epsilon(0.01),
             )
         case "delta":
-            found, truth = likelihood_estimates.delta_from_beliefs(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
+            found, truth = estimates_from_beliefs.delta_from_beliefs(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
         case _:
-            found, truth = likelihood_estimates.counted_delta(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
+            found, truth = estimates_from_beliefs.counted_delta(log_odds, bits, 0.5, CONFIDENCE), pair.delta(0.5)
     return PrintedStatement(found.low, found.high, truth)
 
 

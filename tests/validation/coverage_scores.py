@@ -13,17 +13,17 @@ from fl_audit.audits.black_box.gaussian_noise_estimate import strength
 from fl_audit.audits.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.audits.canaries.cosines import from_final_model
 from fl_audit.audits.canaries.guessing_bounds import guesses_of_scores
-from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.audits.common.findings_guarantee import measured_advantage
 from fl_audit.audits.membership.attack_results import epsilon_of_one_target
-from fl_audit.audits.membership.rates import SMALL_RATES, membership_rates
+from fl_audit.audits.membership.roc_metrics import SMALL_RATES, membership_rates
 from fl_audit.audits.reconstruction.reconstruction_metrics import epsilon_of_hits
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.released_model.mechanism_star import mechanism_lower_bound
-from fl_audit.released_model.methods import StarMethod
 from fl_audit.released_model.star_estimate import estimate_epsilon_star
 from fl_audit.released_model.star_intervals import empirical_interval
+from fl_audit.released_model.star_methods import StarMethod
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.roc import area_under_curve, tradeoff_band

@@ -12,13 +12,13 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import QUICK, TrialBudget
-from fl_audit.audits.black_box.claim_trials import audit_claim
+from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
 from fl_audit.audits.black_box.findings import findings, result_json
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
 from fl_audit.audits.canaries.live_audit import measure_live
 from fl_audit.audits.canaries.observer_store import TrainingObserver
-from fl_audit.audits.canaries.stored_rounds import CanaryReply
+from fl_audit.audits.canaries.stored_rounds import ReportedCanaryProperties
 from fl_audit.device import Device
 from fl_audit.experiments.black_box.review_process import reviewed
 from fl_audit.experiments.runs.audit_plan import resolve
@@ -179,7 +179,7 @@ def _live(directory: Path) -> Any:
     for number in range(1, 21):
         release = 0.1 * draw.normal(size=size)
         release += canary_coin(coins, number, 0) * canary_direction(directions, number, 0, size)
-        watch.note(number, [model], [model + release], [CanaryReply(0)], 0)
+        watch.note(number, [model], [model + release], [ReportedCanaryProperties(0)], 0)
         model = model + release
     return json.loads(json.dumps(measure_live(directory, coins).to_json()))
 

@@ -9,8 +9,8 @@ from scipy.stats import binom, kstest, norm
 
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.audits.common.findings_released_model import ClientGuarantees
-from fl_audit.audits.identifiability.findings_empirical_epsilon import ScoreFinding
-from fl_audit.audits.identifiability.likelihood_estimates import advantage_from_beliefs
+from fl_audit.audits.identifiability.estimates_from_beliefs import advantage_from_beliefs
+from fl_audit.audits.identifiability.findings_empirical_epsilon import ScoreAucFinding
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
@@ -136,7 +136,7 @@ def evidence_of(plan: AuditPlan, contents: ReportContents) -> Evidence:
 
 def _scored(plan: AuditPlan, contents: ReportContents) -> Scored:
     assert plan.guarantee is not None, "every combination guarantees something"
-    scores, kept, run = contents.find(ScoreFinding), contents.find(ClientGuarantees), contents.run
+    scores, kept, run = contents.find(ScoreAucFinding), contents.find(ClientGuarantees), contents.run
     assert scores is not None, "the trials are enough that some are with the record and some without"
     assert kept is not None, "clients that train privately keep accountants"
     assert run.insider_scores is not None, "whoever has no log-odds has scores"

@@ -17,7 +17,7 @@ from rich.console import Console
 from fl_audit.errors import InputError, require_number
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of
-from fl_audit.local_training.training_function_audit import TrainingOptions, audit_training
+from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST
 
@@ -56,7 +56,7 @@ def played(first: int = 0) -> Iterator[Played]:
             torch.manual_seed(seed)
             function, model, data = partial(train, example), example.model(), example.dataset(seed)
             try:
-                found = audit_training(function, "train", model, data, TrainingOptions(1, 2))
+                found = audit_training(function, "train", model, data, TrainingAuditOptions(1, 2))
             except InputError as error:
                 if _EMPTY_FIRST_BATCH not in str(error):
                     raise

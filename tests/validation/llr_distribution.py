@@ -24,8 +24,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.identifiability.identifiability import weigh
-from fl_audit.audits.identifiability.llr_distribution import InnovationCheck, check_scores
+from fl_audit.audits.identifiability.identifiability_adversary import weigh
+from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config_file import load_config
@@ -39,7 +39,7 @@ from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
-from fl_audit.verdict.innovations import innovations
+from fl_audit.verdict.llr_increments import innovations
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
 Weigh = Callable[[LoadedFederation, list[Hypotheses], Tensor], Floats]
@@ -52,7 +52,7 @@ class LlrCheckResult(NamedTuple):
     """The check of one insider in one setting."""
 
     insider: str  # name of the insider
-    check: InnovationCheck  # the check of its innovations
+    check: LlrIncrementTest  # the check of its innovations
     advantage: float  # its advantage
 
 

@@ -11,11 +11,11 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.attribute import attribute_guesses, sampled_distribution
+from fl_audit.audits.membership.attribute_inference import attribute_guesses, sampled_distribution
 from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
-from fl_audit.audits.membership.rates import MembershipRates, membership_rates
 from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
-from fl_audit.audits.membership.shokri_attack import AttackModel, ShadowSettings, shadow_scores
+from fl_audit.audits.membership.roc_metrics import MembershipRates, membership_rates
+from fl_audit.audits.membership.shokri_attack import AttackModel, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.white_box import WhiteBoxSettings, known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.audits.membership.yeom_attack import active_scores, loss_scores
@@ -159,7 +159,9 @@ def _rmia(rule: RmiaSettings) -> Attack:
 def _shadow(model: AttackModel) -> Attack:
     def attack(release: CoinAnswers, shadows: Flags | None) -> Floats:
         coins = release.membership
-        return shadow_scores(release.log_p, np.zeros(coins.targets, np.int64), coins, ShadowSettings(model), shadows)
+        return shadow_scores(
+            release.log_p, np.zeros(coins.targets, np.int64), coins, ShokriAttackSettings(model), shadows
+        )
 
     return attack
 

@@ -24,7 +24,7 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.contributors import RoundResult
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
-from fl_audit.verdict.multiple_testing import TestName as T
+from fl_audit.verdict.declared_tests import TestName as T
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.engine_runs import breach_plan, measured_run
 from tests.validation.synthetic_noise import NoiseSetting, play

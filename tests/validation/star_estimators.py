@@ -3,8 +3,8 @@
     python -m tests.validation.star_estimators [--quick] [--losses N] [--pairs]
 
 Twenty pairs of distributions of losses, of members and of the population, are drawn from again and again. Each way to
-Epsilon* (`fl_audit.released_model.methods`) estimates it from the draws, over all thresholds and within the cuts of
-Negoescu et al. 2023, and its distance from the truth is averaged: first from Epsilon* over all thresholds, which is
+Epsilon* (`fl_audit.released_model.star_methods`) estimates it from the draws, over all thresholds and within the cuts
+of Negoescu et al. 2023, and its distance from the truth is averaged: first from Epsilon* over all thresholds, which is
 what the name says, and then from Epsilon* within the same cut. The draws in which a normal fits both sets of scores are
 counted apart from those in which it is rejected. The last line is what `fl-audit epsilon-star` prints where no method
 is named.
@@ -28,11 +28,11 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import parser_of, table_of
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
-from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, fit_normal, scores_of_pair
-from fl_audit.released_model.methods import EMPIRICAL_CUT, PARAMETRIC_CUT, StarMethod
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures
 from fl_audit.released_model.normal_mixture import NormalMixture, choose_mixture
+from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, scores_of_pair
 from fl_audit.released_model.star_estimate import fit_is_rejected, fit_p_value
+from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT, StarMethod
 
 DELTA, LOSSES, REPETITIONS, QUICK_REPETITIONS = 1e-5, 1000, 20, 2
 _SHARE = 1.2  # losses of the population for each of members

@@ -13,7 +13,13 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.statistics.exact_counts import BinomialHistogram
-from fl_audit.verdict.revealed_values import RESIDUAL, LastBitCounts, NoiseShareProducts, OpenedSamples, RevealedValues
+from fl_audit.verdict.opened_secrets import (
+    RESIDUAL,
+    LastBitCounts,
+    NoiseShareProducts,
+    OpenedParticipation,
+    OpenedSecrets,
+)
 
 
 @dataclass(frozen=True)
@@ -67,10 +73,10 @@ def draw(rng: np.random.Generator, setting: OpenedSetting) -> OpenedDraws:
     )  # fmt: skip
 
 
-def opened_of(drawn: OpenedDraws) -> RevealedValues:
+def opened_of(drawn: OpenedDraws) -> OpenedSecrets:
     """Return the challenger's opened values of such draws; the insider is client 1, and knows only its own share."""
     claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(2.0, drawn.setting.rounds, drawn.setting.rate), 1e-2)
-    honest = RevealedValues(drawn.members, claim, is_kept=True, is_sampled=True, has_shares=True, is_adaptive=True)
+    honest = OpenedSecrets(drawn.members, claim, is_kept=True, is_sampled=True, has_shares=True, is_adaptive=True)
     return replace(
         honest,
         samples=_samples(drawn),
@@ -83,7 +89,7 @@ def opened_of(drawn: OpenedDraws) -> RevealedValues:
     )
 
 
-def _samples(drawn: OpenedDraws) -> OpenedSamples:
+def _samples(drawn: OpenedDraws) -> OpenedParticipation:
     taken, setting = drawn.taken[:, :, 1:], drawn.setting
     target, units = drawn.taken[:, :, 0], setting.units - 1
     overlaps = np.zeros(target.shape, dtype=np.int64)
@@ -97,7 +103,7 @@ def _samples(drawn: OpenedDraws) -> OpenedSamples:
         _counted(taken[at : at + setting.batch].sum(axis=0), len(taken[at : at + setting.batch]), setting.rate)
         for at in range(0, setting.trials, setting.batch)
     )
-    return OpenedSamples(
+    return OpenedParticipation(
         setting.rate, units, taken.sum(axis=2), overlaps, np.array(digests, dtype=np.float64).reshape(target.shape),
         target, of_units, np.arange(1, units + 1), _counted(taken.sum(axis=1), setting.rounds, setting.rate), crowds,
     )  # fmt: skip

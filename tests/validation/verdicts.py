@@ -22,8 +22,8 @@ from scipy.stats import binom, kstest
 from fl_audit.array_types import Floats
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
-from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, OF_OPENED
-from fl_audit.verdict.multiple_testing import TestName as T
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED
+from fl_audit.verdict.declared_tests import TestName as T
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import FAMILY, run_family
 from tests.validation.engine_runs import honest_plans, measured_run

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 from opened_noise import BREACHES, HELD_BACK, SIGNS, UNSEEN, play
 
+from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.distinguisher import distinguisher
-from fl_audit.verdict.multiple_testing import TestName
 
 
 def _p_values(breach: str, runs: int, trials: int, rounds: int) -> np.ndarray:

@@ -17,8 +17,8 @@ from scipy.stats import binom, mannwhitneyu
 
 from fl_audit.verdict import distinguisher as module
 from fl_audit.verdict import trial_features
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestNotApplicableError, TestResult
 from fl_audit.verdict.distinguisher import distinguisher
-from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestNotApplicableError, TestResult
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.trial_features import direction_features, sample_features
 

@@ -22,9 +22,9 @@ from fl_audit.statistics.exact_counts import (
     sum_tails,
     table_p,
 )
-from fl_audit.verdict.multiple_testing import OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
+from fl_audit.verdict.declared_tests import OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
+from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
 from fl_audit.verdict.participation import epsilon_at_rate, epsilon_without_doubt
-from fl_audit.verdict.revealed_values import OpenedSamples, RevealedValues
 from fl_audit.verdict.run_measurements import OPENED_TESTS
 from fl_audit.verdict.verdict import run_family
 from fl_audit.verdict.verdict_messages import TestMessage
@@ -144,7 +144,7 @@ def test_another_rate_gives_the_epsilon_of_that_rate() -> None:
 
 
 def test_what_the_mechanism_does_not_have_is_not_offered() -> None:
-    nothing = RevealedValues(np.array([True, False]), is_kept=True)
+    nothing = OpenedSecrets(np.array([True, False]), is_kept=True)
     reasons = {
         TestName.SAMPLE_SIZES: NotTestedReason.NOT_SAMPLED,
         TestName.SHARE_PAIRS: NotTestedReason.NO_SHARES,
@@ -162,7 +162,7 @@ def test_what_the_mechanism_does_not_have_is_not_offered() -> None:
 
 def test_samples_whose_shapes_disagree_are_refused() -> None:
     opened = opened_of(draw(np.random.default_rng(0), SMALL)).samples
-    assert isinstance(opened, OpenedSamples)
+    assert isinstance(opened, OpenedParticipation)
     with pytest.raises(InputError, match=r"overlaps .*have shape"):
         replace(opened, overlaps=opened.overlaps[:1])
 

@@ -9,12 +9,18 @@ import pytest
 from scipy.stats import binom, kstest
 
 from fl_audit.array_types import Floats
-from fl_audit.verdict.multiple_testing import BESIDE_SCORES, FAMILY_LEVEL, TestName
+from fl_audit.verdict.declared_tests import BESIDE_SCORES, FAMILY_LEVEL, TestName
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.signal import drift_along as drift_of_targets
-from fl_audit.verdict.signal import limit_along, limit_of_run, noise_trial_of, signal_of, signal_trial_of
 from fl_audit.verdict.signal_detection_limit import planned_signal, rare_power
+from fl_audit.verdict.target_contribution_tests import drift_along as drift_of_targets
+from fl_audit.verdict.target_contribution_tests import (
+    limit_along,
+    limit_of_run,
+    noise_trial_of,
+    signal_of,
+    signal_trial_of,
+)
 from fl_audit.verdict.verdict import FAMILY, run_family
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import synthetic_run

@@ -17,8 +17,8 @@ from scipy import stats
 from fl_audit.errors import InputError
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
-from fl_audit.verdict.noise_dispersion import noise_part
 from fl_audit.verdict.noise_measurement import SAMPLE, NoiseMeasurer, sampled_places
+from fl_audit.verdict.noise_size_variation import noise_part
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, STRIDES, NoiseStatistics, join, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from fl_audit.errors import InputError
-from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
 from fl_audit.verdict.noise_copies import (
     _cosine_at,
     _cosine_tail,

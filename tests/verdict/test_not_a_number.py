@@ -10,7 +10,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.verdict.multiple_testing import TestName, TestResult, of_looks
+from fl_audit.verdict.declared_tests import TestName, TestResult, of_looks
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.verdict import Verdict, judge, judge_scores, run_family

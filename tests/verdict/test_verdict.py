@@ -15,7 +15,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
-from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName
 from fl_audit.verdict.noise_estimate import (
     breach_ratio,
     epsilon_limit,
@@ -25,7 +25,7 @@ from fl_audit.verdict.noise_estimate import (
 )
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum, record_squares, total_squares
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.verdict import Judgement, Verdict, depends_on_secret, judge, judge_scores
+from fl_audit.verdict.verdict import Verdict, VerdictDetails, depends_on_secret, judge, judge_scores
 
 
 def guarantee_of(accountant: Accountant, noise_multiplier: float) -> Guarantee:
@@ -41,7 +41,7 @@ CLEAR = guarantee_of(Accountant.GDP, 0.4)
 """So little noise that few trials tell how often the record counts."""
 
 
-def verdict(measured: NoiseMeasurements, guarantee: Guarantee = GUARANTEE) -> Judgement:
+def verdict(measured: NoiseMeasurements, guarantee: Guarantee = GUARANTEE) -> VerdictDetails:
     return judge(measured, guarantee, 0.95)
 
 
@@ -208,7 +208,7 @@ def judged_targets(
     trials: int,
     rounds: int = 5,
     louder: float = 1.0,
-) -> Judgement:
+) -> VerdictDetails:
     """Return the verdict on log-odds of one target a trial whose contribution is a share of the largest one.
 
     The guarantee is of 30 rounds, and the others hold no target. Without the target there is `louder` times the noise.

@@ -7,7 +7,7 @@ from math import ceil, sqrt
 from pathlib import Path
 from typing import Any, assert_never
 
-from fl_audit.audits.membership.names import USUAL, Attack
+from fl_audit.audits.membership.attack_names import USUAL, Attack
 from fl_audit.audits.membership.shadow_sums import FEWEST, fewest_on_a_side
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.published import Hyperparameters

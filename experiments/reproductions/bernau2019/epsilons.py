@@ -17,7 +17,7 @@ from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.privacy.renyi import RDP_ORDERS, rdp_epsilon, renyi_divergences
-from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
+from fl_audit.report.figure_style import INK, MUTED, finish_axes, new_figure
 
 SUPPOSED_MEMBERS = 8_000
 """n of Skewed Purchases, which is not stated: that of Purchases, whose layers and hyper-parameters it has."""

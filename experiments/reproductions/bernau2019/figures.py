@@ -25,7 +25,7 @@ from fl_audit.experiments.reproductions.plot_style import (
     empty_panel,
     legend_below,
 )
-from fl_audit.report.style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
+from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 from fl_audit.statistics.intervals import Interval
 
 SIDES = (PrivacyMethod.CENTRAL, PrivacyMethod.LOCAL)

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.atomic_files import read_json
 from fl_audit.audits.membership.findings_attacks import SCORE
-from fl_audit.audits.membership.rates import RocCurve, _areas_between_trials, roc_curve
+from fl_audit.audits.membership.roc_metrics import RocCurve, _areas_between_trials, roc_curve
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.configurations import values_of
 from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset

@@ -84,7 +84,7 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
     Notes
     -----
     The trials of a run are shadow models of each other, and therefore dependent. To account for this, the deviation of
-    each resampled AUC from the estimate is multiplied by sqrt(2) (`fl_audit.audits.membership.rates`).
+    each resampled AUC from the estimate is multiplied by sqrt(2) (`fl_audit.audits.membership.roc_metrics`).
     """
     areas, accuracies = [], []
     for run in runs:
@@ -180,7 +180,7 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
         Confidence of the interval, above 0 and below 1.
     shadows_of_each_other
         Whether the trials are shadow models of each other, and therefore dependent. The interval is then wider by the
-        factor sqrt(2) (`fl_audit.audits.membership.rates`).
+        factor sqrt(2) (`fl_audit.audits.membership.roc_metrics`).
     """
     wider, found = sqrt(2) if shadows_of_each_other else 1.0, t_interval(values, confidence)
     low, high = (found.value + wider * (end - found.value) for end in (found.low, found.high))

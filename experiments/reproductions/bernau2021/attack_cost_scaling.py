@@ -20,7 +20,7 @@ from fl_audit.experiments.reproductions.papers import CONFIDENCE, ItemResult, It
 from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.statistics import resampling
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.report.style import finish_axes, new_figure
+from fl_audit.report.figure_style import finish_axes, new_figure
 from fl_audit.statistics.advantage import empirical_advantage
 from fl_audit.statistics.intervals import Interval
 

@@ -32,7 +32,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
-from fl_audit.report.style import INK, MUTED, finish_axes, new_figure
+from fl_audit.report.figure_style import INK, MUTED, finish_axes, new_figure
 from fl_audit.statistics.intervals import Interval
 
 SENSITIVITIES = "epsilon' from sensitivities"

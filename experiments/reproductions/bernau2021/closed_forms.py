@@ -34,7 +34,7 @@ from fl_audit.privacy.identifiability_bounds import (
     rho_beta,
 )
 from fl_audit.privacy.targets import BeliefTarget
-from fl_audit.report.style import BIT_STYLES, INK, finish_axes, new_figure
+from fl_audit.report.figure_style import BIT_STYLES, INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
 from fl_audit.statistics.intervals import Interval
 

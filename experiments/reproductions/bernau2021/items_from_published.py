@@ -24,7 +24,7 @@ from fl_audit.experiments.reproductions.bernau2021.sensitivities import remarks_
 from fl_audit.experiments.reproductions.bernau2021.settings import InsiderData, InsiderSetting
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, Published
-from fl_audit.report.style import new_figure
+from fl_audit.report.figure_style import new_figure
 
 _AUDITS = ("fig7", "fig8", "fig9")
 

@@ -16,7 +16,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.mechanisms.effective_noise import SensitivityKind
-from fl_audit.report.style import INK, draw_band, finish_axes, new_figure
+from fl_audit.report.figure_style import INK, draw_band, finish_axes, new_figure
 
 _REPLACE = Adjacency.REPLACE_RECORD
 

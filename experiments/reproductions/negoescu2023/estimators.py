@@ -34,7 +34,7 @@ from fl_audit.experiments.reproductions.papers import (
 )
 from fl_audit.experiments.reproductions.plot_style import THEORY, legend_below
 from fl_audit.experiments.reproductions.statistics import t_interval, welch_interval
-from fl_audit.report.style import INK, finish_axes, new_figure
+from fl_audit.report.figure_style import INK, finish_axes, new_figure
 
 SETTINGS = {
     ComputeExtent.FULL: SimulationSettings(),

@@ -24,8 +24,8 @@ from fl_audit.experiments.reproductions.papers import (
 from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
+from fl_audit.report.figure_style import finish_axes, new_figure
 from fl_audit.report.formatting import number_text
-from fl_audit.report.style import finish_axes, new_figure
 
 POPULATION_MEAN = 3.0  # mean of the non-training losses, which are N(3, 1); the training losses are N(0, 1)
 DELTA = 1e-5

@@ -28,9 +28,9 @@ from fl_audit.experiments.sweeps.grid import Point
 from fl_audit.experiments.sweeps.sweep import RUNS, run_sweep
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.plurals import plural
-from fl_audit.released_model.epsilon_star import scores_of_pair
 from fl_audit.released_model.normal_mixture import ks_check
-from fl_audit.report.style import INK, finish_axes, new_figure
+from fl_audit.released_model.parametric_star import scores_of_pair
+from fl_audit.report.figure_style import INK, finish_axes, new_figure
 
 LEVEL = 0.05  # the paper asks whether p-values exceed this level
 COMPONENTS = {ComputeExtent.FULL: (1, 2, 3, 5, 10, 20), ComputeExtent.QUICK: (1, 3, 10)}

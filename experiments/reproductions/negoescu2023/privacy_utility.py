@@ -34,8 +34,8 @@ from fl_audit.experiments.sweeps.privacy_utility_plot import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, Sweep, run_sweep
 from fl_audit.experiments.sweeps.tables import models_table
 from fl_audit.plurals import plural
-from fl_audit.released_model.epsilon_star import epsilon_star_gaussian
-from fl_audit.released_model.methods import PARAMETRIC_CUT
+from fl_audit.released_model.parametric_star import epsilon_star_gaussian
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.statistics.intervals import Interval
 
 PUBLISHED = {

@@ -21,8 +21,8 @@ from scipy.stats import gamma
 
 from fl_audit.array_types import Floats
 from fl_audit.released_model.empirical_star import definition_ratios, empirical_epsilon_star
-from fl_audit.released_model.epsilon_star import epsilon_star_gaussian, fit_normal, scores_of_pair
-from fl_audit.released_model.methods import EMPIRICAL_CUT, PARAMETRIC_CUT
+from fl_audit.released_model.parametric_star import epsilon_star_gaussian, fit_normal, scores_of_pair
+from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 
 PARAMETRIC, EMPIRICAL, NARROW_PARAMETRIC = "parametric", "empirical", "parametric, narrow cut"
 """The estimators; the last one is the parametric form within the cut of the empirical one."""

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.experiments.sweeps.grid import Axis, Point, baselines, grid
-from fl_audit.released_model.methods import PARAMETRIC_CUT
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9

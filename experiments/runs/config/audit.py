@@ -6,13 +6,13 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from fl_audit.audits.membership.names import Attack, has_shadows, of_ours
+from fl_audit.audits.membership.attack_names import Attack, has_shadows, of_ours
 from fl_audit.audits.registry import AUDITS, audit_named
 from fl_audit.data.option_names import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive
 from fl_audit.federation.federation_enums import InsiderView
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
-from fl_audit.released_model.methods import PARAMETRIC_CUT
+from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 
 
 def _neighbour(value: Any) -> NeighbourChoice | int:

@@ -15,7 +15,7 @@ _DELTAS = (1e-5, 1e-3, 0.01, 0.05, 0.1)
 """The deltas at which a claim about Gaussian noise is tested, besides the delta at epsilon 0 (the total variation)."""
 
 
-class Limit(NamedTuple):
+class EpsilonDeltaLimit(NamedTuple):
     """One inequality that a claim implies: the mechanism is (epsilon, delta)-DP for the stated epsilon and delta."""
 
     epsilon: float
@@ -39,7 +39,7 @@ class StatedClaim:
     Examples
     --------
     >>> StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5).limits
-    (Limit(epsilon=4.0, delta=1e-05),)
+    (EpsilonDeltaLimit(epsilon=4.0, delta=1e-05),)
     """
 
     adjacency: Adjacency | str  # the relation between neighbours, or its name, such as `add-remove-client`
@@ -92,7 +92,7 @@ class StatedClaim:
         return lazy_imports.gaussian.gdp_mu(self.epsilon, max(self.delta, 1e-12))
 
     @property
-    def limits(self) -> tuple[Limit, ...]:
+    def limits(self) -> tuple[EpsilonDeltaLimit, ...]:
         """The (epsilon, delta) inequalities that are tested to refute the claim.
 
         A claim by epsilon has one. A claim by noise multiplier has several along its curve, and none if the noise is
@@ -100,13 +100,15 @@ class StatedClaim:
         """
         if self.mu is None:
             assert self.epsilon is not None
-            return (Limit(self.epsilon, self.delta),)
+            return (EpsilonDeltaLimit(self.epsilon, self.delta),)
         variation = lazy_imports.gaussian.gdp_delta(0.0, self.mu)
         curve = [
-            Limit(lazy_imports.gaussian.gdp_epsilon(delta, self.mu), delta) for delta in _DELTAS if delta < variation
+            EpsilonDeltaLimit(lazy_imports.gaussian.gdp_epsilon(delta, self.mu), delta)
+            for delta in _DELTAS
+            if delta < variation
         ]
         # Noise so little that the total variation rounds to 1 excludes nothing there.
-        return (*curve, Limit(0.0, variation)) if variation < 1 else tuple(curve)
+        return (*curve, EpsilonDeltaLimit(0.0, variation)) if variation < 1 else tuple(curve)
 
     @property
     def words(self) -> str:

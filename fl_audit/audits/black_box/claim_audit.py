@@ -1,4 +1,4 @@
-"""Result types of a black-box audit, and the number of trials that an audit runs; `claim_trials` runs the audit."""
+"""Result types of a black-box audit, and the number of trials that an audit runs; `claim_audit_procedure` runs it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,10 +6,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.black_box.causes import NO_CAUSE, LeakCause, cause_of, telling_lines
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.distinguishers import Distinguisher
 from fl_audit.audits.black_box.features import along
+from fl_audit.audits.black_box.leak_causes import NO_CAUSE, LeakCause, cause_of, telling_lines
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.errors import require
 from fl_audit.verdict.verdict import Verdict

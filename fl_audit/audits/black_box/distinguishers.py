@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.black_box.claim import Limit
+from fl_audit.audits.black_box.claim import EpsilonDeltaLimit
 from fl_audit.audits.black_box.features import LOW_BITS, MOST_CORRELATED, feature_groups
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.randomness import Purpose, generator
@@ -96,14 +96,14 @@ class Distinguisher:
     kind: str  # name of the scenario
     group: str  # name of the group of features, a key of `feature_groups`
     rule: Rule  # function from the features of this group to scores
-    limit: Limit  # the inequality of the claim that the rule is most likely to refute
+    limit: EpsilonDeltaLimit  # the inequality of the claim that the rule is most likely to refute
     method: BoundMethod  # the bound method that refuted this inequality most often on resampled scores
     margin: float  # expected lower bound on epsilon minus the claimed epsilon; used only to rank distinguishers
     threshold: float  # score above which the guess is D
 
 
 def find_distinguishers(
-    kind: str, trials: Transcripts, present: Flags, limits: tuple[Limit, ...], fresh: int
+    kind: str, trials: Transcripts, present: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
 ) -> list[Distinguisher]:
     """Return at most two distinguishers of a scenario: the best that uses more than low bits, and the best by low bits.
 
@@ -125,7 +125,7 @@ def find_distinguishers(
     """
     teaches = every_second(present)
     truth, groups = present[~teaches], feature_groups(trials)
-    ranked = list[tuple[float, Limit, str, Floats]]()
+    ranked = list[tuple[float, EpsilonDeltaLimit, str, Floats]]()
     for group, features in groups.items():
         scores = learned_rule(features[teaches], present[teaches])(features[~teaches])
         margin, limit = margin_of(scores, truth, limits, fresh // 2)
@@ -155,7 +155,9 @@ def every_second(present: Flags) -> Flags:
     return chosen
 
 
-def margin_of(scores: Floats, truth: Flags, limits: tuple[Limit, ...], fresh: int) -> tuple[float, Limit]:
+def margin_of(
+    scores: Floats, truth: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
+) -> tuple[float, EpsilonDeltaLimit]:
     """Return the largest margin by which the scores are expected to refute an inequality, and that inequality.
 
     The margin is the lower bound on epsilon that fresh trials are expected to prove, minus the claimed epsilon. The
@@ -202,7 +204,7 @@ def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
     return np.maximum(np.concatenate(found), 0.0), np.minimum(np.concatenate(alarms), 1.0)
 
 
-def _method(scores: Floats, truth: Flags, limit: Limit, fresh: int) -> BoundMethod:
+def _method(scores: Floats, truth: Flags, limit: EpsilonDeltaLimit, fresh: int) -> BoundMethod:
     """Return the bound method that refutes the inequality `limit` most often on resampled scores.
 
     Each method is applied to bootstrap samples of `scores` with at most `fresh` scores under D, and as many under D',
@@ -243,7 +245,7 @@ def _expected_epsilon(
     return float(np.max(np.log(np.maximum(at_least, 1e-300) / at_most)))
 
 
-def least_shift(limit: Limit, trials: int, level: float) -> float:
+def least_shift(limit: EpsilonDeltaLimit, trials: int, level: float) -> float:
     """Return the smallest shift between normal releases under D and D' that about nine of ten audits detect.
 
     An audit detects a shift if it refutes `limit`. The shift is in standard deviations of the release. It is infinite

@@ -20,7 +20,7 @@ _MOST_KINDS = 3  # largest number of scenarios that are named for one error mess
 
 
 @dataclass(frozen=True)
-class Finding:
+class ScenarioFinding:
     """The result of testing one distinguisher on fresh trials of its scenario, with texts for the report."""
 
     attempt: DistinguisherTest  # the test
@@ -94,7 +94,7 @@ class Finding:
 
 def findings(
     result: ClaimAudit, words: Mapping[str, str], fixes: Mapping[str, str], provisos: Mapping[str, str] | None = None
-) -> tuple[Finding, ...]:
+) -> tuple[ScenarioFinding, ...]:
     """Return one finding for each tested distinguisher.
 
     Findings that refute the claim come first, ordered by scenario from plain to special. The others follow in the order
@@ -119,7 +119,7 @@ def findings(
     kinds = [(one, words[one.distinguisher.kind], fixes[one.distinguisher.kind]) for one in ranked]
     given = provisos or {}
     return tuple(
-        Finding(one, said, fix, noise_reading(claim, one), claim.success, given.get(one.distinguisher.kind, ""))
+        ScenarioFinding(one, said, fix, noise_reading(claim, one), claim.success, given.get(one.distinguisher.kind, ""))
         for one, said, fix in kinds
     )
 
@@ -325,7 +325,7 @@ def _share_words(shares: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def result_json(result: ClaimAudit, found: tuple[Finding, ...]) -> dict[str, Any]:
+def result_json(result: ClaimAudit, found: tuple[ScenarioFinding, ...]) -> dict[str, Any]:
     """Return the result of an audit as a dict of JSON values, as the file `verdict.json` stores it.
 
     `lower_bound` is the bound of the test with the strongest evidence, at the delta of the inequality that it tested.
@@ -363,7 +363,7 @@ def result_json(result: ClaimAudit, found: tuple[Finding, ...]) -> dict[str, Any
     }
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
+def _finding_json(finding: ScenarioFinding) -> dict[str, Any]:
     attempt, reading = finding.attempt, finding.noise
     gaussian = None
     if reading is not None:

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.adjacency import Relation
-from fl_audit.audits.canaries.canaries import CanaryFacts
-from fl_audit.audits.canaries.certification import OneRunCertificate, certify, over_the_training
 from fl_audit.audits.canaries.live_checks import dilution, squared_spread
-from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.one_run_methods import OneRunMethod
+from fl_audit.audits.canaries.privacy_loss_bounds import PrivacyLossBounds, certify, over_the_training
+from fl_audit.audits.canaries.simulated_canaries import PlannedCanaryProperties
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.learning.private_training import opacus_epsilon
@@ -19,16 +19,16 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import local_events
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.statistics.shift_bound import detectable_slope, spread_of_parts
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
+from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
 from fl_audit.verdict.noise_estimate import breach_ratio
-from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one
+from fl_audit.verdict.verdict import VerdictDetails, VerdictPhrases, judged_by_one
 
 
 @dataclass(frozen=True)
 class CanaryTrainingFinding:
     """The lower bounds from the canaries of the first training, and the number of trainings whose bound on mu held."""
 
-    finding: OneRunCertificate  # lower bounds from the first training
+    finding: PrivacyLossBounds  # lower bounds from the first training
     # The mu of Gaussian DP of a canary in one round (in one local step for DP-SGD at the clients), from the noise that
     # the mechanism prescribes.
     mu_true: float
@@ -60,7 +60,7 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | No
 
     None if the run has no canaries or no guarantee.
     """
-    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
+    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PlannedCanaryProperties)
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
@@ -70,7 +70,7 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | No
     return CanaryTrainingFinding(each[0], facts.mu, len(each), held, mean, _told(run, facts, claim))
 
 
-def certified_at(run: FinishedRun, confidence: float) -> OneRunCertificate:
+def certified_at(run: FinishedRun, confidence: float) -> PrivacyLossBounds:
     """Return the lower bounds on privacy loss from the canaries of the first training, at the given confidence.
 
     Parameters
@@ -80,7 +80,7 @@ def certified_at(run: FinishedRun, confidence: float) -> OneRunCertificate:
     confidence
         Confidence of the lower bounds, above 0.5 and below 1.
     """
-    table, facts = run.tables.canaries, run.facts.find(CanaryFacts)
+    table, facts = run.tables.canaries, run.facts.find(PlannedCanaryProperties)
     assert table is not None, "only a run with canaries certifies anything"
     assert facts is not None, "only a run with canaries certifies anything"
     first = table[table["trial"] == table["trial"].min()]
@@ -88,7 +88,7 @@ def certified_at(run: FinishedRun, confidence: float) -> OneRunCertificate:
 
 
 _MORE = "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
-_WORDS = JudgementWords(
+_WORDS = VerdictPhrases(
     shown_by="canaries",
     blind="The canaries cannot tell: they are too few, or what other clients send could hide any breach from them, and "
     "they showed none.",
@@ -98,13 +98,13 @@ _WORDS = JudgementWords(
 )
 
 
-def judge_canaries(run: FinishedRun) -> Judgement | None:
+def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     """Return the judgement of the guarantee from the canaries of all trainings pooled.
 
     A judgement has a verdict and a lower bound on epsilon. None if the run has no canaries or no guarantee. With DP-SGD
     at the clients, the epsilon that the accountant of the canaries' client reports is judged as well.
     """
-    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(CanaryFacts)
+    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PlannedCanaryProperties)
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
@@ -130,7 +130,7 @@ def judge_canaries(run: FinishedRun) -> Judgement | None:
     return replace(judged, limit_of_detection=limit, conclusive=is_conclusive, words=_WORDS)
 
 
-def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> OneRunCertificate:
+def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> PrivacyLossBounds:
     """Return the lower bounds from the canaries of the trainings in `table`, pooled, at the given confidence."""
     federation = run.facts.federation
     canaries = table[table["canary"] < federation.canaries]
@@ -144,7 +144,7 @@ def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: 
     return replace(found, rounds=found.rounds // table["trial"].nunique())
 
 
-def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
+def _claim_of_canaries(run: FinishedRun, facts: PlannedCanaryProperties) -> Claim:
     """Return the privacy claim that covers the canaries.
 
     With DP-SGD at the clients this is the claim for the canaries' client, which is stricter than the overall claim
@@ -162,7 +162,7 @@ def _claim_of_canaries(run: FinishedRun, facts: CanaryFacts) -> Claim:
     return replace(guarantee.claim, events=events)
 
 
-def _told(run: FinishedRun, facts: CanaryFacts, claim: Claim) -> float | None:
+def _told(run: FinishedRun, facts: PlannedCanaryProperties, claim: Claim) -> float | None:
     """Return the epsilon that the accountant of the canaries' client reports after the last round.
 
     It is at the claimed delta. None if the canaries do not belong to a client or the accountant's values were not

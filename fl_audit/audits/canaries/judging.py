@@ -11,7 +11,7 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.verdict.verdict import Judgement
+from fl_audit.verdict.verdict import VerdictDetails
 
 
 class CanaryJudging(AuditJudging):
@@ -41,7 +41,7 @@ class CanaryJudging(AuditJudging):
         )
         require_weighable(public)
 
-    def judge(self, run: FinishedRun) -> Judgement | None:
+    def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return the judgement from the canaries of all trainings pooled; None if nothing could be tested.
 
         A judgement has a verdict on the guarantee and a lower bound on epsilon.

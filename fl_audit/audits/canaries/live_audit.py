@@ -18,16 +18,16 @@ import numpy as np
 from fl_audit.adjacency import Relation
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS
-from fl_audit.audits.canaries.certification import OneRunCertificate, certify, over_the_training
 from fl_audit.audits.canaries.live_checks import (
-    BackgroundVariance,
     Inconsistencies,
     Inconsistency,
+    OtherClientsVariance,
     dilution,
     doubts_about,
     squared_spread,
 )
 from fl_audit.audits.canaries.observer_store import StoredGuarantee, stored_guarantee
+from fl_audit.audits.canaries.privacy_loss_bounds import PrivacyLossBounds, certify, over_the_training
 from fl_audit.audits.canaries.stored_rounds import (
     ExcludedCanary,
     StoredRound,
@@ -43,7 +43,7 @@ from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.guarantee_line import guarantee_values
 from fl_audit.root_finding import smallest_number
 from fl_audit.statistics.shift_bound import detectable_shift, spread_of_parts
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, FAMILY_LEVEL
+from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import Verdict, verdict_on
 
@@ -59,7 +59,7 @@ class InterimAnalysis:
 
     rounds: int  # number of complete rounds that were analysed
     # Lower bounds from these rounds. The bounds of all declared analyses hold together with the requested confidence.
-    finding: OneRunCertificate
+    finding: PrivacyLossBounds
     is_violated: bool  # whether these rounds refute the guarantee at this analysis's share of the significance level
 
 
@@ -73,7 +73,7 @@ class LiveFinding:
 
     guarantee: Guarantee  # the claimed guarantee
     canaries: int  # number of canaries
-    finding: OneRunCertificate  # bounds from all complete rounds, valid for one analysis at a time chosen beforehand
+    finding: PrivacyLossBounds  # bounds from all complete rounds, valid for one analysis at a time chosen beforehand
     # Largest belief in D that an insider may reach with noise as small as `finding` certifies; compare it with
     # `guarantee.belief_bound`.
     belief_lower: float
@@ -90,7 +90,7 @@ class LiveFinding:
     # Whether the last interim analysis would have detected a breach in 9 of 10 trainings. A breach is 1.5 times the
     # guaranteed epsilon or, if that is 0, noise that is 1.5 times too small.
     is_conclusive: bool
-    dilution: BackgroundVariance  # variance of the other clients' updates, which can hide missing noise
+    dilution: OtherClientsVariance  # variance of the other clients' updates, which can hide missing noise
     knows_others: bool  # whether the number of other clients that answered was stored for every complete round
     knows_weights: bool  # whether the weights of the canaries' replies were stored for every complete round
     weights: tuple[float, ...]  # smallest weight of each canary over rounds, relative to the heaviest client; 0 to 1
@@ -237,7 +237,7 @@ def declared_looks(rounds: int) -> tuple[int, ...]:
 _Opened = tuple[Floats, Floats, Floats]
 
 
-def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> OneRunCertificate:
+def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> PrivacyLossBounds:
     """Return the lower bounds from the first `number` complete rounds; they are 0 unless canaries were both in and out.
 
     `rounds` holds scores (rounds, canaries), coins (rounds, canaries) and decoy scores (rounds, decoys).
@@ -268,8 +268,8 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 
 
 def _dilution(
-    rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: OneRunCertificate, part: float
-) -> BackgroundVariance:
+    rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: PrivacyLossBounds, part: float
+) -> OtherClientsVariance:
     """Return the variance that other clients' updates add to the scores of canaries.
 
     Its unit is the squared sensitivity of the heaviest client, and `part` is the weight of a canary relative to that

@@ -39,11 +39,11 @@ from fl_audit.audits.canaries.observer_store import StoredGuarantee
 from fl_audit.audits.canaries.stored_rounds import StoredRound, units
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.statistics.shift_bound import gaussian_slope, noncentral_t_quantile, spread_of_parts
-from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 
 
 @dataclass(frozen=True)
-class BackgroundVariance:
+class OtherClientsVariance:
     """The variance that the updates of other clients add to the scores of canaries, on top of the noise.
 
     It is stored as a standard deviation, with a flag for scores that are lower than expected.
@@ -91,7 +91,7 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
 
 def dilution(
     squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]
-) -> BackgroundVariance:
+) -> OtherClientsVariance:
     """Return the variance that other clients' updates add to the noise in the scores of canaries.
 
     It is the upper bound `squared`, unless the estimate `found` of mu is too low: the claimed noise and this bound
@@ -112,11 +112,11 @@ def dilution(
         Two numbers, as for `detectable_slope`: the root of the sum of squared deviations of the coins from their mean,
         and the degrees of freedom.
     """
-    least = BackgroundVariance(sqrt(squared), is_seen=False)
+    least = OtherClientsVariance(sqrt(squared), is_seen=False)
     if not _stands_out_too_little(least.shown(claimed), found, sizes, FAMILY_LEVEL):
         return least
     left = low**-2 - claimed**-2 if low else inf
-    return BackgroundVariance(sqrt(max(squared, left)), is_seen=True)
+    return OtherClientsVariance(sqrt(max(squared, left)), is_seen=True)
 
 
 def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
@@ -161,7 +161,7 @@ class Inconsistencies:
 def doubts_about(
     every: Sequence[StoredRound], whole: Sequence[StoredRound], opened: tuple[Floats, Floats, Floats],
     guarantee: StoredGuarantee,
-    hidden: BackgroundVariance, weights: Floats,
+    hidden: OtherClientsVariance, weights: Floats,
 ) -> Inconsistencies:  # fmt: skip
     """Return the inconsistencies that a test or comparison finds in the stored rounds of a training.
 
@@ -217,7 +217,7 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
 
 
 def _faint(
-    scores: Floats, coins: Floats, claimed: float, hidden: BackgroundVariance, weights: Floats
+    scores: Floats, coins: Floats, claimed: float, hidden: OtherClientsVariance, weights: Floats
 ) -> tuple[int, ...]:
     """Return the numbers of the canaries whose scores are too low, for instance because they use other coins.
 

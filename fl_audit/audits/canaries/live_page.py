@@ -15,7 +15,7 @@ from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.formatting import capital, number_text, one_in, percent
 from fl_audit.statistics.claim_comparisons import ClaimStatus, read
 from fl_audit.verdict.banner import verdict_banner
-from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.verdict import Verdict
 

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score
-from fl_audit.audits.canaries.stored_rounds import CanaryReply, StoredRound, fingerprint, kept_round, stored_in
+from fl_audit.audits.canaries.stored_rounds import (
+    ReportedCanaryProperties,
+    StoredRound,
+    fingerprint,
+    kept_round,
+    stored_in,
+)
 from fl_audit.errors import InputError, as_path, in_a_line, require, require_number
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 from fl_audit.randomness import require_seed
@@ -56,7 +62,7 @@ class TrainingObserver:
         server_round: int,
         before: Iterable[NDArray[Any]],
         after: Iterable[NDArray[Any]],
-        present: Iterable[CanaryReply],
+        present: Iterable[ReportedCanaryProperties],
         others: int | None = None,
         norm: float | None = None,
         run: int | None = None,

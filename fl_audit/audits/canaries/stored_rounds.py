@@ -34,7 +34,7 @@ _ROUNDED = 1 - 1e-6  # smallest ratio of a canary's norm to the clipping norm th
 
 
 @dataclass(frozen=True)
-class CanaryReply:
+class ReportedCanaryProperties:
     """The properties of a canary whose client answered: number, fingerprints of its seeds, size, norm, sender, weight.
 
     Every property but the number is None if unknown, for example to an observer that sees only models.
@@ -58,7 +58,7 @@ class CanaryReply:
         return json.dumps({name: value for name, value in asdict(self).items() if name not in ("node", "weight")})
 
 
-def read_note(said: object, node: str | None = None) -> CanaryReply | None:
+def read_note(said: object, node: str | None = None) -> ReportedCanaryProperties | None:
     """Return the note on a canary that a client's reply contains; None if the value is not a valid note.
 
     Parameters
@@ -77,8 +77,10 @@ def read_note(said: object, node: str | None = None) -> CanaryReply | None:
         return None
 
 
-def _note_of_json(values: Mapping[str, object]) -> CanaryReply:
-    """Return a note from its JSON values, keyed by the fields of `CanaryReply`; all but the number are optional.
+def _note_of_json(values: Mapping[str, object]) -> ReportedCanaryProperties:
+    """Return a note from its JSON values; all but the number are optional.
+
+    Its keys are the fields of `ReportedCanaryProperties`.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def _note_of_json(values: Mapping[str, object]) -> CanaryReply:
     fits = (size is None or size >= 1, norm is None or 0 < norm < inf, weight is None or 0 <= weight <= 1)
     if not (0 <= number < 10**9 and (replaced is None or isinstance(replaced, bool)) and all(fits)):
         raise ValueError(f"size {size}, norm {norm} and weight {weight} of canary {number}")
-    return CanaryReply(number, replaced, coins, directions, size, norm, node, weight)
+    return ReportedCanaryProperties(number, replaced, coins, directions, size, norm, node, weight)
 
 
 def _told(kind: Callable[[str], Value], value: object) -> Value | None:
@@ -116,7 +118,7 @@ class StoredRound:
 
     # All fields with the default None are None if unknown.
     number: int  # number of the round, from 1
-    present: tuple[CanaryReply, ...]  # the canaries whose clients answered, ordered by number
+    present: tuple[ReportedCanaryProperties, ...]  # the canaries whose clients answered, ordered by number
     scores: tuple[float, ...]  # scores of the canaries, then of the decoys
     others: int | None = None  # number of clients without a canary that answered
     size: int | None = None  # number of parameters of the model
@@ -142,7 +144,7 @@ class StoredRound:
         return self.norm or (said[0] if said and len(set(said)) == 1 else None)
 
 
-class Mismatch(StrEnum):
+class MismatchedCanaryProperty(StrEnum):
     """A property of a canary that does not match the observer, the evaluation or the guarantee.
 
     It is the seed of its coins, what it sends if it is out, the seed of its directions, its size, or its norm.
@@ -156,12 +158,12 @@ class Mismatch(StrEnum):
 
 
 _MEANINGS = {
-    Mismatch.COINS: "tosses coins of another seed than the one given",
-    Mismatch.OUT: "sends, where it is out, something else than the guarantee compares with (is_replaced is to be True "
-    "where a client is replaced, and False where it comes or goes)",
-    Mismatch.DIRECTIONS: "has another seed of directions than the watch",
-    Mismatch.SIZE: "is spread over another number of parameters than the watched model has",
-    Mismatch.NORM: "is smaller than the norm to which the strategy clips",
+    MismatchedCanaryProperty.COINS: "tosses coins of another seed than the one given",
+    MismatchedCanaryProperty.OUT: "sends, where it is out, something else than the guarantee compares with "
+    "(is_replaced is to be True where a client is replaced, and False where it comes or goes)",
+    MismatchedCanaryProperty.DIRECTIONS: "has another seed of directions than the watch",
+    MismatchedCanaryProperty.SIZE: "is spread over another number of parameters than the watched model has",
+    MismatchedCanaryProperty.NORM: "is smaller than the norm to which the strategy clips",
 }
 """A phrase on each mismatch, which follows the number of the canary in a sentence."""
 
@@ -172,7 +174,7 @@ class ExcludedCanary:
 
     number: int  # number of the canary
     node: str | None  # identifier of the node that sent the canary; None if unknown
-    what: Mismatch  # the property that does not match
+    what: MismatchedCanaryProperty  # the property that does not match
 
     def __str__(self) -> str:
         node = "" if self.node is None else f" of node {self.node}"
@@ -194,11 +196,11 @@ def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[Exclu
     found = list[ExcludedCanary]()
     for one in kept.present:
         fits = {
-            Mismatch.COINS: one.coins is None or one.coins == coins,
-            Mismatch.OUT: one.is_replaced in (None, is_replaced),
-            Mismatch.DIRECTIONS: one.directions in (None, kept.directions),
-            Mismatch.SIZE: one.size in (None, kept.size),
-            Mismatch.NORM: one.norm is None or kept.norm is None or one.norm >= _ROUNDED * kept.norm,
+            MismatchedCanaryProperty.COINS: one.coins is None or one.coins == coins,
+            MismatchedCanaryProperty.OUT: one.is_replaced in (None, is_replaced),
+            MismatchedCanaryProperty.DIRECTIONS: one.directions in (None, kept.directions),
+            MismatchedCanaryProperty.SIZE: one.size in (None, kept.size),
+            MismatchedCanaryProperty.NORM: one.norm is None or kept.norm is None or one.norm >= _ROUNDED * kept.norm,
         }
         found += [ExcludedCanary(one.number, one.node, what) for what, does in fits.items() if not does]
     return found

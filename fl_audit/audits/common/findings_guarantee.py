@@ -79,7 +79,7 @@ class BeliefBoundGuarantee:
 
 
 @dataclass(frozen=True)
-class AlternativesInput:
+class AlternativeGuaranteesInput:
     """The claim of a run, from which alternative guarantees with other bounds on the posterior belief are computed."""
 
     claim: Claim
@@ -118,7 +118,7 @@ def _guarantees(claim: Claim) -> tuple[BeliefBoundGuarantee, ...]:
     return tuple(found)
 
 
-def measure_other_guarantees(run: FinishedRun, _: Findings) -> AlternativesInput | None:
+def measure_other_guarantees(run: FinishedRun, _: Findings) -> AlternativeGuaranteesInput | None:
     """Return the claim of a run for its alternative guarantees; None if there is no claimed Gaussian noise.
 
     Also None if computing the alternatives takes too long, as for sampled releases with accountant `pld`.
@@ -128,7 +128,7 @@ def measure_other_guarantees(run: FinishedRun, _: Findings) -> AlternativesInput
         return None
     # A loss distribution of sampled releases takes seconds for each guarantee.
     slow = guarantee.accountant is Accountant.PLD and guarantee.claim.profile.gaussian_mu is None
-    return None if slow else AlternativesInput(guarantee.claim)
+    return None if slow else AlternativeGuaranteesInput(guarantee.claim)
 
 
 MOST_POINTS = 25  # largest number of coalition sizes for which epsilon is computed
@@ -193,7 +193,7 @@ def _left(facts: RunDescription, threat_model: ThreatModel) -> GuaranteeAgainstA
 
 
 @dataclass(frozen=True)
-class ClippingFinding:
+class AdaptiveClippingFinding:
     """The clipping norm of the first and last round, and the noise multipliers, of a run with adaptive clipping."""
 
     first_norm: float  # clipping norm of the first round
@@ -207,14 +207,14 @@ class ClippingFinding:
         return {"clipping": json_of(self)}
 
 
-def measure_clipping(run: FinishedRun, _: Findings) -> ClippingFinding | None:
+def measure_clipping(run: FinishedRun, _: Findings) -> AdaptiveClippingFinding | None:
     """Return the clipping norms and noise multipliers of a run with adaptive clipping; None if the norm is fixed."""
     mechanism, rounds = run.facts.federation.mechanism, run.tables.rounds
     if not isinstance(mechanism.clipping, AdaptiveClipping) or NORM_COLUMN not in rounds:
         return None
     last = rounds.loc[rounds["round"] == rounds["round"].max(), NORM_COLUMN]
     z, threat_model = run.facts.effective_noise_multiplier, run.facts.federation.threat_model
-    return ClippingFinding(
+    return AdaptiveClippingFinding(
         first_norm=mechanism.clipping_norm,
         last_norm=float(last.median()),
         sum_noise_multiplier=z,
@@ -228,7 +228,7 @@ _COLUMNS = ("record_log_odds", "other_log_odds")
 
 
 @dataclass(frozen=True)
-class RecordPairGuarantee:
+class RecordPairLocalDP:
     """The local DP guarantee for telling one record from another: epsilon, allowed and measured advantage."""
 
     differing: int  # number of features in which the two records differ
@@ -239,7 +239,7 @@ class RecordPairGuarantee:
 
 
 @dataclass(frozen=True)
-class RecordGuarantee:
+class LocalDPFinding:
     """The local DP guarantee of records that their owners randomise before the training.
 
     It has the epsilon of one feature, of all features together, and between any two records.
@@ -251,7 +251,7 @@ class RecordGuarantee:
     counted_epsilon: float  # sum of their epsilons, in nats
     whole_epsilon: float  # epsilon between any two records, in nats
     # The guarantee for one record of the run and another record; None if there is no pair to compare.
-    pair: RecordPairGuarantee | None
+    pair: RecordPairLocalDP | None
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as JSON values in a dict with the one key `record_guarantee`, for `summary.json`."""
@@ -318,12 +318,12 @@ def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -
     return AdvantageInterval(trials, advantage, first[0] - second[1], first[1] - second[0], confidence)
 
 
-def measure_record_guarantee(run: FinishedRun, _: Findings) -> RecordGuarantee | None:
+def measure_record_guarantee(run: FinishedRun, _: Findings) -> LocalDPFinding | None:
     """Return the local DP guarantee of the records of a run; None if the records are not randomised."""
     if (claim := run.facts.record_claim) is None:
         return None
     local_randomizer, shape = claim.local_randomizer, claim.shape
-    return RecordGuarantee(
+    return LocalDPFinding(
         local_randomizer=local_randomizer,
         epsilon=local_randomizer.epsilon,
         counted=_counted(claim),
@@ -363,8 +363,8 @@ def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval |
     return measured_advantage(of_first, of_second, confidence)
 
 
-def _pair(claim: RecordGuaranteeEvents, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> RecordPairGuarantee:
+def _pair(claim: RecordGuaranteeEvents, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> RecordPairLocalDP:
     assert claim.differing is not None, "a pair differs in some number of features, or in none"
     measured = measured_of_pair(run, run.facts.confidence)
     is_exact = isinstance(claim.local_randomizer, RandomisedBits)
-    return RecordPairGuarantee(claim.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)
+    return RecordPairLocalDP(claim.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)

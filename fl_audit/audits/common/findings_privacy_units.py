@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.audits.identifiability.findings_empirical_epsilon import EmpiricalFinding
+from fl_audit.audits.identifiability.findings_empirical_epsilon import EmpiricalEpsilonFinding
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.group_sizes import GroupSizes
@@ -50,7 +50,7 @@ def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding 
     guarantee = facts.guarantee
     if guarantee is None or sizes is None or not facts.federation.mechanism.is_private_release:
         return None
-    found = findings.find(EmpiricalFinding)
+    found = findings.find(EmpiricalEpsilonFinding)
     levels = []
     for unit in Unit:
         size, is_claimed = _size(facts.relation.unit, unit, facts.relation.relation, sizes), unit is facts.relation.unit

@@ -16,15 +16,15 @@ from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, Timin
 from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.accounting import Accountant, client_epsilons
-from fl_audit.released_model.methods import StarMethod
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
+from fl_audit.released_model.star_methods import StarMethod
 
 _OF_USERS, _RIGHT_OF_USERS = "epsilon_star_user", "test_accuracy_user"  # columns of runs whose units are users
 FEW_NATS = 3.0  # if Epsilon* of untrained models is larger, Epsilon* of trained models is not informative
 
 
 @dataclass(frozen=True)
-class StarSummary:
+class EpsilonStarSummary:
     """Mean and maximum over the trials of Epsilon* (an empirical epsilon from losses), in nats, by one estimator.
 
     They are given for the final models and for untrained models. Values are infinite or NaN if Epsilon* was not
@@ -55,7 +55,7 @@ class EpsilonStarFinding:
     method: StarMethod = StarMethod.PARAMETRIC  # estimator; `empirical` if normality was rejected in most trials
     fit_tested: int = 0  # number of trials in which normality of the losses was tested
     fit_rejected: int = 0  # number of trials in which normality was rejected
-    by_normals: StarSummary | None = None  # the estimate by normal distributions, if `method` is `empirical`
+    by_normals: EpsilonStarSummary | None = None  # the estimate by normal distributions, if `method` is `empirical`
 
     @property
     def is_meaningful(self) -> bool:
@@ -68,7 +68,7 @@ class EpsilonStarFinding:
 
 
 @dataclass(frozen=True)
-class ModelFinding:
+class ModelAccuracyFinding:
     """The test accuracy and AUROC of the final models, with two accuracies for comparison.
 
     These are the accuracy without privacy, and that of always predicting the most frequent class.
@@ -88,12 +88,12 @@ class ModelFinding:
         return {"utility": accuracy | others}
 
 
-def measure_model(run: FinishedRun, _: Findings) -> ModelFinding:
+def measure_model(run: FinishedRun, _: Findings) -> ModelAccuracyFinding:
     """Return the test accuracy and AUROC of the final models, with the accuracy without privacy if it is known."""
     trials = run.tables.trials
     # Batches of an older version have no area.
     area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
-    return ModelFinding(float(trials["test_accuracy"].mean()), area, run.unprotected, run.facts.commonest)
+    return ModelAccuracyFinding(float(trials["test_accuracy"].mean()), area, run.unprotected, run.facts.commonest)
 
 
 def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
@@ -111,13 +111,15 @@ def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
 
 
 @dataclass(frozen=True)
-class UserLossFinding:
+class UserEpsilonStarFinding:
     """Epsilon* of users and the accuracy averaged over users, of the final models.
 
     Epsilon* is an empirical epsilon from losses, here from the mean loss of each user.
     """
 
-    star: StarSummary | None  # Epsilon* of users; None if it was switched off or the losses stay with their owners
+    star: (
+        EpsilonStarSummary | None
+    )  # Epsilon* of users; None if it was switched off or the losses stay with their owners
     delta: float  # the delta at which Epsilon* was computed; NaN without Epsilon*
     # Share of right predictions on a test user's records, mean over users and trials; NaN if unknown.
     test_accuracy: float
@@ -129,20 +131,20 @@ class UserLossFinding:
         return {"of_users": {"epsilon_star": star, "delta": finite(self.delta), "test_accuracy": right}}
 
 
-def measure_users(run: FinishedRun, _: Findings) -> UserLossFinding | None:
+def measure_users(run: FinishedRun, _: Findings) -> UserEpsilonStarFinding | None:
     """Return Epsilon* and accuracy of users; None if neither was computed, as in runs whose unit is not the user."""
     trials, settings = run.tables.trials, run.facts.star
     if _OF_USERS not in trials and _RIGHT_OF_USERS not in trials:
         return None
     star = None if settings is None or _OF_USERS not in trials else _spread(run, _OF_USERS, settings.cut)
     right = float(trials[_RIGHT_OF_USERS].mean()) if _RIGHT_OF_USERS in trials else math.nan
-    return UserLossFinding(star, math.nan if star is None or settings is None else settings.delta, right)
+    return UserEpsilonStarFinding(star, math.nan if star is None or settings is None else settings.delta, right)
 
 
-def _spread(run: FinishedRun, column: str, cut: float) -> StarSummary:
+def _spread(run: FinishedRun, column: str, cut: float) -> EpsilonStarSummary:
     values, releases = run.tables.trials[column], run.tables.releases
     untrained = releases.loc[releases["round"] == 0, column]
-    return StarSummary(
+    return EpsilonStarSummary(
         mean=float(values.mean()),
         max=float(values.max()),
         untrained_mean=float(untrained.mean()),
@@ -190,7 +192,7 @@ class ClientEpsilonStar:
 
 
 @dataclass(frozen=True)
-class ClientStarFinding:
+class ClientsEpsilonStarFinding:
     """Epsilon* of each client's shard (its records) for the final models, with the sizes of the shards if known."""
 
     clients: tuple[ClientEpsilonStar, ...]
@@ -201,7 +203,7 @@ class ClientStarFinding:
         return {"client_epsilon_star": json_of(self.clients)}
 
 
-def measure_clients(run: FinishedRun, _: Findings) -> ClientStarFinding | None:
+def measure_clients(run: FinishedRun, _: Findings) -> ClientsEpsilonStarFinding | None:
     """Return Epsilon* of each client's shard for the final models; None if it was not computed."""
     table = run.tables.clients
     if table is None or "epsilon_star" not in table:
@@ -210,7 +212,7 @@ def measure_clients(run: FinishedRun, _: Findings) -> ClientStarFinding | None:
     noted = None if run.provenance is None else run.provenance.shards
     groups = last.groupby("client")["epsilon_star"]
     clients = tuple(_client(int(str(client)), known.dropna().to_numpy(dtype=np.float64)) for client, known in groups)
-    return ClientStarFinding(
+    return ClientsEpsilonStarFinding(
         clients, noted if noted is not None and len(noted) == run.facts.federation.clients else None
     )
 

@@ -2,7 +2,11 @@
 
 import math
 
-from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelFinding, UserLossFinding
+from fl_audit.audits.common.findings_released_model import (
+    EpsilonStarFinding,
+    ModelAccuracyFinding,
+    UserEpsilonStarFinding,
+)
 from fl_audit.plurals import plural
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.report.finding import ReportContents
@@ -20,7 +24,7 @@ def look_at(contents: ReportContents) -> list[str]:
         The findings and facts that the report shows.
     """
     lines = list(contents.facts.look_at)
-    model, star = contents.find(ModelFinding), contents.find(EpsilonStarFinding)
+    model, star = contents.find(ModelAccuracyFinding), contents.find(EpsilonStarFinding)
     if model is not None and model.commonest is not None and model.test_accuracy <= model.commonest:
         found = f"{percent(round(model.test_accuracy, 3))} of test records"
         naming = f"{percent(round(model.commonest, 3))} by always naming the most frequent class"
@@ -30,7 +34,7 @@ def look_at(contents: ReportContents) -> list[str]:
         )
     if star is not None and not star.is_meaningful:
         lines.append(star_text(star))
-    of_users, users = contents.find(UserLossFinding), contents.facts.federation.users
+    of_users, users = contents.find(UserEpsilonStarFinding), contents.facts.federation.users
     sizes = contents.facts.group_sizes
     outside = None if sizes is None else sizes.users_outside
     fewest = users if outside is None else min(users, outside)

@@ -26,9 +26,9 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.guarantee_line import fit_of_all
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.report import mechanism_messages
+from fl_audit.report.figure_style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
-from fl_audit.report.style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 
@@ -171,7 +171,7 @@ GUARANTEE = Section(
 )  # fmt: skip
 
 
-def _other_guarantees_tables(numbers: evidence.AlternativesInput, _: ReportContents) -> list[Table]:
+def _other_guarantees_tables(numbers: evidence.AlternativeGuaranteesInput, _: ReportContents) -> list[Table]:
     here = numbers.claim.noise_multiplier
     assert here is not None, "only Gaussian noise is looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
@@ -181,7 +181,9 @@ def _other_guarantees_tables(numbers: evidence.AlternativesInput, _: ReportConte
     return [Table(title, columns, rows)] if rows else []
 
 
-def _other_guarantees_figure(figure: Figure, numbers: evidence.AlternativesInput, contents: ReportContents) -> None:
+def _other_guarantees_figure(
+    figure: Figure, numbers: evidence.AlternativeGuaranteesInput, contents: ReportContents
+) -> None:
     axes = figure.add_subplot()
     style, guarantee = BIT_STYLES[1], contents.guarantee
     beliefs = np.array([100 * one.belief for one in numbers.each])
@@ -202,7 +204,7 @@ def _other_guarantees_figure(figure: Figure, numbers: evidence.AlternativesInput
                 "Noise multiplier (logarithmic)")  # fmt: skip
 
 
-def _other_guarantees_caption(numbers: evidence.AlternativesInput, contents: ReportContents) -> str:
+def _other_guarantees_caption(numbers: evidence.AlternativeGuaranteesInput, contents: ReportContents) -> str:
     first, last = numbers.each[0], numbers.each[-1]
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
@@ -214,7 +216,7 @@ def _other_guarantees_caption(numbers: evidence.AlternativesInput, contents: Rep
 
 
 OTHER_GUARANTEES = Section(
-    "other-guarantees", "What other guarantees would cost", evidence.AlternativesInput,
+    "other-guarantees", "What other guarantees would cost", evidence.AlternativeGuaranteesInput,
     evidence.measure_other_guarantees,
     on_page=True, trusts=True, tables=_other_guarantees_tables,
     picture=FindingFigure("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
@@ -222,7 +224,7 @@ OTHER_GUARANTEES = Section(
 )  # fmt: skip
 
 
-def _clipping_sentence(numbers: evidence.ClippingFinding, contents: ReportContents) -> str:
+def _clipping_sentence(numbers: evidence.AdaptiveClippingFinding, contents: ReportContents) -> str:
     clipping = contents.facts.federation.mechanism.clipping
     assert isinstance(clipping, AdaptiveClipping), "measured only where it is adaptive"
     return (
@@ -233,7 +235,7 @@ def _clipping_sentence(numbers: evidence.ClippingFinding, contents: ReportConten
     )
 
 
-def _clipping_rows(numbers: evidence.ClippingFinding, _: ReportContents) -> list[Row]:
+def _clipping_rows(numbers: evidence.AdaptiveClippingFinding, _: ReportContents) -> list[Row]:
     chosen = "chosen before the run"
     return [
         Row("Clipping norm of the first round", numbers.first_norm, chosen),
@@ -248,8 +250,8 @@ def _clipping_rows(numbers: evidence.ClippingFinding, _: ReportContents) -> list
 
 
 CLIPPING = Section(
-    "clipping-norm", "Adaptive clipping", evidence.ClippingFinding, evidence.measure_clipping, keys=("clipping",),
-    sentence=_clipping_sentence, rows=_clipping_rows,
+    "clipping-norm", "Adaptive clipping", evidence.AdaptiveClippingFinding, evidence.measure_clipping,
+    keys=("clipping",), sentence=_clipping_sentence, rows=_clipping_rows,
 )  # fmt: skip
 
 
@@ -319,7 +321,7 @@ def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
             assert_never(local_randomizer)
 
 
-def _record_sentence(numbers: evidence.RecordGuarantee, _: ReportContents) -> str:
+def _record_sentence(numbers: evidence.LocalDPFinding, _: ReportContents) -> str:
     one, what = evidence.unit_of(numbers.local_randomizer), mechanism_messages.randomizer_text(numbers.local_randomizer)
     own, whole = map(_factor, (numbers.epsilon, numbers.whole_epsilon))
     return (
@@ -334,7 +336,7 @@ def _factor(epsilon: float) -> str:
     return text if epsilon > _LARGEST_SHOWN else f"{text} = {number_text(math.exp(epsilon), 3)}"
 
 
-def _record_rows(numbers: evidence.RecordGuarantee, contents: ReportContents) -> list[Row]:
+def _record_rows(numbers: evidence.LocalDPFinding, contents: ReportContents) -> list[Row]:
     counted, whole = _phrases(numbers.local_randomizer)[1:]
     one = evidence.unit_of(numbers.local_randomizer)
     rows = [
@@ -347,7 +349,7 @@ def _record_rows(numbers: evidence.RecordGuarantee, contents: ReportContents) ->
 
 
 def _pair_rows(
-    numbers: evidence.RecordGuarantee, pair: evidence.RecordPairGuarantee, contents: ReportContents
+    numbers: evidence.LocalDPFinding, pair: evidence.RecordPairLocalDP, contents: ReportContents
 ) -> list[Row]:
     bound, differ = "" if pair.is_exact else ", at most", _phrases(numbers.local_randomizer)[0]
     between = f"between one record and another that differ in {pair.differing:,} {differ}"
@@ -374,7 +376,7 @@ def _ends_of_pair(run: FinishedRun, confidence: float) -> tuple[float, float]:
 
 
 RECORD_GUARANTEE = Section(
-    "record-guarantee", "What each record is claimed by itself", evidence.RecordGuarantee,
+    "record-guarantee", "What each record is claimed by itself", evidence.LocalDPFinding,
     evidence.measure_record_guarantee,
     on_page=True, keys=("record_guarantee",), sentence=_record_sentence, rows=_record_rows,
 )  # fmt: skip

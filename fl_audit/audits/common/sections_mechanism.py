@@ -15,9 +15,9 @@ from fl_audit.federation.run_tables import NORM_COLUMN, Provenance, quantiles_by
 from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.plurals import plural
 from fl_audit.report import mechanism_messages
-from fl_audit.report.finding import FindingFigure, ReportContents, Section, Table, TableLook
+from fl_audit.report.figure_style import INK, LIMIT, draw_spread, finish_axes
+from fl_audit.report.finding import FindingFigure, ReportContents, Section, Table, TableLayout
 from fl_audit.report.formatting import SPACE, capital, number_text, percent, unit_words
-from fl_audit.report.style import INK, LIMIT, draw_spread, finish_axes
 
 SMALL_SENSITIVITY = 0.05
 """If all medians are below this share of the clipping norm, the plot of sensitivities has a logarithmic axis."""
@@ -56,9 +56,9 @@ def mechanism_tables(facts: RunDescription) -> list[Table]:
         ("Population records used", federation.population_records),
     )
     return [
-        Table("The mechanism", ("Fact", "Value"), played, TableLook.PAIRS),
+        Table("The mechanism", ("Fact", "Value"), played, TableLayout.PAIRS),
         Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(facts.configuration)),
-              TableLook.CONFIGURATION),
+              TableLayout.CONFIGURATION),
     ]  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def _origin_tables(numbers: ProvenanceFinding, contents: ReportContents) -> list
         ("Speed (trials per second)", timing.trials_per_second),
         ("Engine", timing.engine),
     )
-    return [Table("Where this run comes from", ("What", "Value"), (*rows, *times), TableLook.PAIRS)]
+    return [Table("Where this run comes from", ("What", "Value"), (*rows, *times), TableLayout.PAIRS)]
 
 
 def _origin_rows(found: Provenance, records: int) -> tuple[tuple[str, str], ...]:

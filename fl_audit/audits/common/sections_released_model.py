@@ -12,17 +12,17 @@ from fl_audit.audits.common.report_cautions import NOT_MEANINGFUL, star_text
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.federation.findings import json_of
 from fl_audit.plurals import plural
-from fl_audit.released_model.methods import cut_text
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.normal_fit_tests import FIT
+from fl_audit.released_model.star_methods import cut_text
+from fl_audit.report.figure_style import INK, LIMIT, MUTED, draw_spread, finish_axes
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent
-from fl_audit.report.style import INK, LIMIT, MUTED, draw_spread, finish_axes
 
 _UNUSED = "test records were not used in training"
 
 
-def beside_text(numbers: evidence.ModelFinding) -> str:
+def beside_text(numbers: evidence.ModelAccuracyFinding) -> str:
     """Return the accuracies without privacy and of the most frequent class, in brackets; empty if both are unknown."""
     known = []
     if numbers.unprotected is not None:
@@ -32,7 +32,7 @@ def beside_text(numbers: evidence.ModelFinding) -> str:
     return f" ({', '.join(known)})" if known else ""
 
 
-def _sentence(numbers: evidence.ModelFinding, contents: ReportContents) -> str:
+def _sentence(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
     kept = ""
     if (chosen := contents.run.chosen_releases) is not None:
         kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
@@ -44,7 +44,7 @@ def _numbers_of(chosen: tuple[int, int]) -> str:
     return f"release {first}" if first == last else f"a release from {first} to {last}"
 
 
-def _rows(numbers: evidence.ModelFinding, _: ReportContents) -> list[Row]:
+def _rows(numbers: evidence.ModelAccuracyFinding, _: ReportContents) -> list[Row]:
     final = f"of the final release, mean over trials; {_UNUSED}"
     basis = f"share of right predictions {final}"
     rows = [Row("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True)]
@@ -59,7 +59,7 @@ def _rows(numbers: evidence.ModelFinding, _: ReportContents) -> list[Row]:
     return rows
 
 
-def _caption(numbers: evidence.ModelFinding, contents: ReportContents) -> str:
+def _caption(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
     shown = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
     text = f"{shown}; {percent(numbers.test_accuracy)} at the final release{beside_text(numbers)}."
     if (chosen := contents.run.chosen_releases) is None:
@@ -68,7 +68,7 @@ def _caption(numbers: evidence.ModelFinding, contents: ReportContents) -> str:
     return f"{text} Early stopping chose {_numbers_of(chosen)}, {counted}."
 
 
-def _accuracy_figure(figure: Figure, numbers: evidence.ModelFinding, contents: ReportContents) -> None:
+def _accuracy_figure(figure: Figure, numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> None:
     releases = contents.releases
     axes = figure.add_subplot()
     draw_spread(axes, releases, "test_accuracy", 100.0)
@@ -82,8 +82,8 @@ def _accuracy_figure(figure: Figure, numbers: evidence.ModelFinding, contents: R
 
 
 RELEASED_MODEL = Section(
-    "accuracy", "The released model", evidence.ModelFinding, evidence.measure_model, keys=("utility",), on_page=True,
-    sentence=_sentence, rows=_rows, picture=FindingFigure("Accuracy", _accuracy_figure, _caption),
+    "accuracy", "The released model", evidence.ModelAccuracyFinding, evidence.measure_model, keys=("utility",),
+    on_page=True, sentence=_sentence, rows=_rows, picture=FindingFigure("Accuracy", _accuracy_figure, _caption),
 )  # fmt: skip
 
 
@@ -223,7 +223,7 @@ EPSILON_STAR = Section(
 )  # fmt: skip
 
 
-def _users_rows(numbers: evidence.UserLossFinding, contents: ReportContents) -> list[Row]:
+def _users_rows(numbers: evidence.UserEpsilonStarFinding, contents: ReportContents) -> list[Row]:
     star, right = numbers.star, finite(numbers.test_accuracy)
     mean = "by the mean loss of each user's records, taken for normal after a logit transform"
     rows = [
@@ -242,7 +242,7 @@ def _users_rows(numbers: evidence.UserLossFinding, contents: ReportContents) -> 
     ]
 
 
-def _users_sentence(numbers: evidence.UserLossFinding, _: ReportContents) -> str:
+def _users_sentence(numbers: evidence.UserEpsilonStarFinding, _: ReportContents) -> str:
     star = numbers.star
     told = "The statistic of a user is the mean of the losses of the user's records. "
     if star is None:
@@ -252,12 +252,12 @@ def _users_sentence(numbers: evidence.UserLossFinding, _: ReportContents) -> str
 
 
 USERS = Section(
-    "of-users", "What the models' losses give away of users", evidence.UserLossFinding, evidence.measure_users,
+    "of-users", "What the models' losses give away of users", evidence.UserEpsilonStarFinding, evidence.measure_users,
     keys=("of_users",), sentence=_users_sentence, rows=_users_rows,
 )  # fmt: skip
 
 
-def _owners_sentence(numbers: evidence.ClientStarFinding, _: ReportContents) -> str:
+def _owners_sentence(numbers: evidence.ClientsEpsilonStarFinding, _: ReportContents) -> str:
     alone = sum(client.trials == 0 for client in numbers.clients)
     without = f" No value for {plural(alone, 'client')} with fewer than two records." if alone else ""
     return (
@@ -266,7 +266,7 @@ def _owners_sentence(numbers: evidence.ClientStarFinding, _: ReportContents) -> 
     )
 
 
-def _owners_tables(numbers: evidence.ClientStarFinding, _: ReportContents) -> list[Table]:
+def _owners_tables(numbers: evidence.ClientsEpsilonStarFinding, _: ReportContents) -> list[Table]:
     columns: tuple[str, ...] = ("Client", "Trials with 2 records or more", "5 %", "Median", "95 %", "Largest")
     rows: tuple[tuple[Any, ...], ...] = tuple(tuple(json_of(client).values()) for client in numbers.clients)
     if (shards := numbers.shards) is not None:
@@ -276,6 +276,6 @@ def _owners_tables(numbers: evidence.ClientStarFinding, _: ReportContents) -> li
 
 
 CLIENTS = Section(
-    "client-epsilon-star", "What the models give away of each data owner", evidence.ClientStarFinding,
+    "client-epsilon-star", "What the models give away of each data owner", evidence.ClientsEpsilonStarFinding,
     evidence.measure_clients, keys=("client_epsilon_star",), sentence=_owners_sentence, tables=_owners_tables,
 )  # fmt: skip

@@ -18,11 +18,11 @@ from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistributi
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_json, epsilon_lower_bound
 from fl_audit.statistics.roc import TradeoffBand, area_under_curve, tradeoff_band
 from fl_audit.verdict.findings_verdict import VerdictFinding
-from fl_audit.verdict.verdict import Judgement
+from fl_audit.verdict.verdict import VerdictDetails
 
 
 @dataclass(frozen=True)
-class EmpiricalFinding:
+class EmpiricalEpsilonFinding:
     """The empirical epsilons of Bernau et al. 2021 and the lower bounds on epsilon, from one run."""
 
     # Estimate by sensitivities, variant (i) of section 5.3 of Bernau et al. 2021; None if the insider cannot compute
@@ -30,7 +30,7 @@ class EmpiricalFinding:
     from_sensitivity: EpsilonInterval | None
     from_belief: EpsilonInterval  # estimate by the largest belief, variant (ii)
     from_advantage: EpsilonInterval  # estimate by the advantage, variant (iii)
-    decisive: Judgement  # the judgement that gives the verdict
+    decisive: VerdictDetails  # the judgement that gives the verdict
     bounds: tuple[LowerBound, ...]  # one bound by each method that applies; empty without trials with D or with D'
 
     @property
@@ -52,7 +52,7 @@ class EmpiricalFinding:
         return {"empirical_epsilon": {"from_sensitivity": None} | told | json_of(bounds) | every}
 
 
-def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding | None:
+def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalEpsilonFinding | None:
     """Return the empirical epsilons and lower bounds of a run; None without a guarantee, verdict or insider.
 
     Parameters
@@ -74,11 +74,11 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalFinding 
         scores = run.log_odds[run.bits], run.log_odds[~run.bits]
         mechanism = ScoreDistribution.NORMAL_EQUAL_SPREAD if is_normal else ScoreDistribution.ANY
         bounds = all_bounds(*scores, guarantee.delta, confidence, mechanism)
-    return EmpiricalFinding(shown, believed, counted, verdict.judgement, bounds)
+    return EmpiricalEpsilonFinding(shown, believed, counted, verdict.judgement, bounds)
 
 
 @dataclass(frozen=True)
-class ScoreFinding:
+class ScoreAucFinding:
     """The AUC of an insider's scores that are not likelihood ratios, and the lower bound on epsilon from them."""
 
     members: int  # number of trials with D, in which the differing unit was in
@@ -97,7 +97,7 @@ class ScoreFinding:
         return {"scores": area | told}
 
 
-def measure_scores(run: FinishedRun, _: Findings) -> ScoreFinding | None:
+def measure_scores(run: FinishedRun, _: Findings) -> ScoreAucFinding | None:
     """Return the AUC and the lower bound from an insider's scores that are not likelihood ratios.
 
     None if the run has no such scores, no guarantee, or trials of only one kind.
@@ -109,7 +109,7 @@ def measure_scores(run: FinishedRun, _: Findings) -> ScoreFinding | None:
     confidence = run.facts.confidence
     area, each = area_under_curve(members, others, confidence), _of_each(run)
     bound = epsilon_lower_bound(members, others, guarantee.delta, confidence, BoundMethod.ORDER_STATISTIC)
-    return ScoreFinding(len(members), len(others), area, bound, each)
+    return ScoreAucFinding(len(members), len(others), area, bound, each)
 
 
 def _of_each(run: FinishedRun) -> dict[int, Estimate]:
@@ -124,11 +124,11 @@ def _of_each(run: FinishedRun) -> dict[int, Estimate]:
 
 
 FEWEST = 20  # smallest number of trials with D, and also with D', from which a ROC curve is shown
-_AT = 0.1  # the FPR of `TradeoffFinding`
+_AT = 0.1  # the FPR of `TprAtFprFinding`
 
 
 @dataclass(frozen=True)
-class TradeoffFinding:
+class TprAtFprFinding:
     """The insider's TPR at one FPR, with its confidence interval and the largest TPR that the guarantee allows.
 
     A positive is a trial that the insider takes for a trial with D.
@@ -145,7 +145,7 @@ class TradeoffFinding:
         return {"tradeoff": json_of(self)}
 
 
-def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffFinding | None:
+def measure_tradeoff(run: FinishedRun, _: Findings) -> TprAtFprFinding | None:
     """Return the insider's TPR at FPR 0.1; None without a guarantee or an insider.
 
     Also None with fewer than 20 trials with D or with D', or if the TPR that the guarantee allows cannot be computed.
@@ -158,7 +158,7 @@ def measure_tradeoff(run: FinishedRun, _: Findings) -> TradeoffFinding | None:
     except InputError:  # so little noise that no grid holds the losses
         return None
     curve = curve_of(run, np.array([_AT]))
-    return TradeoffFinding(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
+    return TprAtFprFinding(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
 
 
 def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from fl_audit.audits.identifiability.llr_distribution import HypothesisInnovations, InnovationCheck, check_scores
+from fl_audit.audits.identifiability.llr_distribution import LlrIncrementStatistics, LlrIncrementTest, check_scores
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.advantage import AdvantageEstimate, empirical_advantage
@@ -44,7 +44,7 @@ def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
 
 
 @dataclass(frozen=True)
-class OneInsider:
+class InsiderSuccess:
     """The advantage and the largest belief of one of several insiders in the same trials."""
 
     client: int  # number of the client that is the insider
@@ -56,16 +56,16 @@ class OneInsider:
 class InsiderAgreementFinding:
     """The advantages of several insiders in the same trials, and the share of trials in which all agree."""
 
-    each: tuple[OneInsider, ...]  # one entry for each insider, ordered by the client's number
+    each: tuple[InsiderSuccess, ...]  # one entry for each insider, ordered by the client's number
     agreement: float  # share of the trials in which all insiders made the same guess
 
     @property
-    def best(self) -> OneInsider:
+    def best(self) -> InsiderSuccess:
         """The insider with the most right guesses; the first of them if several have equally many."""
         return max(self.each, key=lambda one: one.estimate.wins)
 
     @property
-    def worst(self) -> OneInsider:
+    def worst(self) -> InsiderSuccess:
         """The insider with the fewest right guesses; the first of them if several have equally many."""
         return min(self.each, key=lambda one: one.estimate.wins)
 
@@ -89,16 +89,16 @@ def measure_insiders(run: FinishedRun, _: Findings) -> InsiderAgreementFinding |
     each = []
     for client, rows in table.groupby("insider", sort=True):
         estimate = empirical_advantage(rows["won"].to_numpy(dtype=np.bool_), run.facts.confidence)
-        each.append(OneInsider(int(str(client)), estimate, float(rows["belief"].max())))
+        each.append(InsiderSuccess(int(str(client)), estimate, float(rows["belief"].max())))
     right = table.pivot(index="trial", columns="insider", values="won").to_numpy(dtype=np.bool_)
     return InsiderAgreementFinding(tuple(each), float((right == right[:, :1]).all(axis=1).mean()))
 
 
 @dataclass(frozen=True)
-class InnovationFinding:
+class LlrIncrementFinding:
     """The result of testing that the innovations (standardised increments of the log-odds) are independent N(0, 1)."""
 
-    check: InnovationCheck
+    check: LlrIncrementTest
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as JSON values in a dict with the one key `innovations`, for `summary.json`."""
@@ -108,16 +108,16 @@ class InnovationFinding:
         return {"innovations": {"holds": self.check.holds, "rounds_left_out": self.check.left_out, "groups": groups}}
 
     @property
-    def groups(self) -> tuple[tuple[int, HypothesisInnovations], ...]:
+    def groups(self) -> tuple[tuple[int, LlrIncrementStatistics], ...]:
         """Two pairs of a secret bit and the statistics of its trials: first bit 1 (D), then bit 0 (D')."""
         return (1, self.check.members), (0, self.check.nonmembers)
 
 
-def measure_innovations(run: FinishedRun, _: Findings) -> InnovationFinding | None:
+def measure_innovations(run: FinishedRun, _: Findings) -> LlrIncrementFinding | None:
     """Return the test of the innovations, which are the standardised increments of the insider's log-odds.
 
     None without a guarantee, an insider or an exact log-likelihood ratio.
     """
     if not run.facts.has_guarantee or not run.has_insider or not run.facts.federation.mechanism.has_exact_llr:
         return None
-    return InnovationFinding(check_scores(measured_in(run).innovations, run.bits))
+    return LlrIncrementFinding(check_scores(measured_in(run).innovations, run.bits))

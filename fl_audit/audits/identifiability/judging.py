@@ -9,7 +9,7 @@ from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import measured_in, opened_of_pair
-from fl_audit.verdict.verdict import Judgement, judge, judge_scores, judged_with_opened
+from fl_audit.verdict.verdict import VerdictDetails, judge, judge_scores, judged_with_opened
 
 
 class IdentifiabilityJudging(AuditJudging):
@@ -20,7 +20,7 @@ class IdentifiabilityJudging(AuditJudging):
         require_clients(public, 2)
         require_weighable(public)
 
-    def judge(self, run: FinishedRun) -> Judgement | None:
+    def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return the judgement of the guarantee by tests of LLRs and noise, or by a bound from scores.
 
         A judgement has a verdict and a lower bound on epsilon. The bound from scores is used if the insider has scores

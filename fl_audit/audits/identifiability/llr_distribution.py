@@ -29,7 +29,7 @@ SMALLEST_P_VALUE = 0.001  # the test of innovations fails if the Kolmogorov-Smir
 
 
 @dataclass(frozen=True)
-class HypothesisInnovations:
+class LlrIncrementStatistics:
     """Statistics of the innovations (standardised increments of the log-odds) in the trials with one secret bit.
 
     They are mean, variance and serial correlation with their z-scores, and a Kolmogorov-Smirnov p-value.
@@ -52,11 +52,11 @@ class HypothesisInnovations:
 
 
 @dataclass(frozen=True)
-class InnovationCheck:
+class LlrIncrementTest:
     """The test of the innovations (standardised increments of log-odds), separately for trials with D and D'."""
 
-    members: HypothesisInnovations  # the innovations of trials with D
-    nonmembers: HypothesisInnovations  # the innovations of trials with D'
+    members: LlrIncrementStatistics  # the innovations of trials with D
+    nonmembers: LlrIncrementStatistics  # the innovations of trials with D'
     rounds: int  # number of rounds of all trials together
     left_out: int  # number of these rounds without an innovation, because their signal is below `SMALLEST_SIGNAL`
 
@@ -69,7 +69,7 @@ class InnovationCheck:
         return self.members.holds and self.nonmembers.holds
 
 
-def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> InnovationCheck:
+def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> LlrIncrementTest:
     """Test whether innovations are independent and N(0, 1), separately for trials with D and with D'.
 
     Parameters
@@ -83,10 +83,10 @@ def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> Innovatio
     """
     member = bits.astype(bool)
     groups = _group(values[member]), _group(values[~member])
-    return InnovationCheck(*groups, values.size, int(np.isnan(values).sum()))
+    return LlrIncrementTest(*groups, values.size, int(np.isnan(values).sum()))
 
 
-def _group(values: Floats) -> HypothesisInnovations:
+def _group(values: Floats) -> LlrIncrementStatistics:
     """Return the test statistics of the innovations of some trials.
 
     `values` has shape (trials, rounds), with NaN in rounds without an innovation.
@@ -94,12 +94,12 @@ def _group(values: Floats) -> HypothesisInnovations:
     used = values[~np.isnan(values)]
     count = int(used.size)
     if count < 2:
-        return HypothesisInnovations(count, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+        return LlrIncrementStatistics(count, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
     mean, variance = float(np.mean(used)), float(np.var(used, ddof=1))
     products = (values[:, :-1] - mean) * (values[:, 1:] - mean)
     pairs = products[~np.isnan(products)]  # of consecutive rounds within trials
     correlation = float(np.mean(pairs)) / variance if pairs.size and variance else 0.0
-    return HypothesisInnovations(
+    return LlrIncrementStatistics(
         count=count,
         mean=mean,
         variance=variance,

@@ -11,21 +11,21 @@ from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.identifiability import findings_empirical_epsilon as evidence
 from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
 from fl_audit.audits.membership.attack_limits import largest_tpr
+from fl_audit.report.figure_style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import DASH, UnitWords, number_text, percent, uncapital
-from fl_audit.report.style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
 from fl_audit.rounding import interval_text, side_of
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound
-from fl_audit.verdict.multiple_testing import TestName
+from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.noise_estimate import epsilon_lower_bound_from_noise
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.stored_measurements import measured_in
-from fl_audit.verdict.verdict import Judgement
+from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.verdict.verdict_messages import title_of
 
 
-def _method(decisive: Judgement, words: UnitWords) -> str:
+def _method(decisive: VerdictDetails, words: UnitWords) -> str:
     """Return a phrase for the method that gives the verdict: the title of a test, or the name of a bound method."""
     is_test = decisive.method in set(TestName)
     return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
@@ -42,7 +42,7 @@ def _detectable(contents: ReportContents) -> str:
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
 
 
-def _rows(numbers: evidence.EmpiricalFinding, contents: ReportContents) -> list[Row]:
+def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -> list[Row]:
     guarantee, decisive = contents.guarantee, numbers.decisive
     delta, level = at_delta(guarantee.delta), decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
@@ -81,7 +81,7 @@ def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
     return Row(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
 
 
-def _tables(numbers: evidence.EmpiricalFinding, _: ReportContents) -> list[Table]:
+def _tables(numbers: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> list[Table]:
     if not numbers.bounds:
         return []
     columns = ("Method", "Epsilon at least (nats)", "Confidence", "Would be found from (nats)",
@@ -105,7 +105,7 @@ def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
 
 
 EMPIRICAL_EPSILON = Section(
-    "empirical-epsilon", "The epsilon that the run shows", evidence.EmpiricalFinding, evidence.measure_empirical,
+    "empirical-epsilon", "The epsilon that the run shows", evidence.EmpiricalEpsilonFinding, evidence.measure_empirical,
     keys=("empirical_epsilon",), rows=_rows, tables=_tables,
 )  # fmt: skip
 
@@ -115,7 +115,7 @@ _NO_RATIO = (
 )
 
 
-def _scores_sentence(numbers: evidence.ScoreFinding, _: ReportContents) -> str:
+def _scores_sentence(numbers: evidence.ScoreAucFinding, _: ReportContents) -> str:
     area = numbers.area
     ends = interval_text(area.low, area.high, is_share=True)
     return (
@@ -127,7 +127,7 @@ def _scores_sentence(numbers: evidence.ScoreFinding, _: ReportContents) -> str:
     )
 
 
-def _scores_rows(numbers: evidence.ScoreFinding, contents: ReportContents) -> list[Row]:
+def _scores_rows(numbers: evidence.ScoreAucFinding, contents: ReportContents) -> list[Row]:
     area, bound, guarantee = numbers.area, numbers.bound, contents.guarantee
     how = f"share of pairs of trials that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
     return [
@@ -148,8 +148,8 @@ def _scores_rows(numbers: evidence.ScoreFinding, contents: ReportContents) -> li
 
 
 SCORES = Section(
-    "scores", "Scores of the insider", evidence.ScoreFinding, evidence.measure_scores, keys=("scores",), on_page=True,
-    sentence=_scores_sentence, rows=_scores_rows,
+    "scores", "Scores of the insider", evidence.ScoreAucFinding, evidence.measure_scores, keys=("scores",),
+    on_page=True, sentence=_scores_sentence, rows=_scores_rows,
 )  # fmt: skip
 
 
@@ -157,7 +157,7 @@ _SMALLEST_RATE = 1e-3
 _BAND = "Clopper-Pearson bounds above two ranks of the trials with D'"
 
 
-def _tradeoff_figure(figure: Figure, _: evidence.TradeoffFinding, contents: ReportContents) -> None:
+def _tradeoff_figure(figure: Figure, _: evidence.TprAtFprFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     guarantee, style, run = contents.guarantee, BIT_STYLES[1], contents.run
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
@@ -178,7 +178,7 @@ def _tradeoff_figure(figure: Figure, _: evidence.TradeoffFinding, contents: Repo
                 "Share of D found")  # fmt: skip
 
 
-def _tradeoff_caption(numbers: evidence.TradeoffFinding, contents: ReportContents) -> str:
+def _tradeoff_caption(numbers: evidence.TprAtFprFinding, contents: ReportContents) -> str:
     _, row = _tradeoff_rows(numbers, contents)
     shown = row.shown
     return (
@@ -189,7 +189,7 @@ def _tradeoff_caption(numbers: evidence.TradeoffFinding, contents: ReportContent
     )
 
 
-def _tradeoff_rows(numbers: evidence.TradeoffFinding, contents: ReportContents) -> list[Row]:
+def _tradeoff_rows(numbers: evidence.TprAtFprFinding, contents: ReportContents) -> list[Row]:
     where = f"at {percent(numbers.false_alarms)} false alarms"
     method = f"trials with D above the threshold {where}, counted; {_BAND}"
     return [
@@ -201,7 +201,7 @@ def _tradeoff_rows(numbers: evidence.TradeoffFinding, contents: ReportContents) 
 
 
 TRADEOFF = Section(
-    "tradeoff", "The insider's trade-off", evidence.TradeoffFinding, evidence.measure_tradeoff, keys=("tradeoff",),
+    "tradeoff", "The insider's trade-off", evidence.TprAtFprFinding, evidence.measure_tradeoff, keys=("tradeoff",),
     trusts=True, rows=_tradeoff_rows,
     picture=FindingFigure("The insider's trade-off", _tradeoff_figure, _tradeoff_caption, height=4.4),
 )  # fmt: skip

@@ -15,14 +15,14 @@ from fl_audit.audits.identifiability.llr_distribution import belief_band, belief
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
 from fl_audit.privacy.log_odds import LogOddsDistribution
-from fl_audit.report import style as drawing
+from fl_audit.report import figure_style as drawing
+from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.mechanism_messages import insider_text
-from fl_audit.report.style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
 from fl_audit.statistics.advantage import AdvantageEstimate, advantage_ends, clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
-from fl_audit.verdict.innovations import SMALLEST_SIGNAL
+from fl_audit.verdict.llr_increments import SMALLEST_SIGNAL
 
 FEWEST_FOR_HISTOGRAM = 20  # smallest number of trials for a histogram; with fewer, each trial is drawn as a mark
 
@@ -223,7 +223,7 @@ BELIEF_ROUNDS = Section(
 )  # fmt: skip
 
 
-def _innovations_sentence(numbers: evidence.InnovationFinding, contents: ReportContents) -> str:
+def _innovations_sentence(numbers: evidence.LlrIncrementFinding, contents: ReportContents) -> str:
     check = numbers.check
     what = (
         "One innovation is one round's step of the log-odds, less what the distribution expects, in units of its "
@@ -241,7 +241,7 @@ def _innovations_sentence(numbers: evidence.InnovationFinding, contents: ReportC
     )
 
 
-def _innovations_tables(numbers: evidence.InnovationFinding, _: ReportContents) -> list[Table]:
+def _innovations_tables(numbers: evidence.LlrIncrementFinding, _: ReportContents) -> list[Table]:
     columns = ("Trials", "Count", "Mean (distribution: 0)", "Variance (distribution: 1)",
         "Serial correlation (distribution: 0)",
                "p-value, Kolmogorov-Smirnov")  # fmt: skip
@@ -254,7 +254,7 @@ def _innovations_tables(numbers: evidence.InnovationFinding, _: ReportContents) 
 
 
 INNOVATIONS = Section(
-    "innovations", "Whether every step of the evidence follows its distribution", evidence.InnovationFinding,
+    "innovations", "Whether every step of the evidence follows its distribution", evidence.LlrIncrementFinding,
     evidence.measure_innovations, keys=("innovations",), sentence=_innovations_sentence, tables=_innovations_tables,
 )  # fmt: skip
 

@@ -25,8 +25,8 @@ from numpy.typing import ArrayLike
 from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.audits.canaries.guessing_bounds import guesses_of_scores
-from fl_audit.audits.canaries.methods import OneRunMethod
-from fl_audit.audits.membership.rates import MembershipRates, RocCurve, membership_rates, roc_curve
+from fl_audit.audits.canaries.one_run_methods import OneRunMethod
+from fl_audit.audits.membership.roc_metrics import MembershipRates, RocCurve, membership_rates, roc_curve
 from fl_audit.errors import require, require_number
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
@@ -39,7 +39,7 @@ _PUBLIC_SEED = 0
 _LARGEST_PHI = 2.0  # largest value of phi, as in the paper of `relative_tradeoff`
 
 
-class OneTargetScores(NamedTuple):
+class OneTargetPerTrialScores(NamedTuple):
     """Scores of one drawn target of each trial, separately for trials in which it was a member and a nonmember."""
 
     members: Floats  # scores of drawn targets that were members, shape (n1,)
@@ -47,7 +47,9 @@ class OneTargetScores(NamedTuple):
     targets: Integers  # index of the drawn target of each trial, shape (trials,)
 
 
-def one_target_scores(scores: ArrayLike, membership: TargetMembership, draw: np.random.Generator) -> OneTargetScores:
+def one_target_scores(
+    scores: ArrayLike, membership: TargetMembership, draw: np.random.Generator
+) -> OneTargetPerTrialScores:
     """Draw one target of each trial at random, and return the scores of the drawn targets.
 
     Parameters
@@ -70,7 +72,7 @@ def one_target_scores(scores: ArrayLike, membership: TargetMembership, draw: np.
     targets = draw.integers(membership.targets, size=membership.trials)
     rows = np.arange(membership.trials)
     drawn, was_in = values[rows, targets], membership.is_in[rows, targets]
-    return OneTargetScores(drawn[was_in], drawn[~was_in], np.asarray(targets, dtype=np.int64))
+    return OneTargetPerTrialScores(drawn[was_in], drawn[~was_in], np.asarray(targets, dtype=np.int64))
 
 
 def epsilon_of_one_target(
@@ -105,7 +107,7 @@ def epsilon_of_one_target(
 
 
 @dataclass(frozen=True)
-class AttackResults:
+class SingleAttackResults:
     """The results of one membership attack: its rates, its ROC curve, and lower bounds on epsilon from its scores."""
 
     rates: MembershipRates  # AUC, TPR at small FPR and balanced accuracy
@@ -127,7 +129,7 @@ def achieved_by_attack(
     delta: float,
     confidence: float,
     knows_coins: bool = False,
-) -> AttackResults:
+) -> SingleAttackResults:
     """Return the rates and the lower bounds on epsilon of a membership attack on models.
 
     Parameters
@@ -157,12 +159,12 @@ def achieved_by_attack(
         one_run = bound_of_guesses(guesses, delta, confidence, OneRunMethod.STEINKE)
         by_tradeoff = bound_of_guesses(guesses, delta, confidence, OneRunMethod.TRADE_OFF)
     bound = bound_of_scores(apart, membership, delta, confidence)
-    return AttackResults(rates, roc_curve(scores, membership), bound, one_run, by_tradeoff)
+    return SingleAttackResults(rates, roc_curve(scores, membership), bound, one_run, by_tradeoff)
 
 
 def achieved_by_insiders(
     log_odds: Floats, membership: TargetMembership, delta: float, confidence: float
-) -> AttackResults:
+) -> SingleAttackResults:
     """Return the rates and the lower bound on epsilon of the insiders.
 
     Each target has a separate insider, who knows the membership of all other targets.
@@ -180,7 +182,7 @@ def achieved_by_insiders(
     """
     rates = rates_of(log_odds, membership, confidence, has_shadows=False, of_insiders=True)
     bound = bound_of_scores(log_odds, membership, delta, confidence)
-    return AttackResults(rates, roc_curve(log_odds, membership), bound, None)
+    return SingleAttackResults(rates, roc_curve(log_odds, membership), bound, None)
 
 
 def rates_of(

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Flags, Floats, Integers
+from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, Attack
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
-from fl_audit.audits.membership.names import OF_ANY_UNIT, Attack
-from fl_audit.audits.membership.quantile import quantile_scores
+from fl_audit.audits.membership.quantile_regression_attack import quantile_scores
 from fl_audit.audits.membership.record_confidences import log_probabilities
 from fl_audit.audits.membership.rmia import rmia_scores
 from fl_audit.audits.membership.shokri_attack import shadow_scores

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.audit import ReleaseQuery
 from fl_audit.audits.common.targets_audit import TargetsAudit
-from fl_audit.audits.membership.names import OF_ANY_UNIT, USUAL
+from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, USUAL
 
 if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation

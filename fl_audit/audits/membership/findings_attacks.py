@@ -10,16 +10,16 @@ from scipy.special import ndtr
 
 from fl_audit.array_types import Floats, finite
 from fl_audit.audits.membership.attack_limits import largest_auc, largest_order, largest_tpr
+from fl_audit.audits.membership.attack_names import Attack, has_shadows
 from fl_audit.audits.membership.attack_results import (  # fmt: skip
-    AttackResults,
+    SingleAttackResults,
     achieved_by_attack,
     achieved_by_insiders,
     bound_of_scores,
     rates_of,
 )
 from fl_audit.audits.membership.judging import can_compare_targets
-from fl_audit.audits.membership.names import Attack, has_shadows
-from fl_audit.audits.membership.rates import MembershipRates
+from fl_audit.audits.membership.roc_metrics import MembershipRates
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
@@ -37,10 +37,12 @@ _TRIALS_OF_PAIRS = 100
 
 
 @dataclass(frozen=True)
-class AttackFinding:
+class AllAttacksFinding:
     """The results of all membership attacks and of the insiders, with the limits that the guarantee sets to them."""
 
-    achieved: dict[str, AttackResults]  # results keyed by attack, in the order of the configuration, `INSIDER` last
+    achieved: dict[
+        str, SingleAttackResults
+    ]  # results keyed by attack, in the order of the configuration, `INSIDER` last
     trials: int  # number of trials
     targets: int  # number of targets
     # Expected AUC of the insiders from their signal-to-noise ratios; None without insiders, or if participation is
@@ -56,7 +58,7 @@ class AttackFinding:
     largest_rates: tuple[float | None, float | None, float | None]
 
     @property
-    def outsiders(self) -> dict[str, AttackResults]:
+    def outsiders(self) -> dict[str, SingleAttackResults]:
         """The results of the attacks that use only models, keyed by attack; those of the insiders are left out."""
         return {name: found for name, found in self.achieved.items() if name != INSIDER}
 
@@ -72,7 +74,7 @@ class AttackFinding:
         return {"attacks": {"trials": self.trials, "targets": self.targets} | limits | {"by_name": by_name}}
 
 
-def _json(found: AttackResults) -> dict[str, Any]:
+def _json(found: SingleAttackResults) -> dict[str, Any]:
     rates, one_run = found.rates, found.one_run
     named = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
     told: dict[str, Any] = {name: asdict(getattr(rates, name)) for name in named}
@@ -85,7 +87,7 @@ def _json(found: AttackResults) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Scores:
+class AttackScores:
     """The scores of one attack, or the log-odds of the insiders, for all targets in all trials."""
 
     values: Floats  # scores, higher for a likelier member, (trials, targets)
@@ -100,7 +102,7 @@ class Scores:
         return rates_of(self.values, self.membership, confidence, has_shadows, self.of_insiders)
 
 
-def scores_of(run: FinishedRun, name: str) -> Scores:
+def scores_of(run: FinishedRun, name: str) -> AttackScores:
     """Return the scores of an attack, or the log-odds of the insiders, in all trials of a run.
 
     Parameters
@@ -120,11 +122,11 @@ def scores_of(run: FinishedRun, name: str) -> Scores:
     membership = TargetMembership(column("is_in").astype(np.bool_))
     if name == INSIDER:
         odds = column("log_odds")
-        return Scores(odds, odds, membership, of_insiders=True)
+        return AttackScores(odds, odds, membership, of_insiders=True)
     scores = column(SCORE + name)
     apart = column(APART + name) if APART + name in table else None
     has = has_shadows(Attack(name) if name in list(Attack) else name)
-    return Scores(scores, apart if has else scores, membership)
+    return AttackScores(scores, apart if has else scores, membership)
 
 
 def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tuple[float, float]:
@@ -168,7 +170,7 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
     return 0.0 if found is None else found.epsilon, math.inf
 
 
-def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
+def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
     """Return the results of all attacks and insiders; None if the run is no membership audit or has no attack.
 
     Also None if the trials are too few to measure attacks (`can_compare_targets`).
@@ -182,7 +184,7 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
         return None
     trials = table["trial"].nunique()
     delta = float(run.facts.configuration["privacy"]["delta"])
-    confidence, achieved = run.facts.confidence, dict[str, AttackResults]()
+    confidence, achieved = run.facts.confidence, dict[str, SingleAttackResults]()
     membership = TargetMembership(table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1))
     for name in (str(named)[len(SCORE) :] for named in table.columns if str(named).startswith(SCORE)):
         found, sees_weights = scores_of(run, name), name in list(Attack) and Attack(name).sees_weights
@@ -196,12 +198,12 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AttackFinding | None:
     if not achieved:
         return None
     if guarantee is None:
-        return AttackFinding(achieved, trials, membership.targets, known, None, None, (None, None, None))
+        return AllAttacksFinding(achieved, trials, membership.targets, known, None, None, (None, None, None))
     profile = guarantee.claim.profile
     auc, order = largest_auc(profile), largest_order(profile)
     at_0001, at_001 = largest_tpr(profile, np.array([1e-3, 1e-2]))
     rates = (float(at_0001), float(at_001), (1 + guarantee.advantage_bound_exact) / 2)
-    return AttackFinding(achieved, trials, membership.targets, known, auc, order, rates)
+    return AllAttacksFinding(achieved, trials, membership.targets, known, auc, order, rates)
 
 
 def _auc_of_signals(mu: Floats, membership: TargetMembership) -> float | None:

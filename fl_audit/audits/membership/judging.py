@@ -6,7 +6,7 @@ from fl_audit.audits.audit import AuditJudging, ClaimedRun
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.audits.common.requirements import require_candidates, require_clients, require_targets, require_weighable
 from fl_audit.audits.identifiability.judging import pairs_covered
-from fl_audit.audits.membership.attack_results import OneTargetScores, one_target_scores
+from fl_audit.audits.membership.attack_results import OneTargetPerTrialScores, one_target_scores
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
@@ -14,7 +14,7 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
-from fl_audit.verdict.verdict import Judgement, judge_scores, judged_with_opened
+from fl_audit.verdict.verdict import VerdictDetails, judge_scores, judged_with_opened
 
 
 class MembershipJudging(AuditJudging):
@@ -27,7 +27,7 @@ class MembershipJudging(AuditJudging):
         require_candidates(public)
         require_weighable(public)
 
-    def judge(self, run: FinishedRun) -> Judgement | None:
+    def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return the judgement of the guarantee from one randomly drawn target of each trial.
 
         It uses the insider's log-odds for the target, and the noise along the target's contribution. A judgement has a
@@ -72,7 +72,7 @@ class MembershipJudging(AuditJudging):
         return limit_of_signal(planned, is_always_in=False)
 
 
-def target_scores(run: FinishedRun) -> OneTargetScores | None:
+def target_scores(run: FinishedRun) -> OneTargetPerTrialScores | None:
     """Return the insiders' log-odds for one randomly drawn target of each trial.
 
     None if the run is no membership audit, or without insiders.

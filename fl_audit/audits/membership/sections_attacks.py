@@ -19,13 +19,13 @@ from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.membership import findings_attacks as evidence
 from fl_audit.audits.membership.attack_limits import largest_tpr
-from fl_audit.audits.membership.attack_results import AttackResults
+from fl_audit.audits.membership.attack_results import SingleAttackResults
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.plurals import plural
+from fl_audit.report.figure_style import INK, MUTED, finish_axes
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent, uncapital, unit_words
 from fl_audit.report.mechanism_messages import exact_accountant, noise_text
-from fl_audit.report.style import INK, MUTED, finish_axes
 from fl_audit.statistics.advantage import advantage_ends
 
 _NAMES = {
@@ -43,7 +43,7 @@ _RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10),
 _LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":"), ("#5c5c5c", (0, (5, 1, 1, 1))))
 
 
-def _auc_row(name: str, numbers: evidence.AttackFinding, run: FinishedRun) -> Row:
+def _auc_row(name: str, numbers: evidence.AllAttacksFinding, run: FinishedRun) -> Row:
     rates = numbers.achieved[name].rates
     which, interval = ("one trial", "bootstrap") if name != evidence.INSIDER else ("different trials", "jackknife")
     how = (
@@ -58,7 +58,7 @@ def _auc_row(name: str, numbers: evidence.AttackFinding, run: FinishedRun) -> Ro
 _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
-def _rate_row(rate: str, limit: float | None, name: str, found: AttackResults, contents: ReportContents) -> Row:
+def _rate_row(rate: str, limit: float | None, name: str, found: SingleAttackResults, contents: ReportContents) -> Row:
     """Return the table row of one rate of an attack, with the largest value that the guarantee allows.
 
     `rate` is the name of the rate, `name` that of the attack, `found` are its results, and `limit` is the largest
@@ -70,7 +70,7 @@ def _rate_row(rate: str, limit: float | None, name: str, found: AttackResults, c
                wide=wide)  # fmt: skip
 
 
-def _sentence(numbers: evidence.AttackFinding, contents: ReportContents) -> str:
+def _sentence(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> str:
     words = contents.words
     trials, targets = plural(numbers.trials, "training"), plural(numbers.targets, words.one)
     text = f"In {trials} we tossed a coin for each of {targets}, and trained with those that won."
@@ -107,7 +107,7 @@ def _allowed(limit: float | None) -> str:
     return "" if limit is None else f"; the guarantee allows at most {percent(limit)}"
 
 
-def _tables(numbers: evidence.AttackFinding, contents: ReportContents) -> list[Table]:
+def _tables(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list[Table]:
     columns = ("Who attacks", "AUC", "TPR at 0.1 % FPR", "TPR at 1 % FPR", "Balanced accuracy")
     rows = []
     for name, found in numbers.achieved.items():
@@ -125,7 +125,7 @@ def _tables(numbers: evidence.AttackFinding, contents: ReportContents) -> list[T
     return [Table(title, columns, tuple(rows))]
 
 
-def _rows(numbers: evidence.AttackFinding, contents: ReportContents) -> list[Row]:
+def _rows(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list[Row]:
     guarantee, found = contents.facts.guarantee, list[Row]()
     epsilon = None if guarantee is None else guarantee.epsilon
     for name, one in numbers.achieved.items():
@@ -161,7 +161,7 @@ def _one_run_end(bound: OneRunBound, confidence: float) -> tuple[float, float]:
     return bound_of_guesses(bound.guesses, bound.delta, confidence, bound.method).epsilon, math.inf
 
 
-def _roc_figure(figure: Figure, numbers: evidence.AttackFinding, contents: ReportContents) -> None:
+def _roc_figure(figure: Figure, numbers: evidence.AllAttacksFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
         colour, line = (INK, "-") if name == evidence.INSIDER else _LOOKS[place % len(_LOOKS)]
@@ -185,7 +185,7 @@ def _roc_figure(figure: Figure, numbers: evidence.AttackFinding, contents: Repor
     finish_axes(axes, "Who finds members, at how many false alarms", "False-positive rate", "True-positive rate")
 
 
-def _caption(_: evidence.AttackFinding, contents: ReportContents) -> str:
+def _caption(_: evidence.AllAttacksFinding, contents: ReportContents) -> str:
     hatched = "Nothing was claimed, so no region is closed to anybody"
     if contents.facts.has_guarantee:
         hatched = "A kept guarantee lets nobody into the hatched region, but by chance"
@@ -196,8 +196,8 @@ def _caption(_: evidence.AttackFinding, contents: ReportContents) -> str:
 
 
 ATTACKS = Section(
-    "attacks", "Membership attacks", evidence.AttackFinding, evidence.measure_attacks, keys=("attacks",), on_page=True,
-    sentence=_sentence, rows=_rows, tables=_tables,
+    "attacks", "Membership attacks", evidence.AllAttacksFinding, evidence.measure_attacks, keys=("attacks",),
+    on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
     picture=FindingFigure("What outsiders get of what the insider can get", _roc_figure, _caption),
 )  # fmt: skip
 

@@ -42,7 +42,7 @@ class AttackModel(StrEnum):
 
 
 @dataclass(frozen=True)
-class ShadowSettings:
+class ShokriAttackSettings:
     """Settings of the shadow attack: the classifier, the folds for cross-fitting, and a seed."""
 
     model: AttackModel = AttackModel.NETWORK  # kind of classifier
@@ -59,7 +59,7 @@ def shadow_scores(
     log_probabilities: NDArray[np.floating],
     labels: NDArray[np.integer],
     membership: TargetMembership,
-    rule: ShadowSettings | None = None,
+    rule: ShokriAttackSettings | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
     """Return the log-odds of membership that the attack models give, shape (trials, targets).
@@ -82,12 +82,12 @@ def shadow_scores(
     membership
         The membership of the targets in all trials. The attack on a trial uses only the rows of its shadow trials.
     rule
-        Settings of the attack; `ShadowSettings()` if None.
+        Settings of the attack; `ShokriAttackSettings()` if None.
     shadows
         The shadow trials, bool (trials,), from which the attack models learn. All other trials are attacked; the shadow
         trials get NaN as scores, because the models saw their coins. None uses folds instead.
     """
-    rule = rule or ShadowSettings()
+    rule = rule or ShokriAttackSettings()
     values, classes = _checked(log_probabilities, labels, membership)
     scores = np.full((membership.trials, membership.targets), np.nan)
     for learnt_from, attacked in _parts(membership, rule, shadows):
@@ -134,7 +134,7 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
 
 
 def _parts(
-    membership: TargetMembership, rule: ShadowSettings, shadows: Flags | None
+    membership: TargetMembership, rule: ShokriAttackSettings, shadows: Flags | None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Return pairs of disjoint sets of trials: the first set trains the attack models, and the second is attacked.
 
@@ -149,7 +149,7 @@ def _parts(
     return [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(rule.folds)]
 
 
-def _trained(rule: ShadowSettings, examples: Floats, answers: Flags) -> Any:
+def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> Any:
     """Return a classifier that is trained on confidence vectors (rows of `examples`), with membership as `answers`.
 
     A network is trained for a fixed number of epochs, even if its loss still falls.

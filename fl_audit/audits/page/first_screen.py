@@ -14,7 +14,7 @@ from typing import assert_never
 from rich.table import Table
 from rich.text import Text
 
-from fl_audit.audits.common.findings_released_model import ModelFinding
+from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
 from fl_audit.audits.common.report_cautions import look_at
 from fl_audit.audits.common.sections_mechanism import provenance_line
 from fl_audit.audits.common.sections_released_model import beside_text
@@ -30,8 +30,8 @@ from fl_audit.report.formatting import finding_text, is_certainty, number_text, 
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.user_modules import title_of_named
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding, VerdictFinding
-from fl_audit.verdict.multiple_testing import FAMILY_LEVEL, OF_NOISE, TestName
 from fl_audit.verdict.noise_estimate import BREACH, kept_epsilon
 from fl_audit.verdict.sections_verdict import banner, trials_needed_text, verdict_of
 from fl_audit.verdict.verdict import Verdict, has_open_shares
@@ -123,7 +123,7 @@ def _insider(contents: ReportContents) -> Fact:
 
 
 def _model(contents: ReportContents) -> Fact:
-    numbers = contents.find(ModelFinding)
+    numbers = contents.find(ModelAccuracyFinding)
     assert numbers is not None, "every run has models"
     return Fact("The model is right for", percent(numbers.test_accuracy), f"of new cases{beside_text(numbers)}", " ")
 
@@ -213,7 +213,7 @@ def fact_html(fact: Fact) -> str:
 
 
 @dataclass(frozen=True)
-class _Row:
+class _GaugeRow:
     """One row of the gauge on the first screen: a name, a text and bars."""
 
     name: str
@@ -232,16 +232,20 @@ def gauge_html(contents: ReportContents) -> str:
     found = numbers.judgement
     if guarantee is None:
         rows = (
-            _Row("Claimed", "no limit"),
-            _Row("Shown", "not measured"),
-            _Row("Limit of detection", "no guarantee to break"),
+            _GaugeRow("Claimed", "no limit"),
+            _GaugeRow("Shown", "not measured"),
+            _GaugeRow("Limit of detection", "no guarantee to break"),
         )
         of_training = "" if contents.facts.federation.local_randomizer is None else " of the training"
         return _figure(f"Claimed, shown and limit of detection: nothing was claimed{of_training}", rows)
-    claimed = _Row("Claimed", f"{number_text(guarantee.epsilon, 3)} at most", (("claimed", 0.0, 1.0),))
+    claimed = _GaugeRow("Claimed", f"{number_text(guarantee.epsilon, 3)} at most", (("claimed", 0.0, 1.0),))
     title = f"How much could be given away: epsilon at delta {number_text(guarantee.delta, 3)}, where 0 is nothing"
     if found is None:
-        rows = (claimed, _Row("Shown", "not measured"), _Row("Limit of detection", "nothing: no insider took part"))
+        rows = (
+            claimed,
+            _GaugeRow("Shown", "not measured"),
+            _GaugeRow("Limit of detection", "nothing: no insider took part"),
+        )
         return _figure(title, rows, _ENDS[0])
     bound = found.epsilon_lower_bound
     shown, limit = _share(bound, guarantee), _share(found.limit_of_detection, guarantee)
@@ -253,12 +257,12 @@ def gauge_html(contents: ReportContents) -> str:
     kept = kept_epsilon(guarantee)
     mark = None if numbers.judges_scores or _share(kept, guarantee) > _LOOSE else _share(kept, guarantee)
     begin = 1.0 if mark is None else mark
-    limits = _Row("Limit of detection", "nothing could have been found", (("blind", begin, end),))
+    limits = _GaugeRow("Limit of detection", "nothing could have been found", (("blind", begin, end),))
     if math.isfinite(limit) and limit > 0:
         hidden = f"{number_text(found.limit_of_detection, 3)}; a smaller breach may hide"
-        limits = _Row("Limit of detection", hidden, (("blind", begin, limit), ("detectable", limit, end)))
+        limits = _GaugeRow("Limit of detection", hidden, (("blind", begin, limit), ("detectable", limit, end)))
     note = f"{_of_verdict(numbers)} {'' if mark is None else _of_accountant(kept, guarantee)}".strip()
-    return _figure(title, (claimed, _Row("Shown", words, ((kind, 0.0, shown),)), limits), end, mark, note)
+    return _figure(title, (claimed, _GaugeRow("Shown", words, ((kind, 0.0, shown),)), limits), end, mark, note)
 
 
 def _share(epsilon: float, guarantee: Guarantee) -> float:
@@ -272,7 +276,7 @@ def _share(epsilon: float, guarantee: Guarantee) -> float:
 
 
 def _figure(
-    title: str, rows: tuple[_Row, ...], end: float | None = None, mark: float | None = None, note: str = ""
+    title: str, rows: tuple[_GaugeRow, ...], end: float | None = None, mark: float | None = None, note: str = ""
 ) -> str:
     spoken = ". ".join(f"{row.name}: {row.words}" for row in rows)
     lines = "\n".join(_row_html(row, end, mark) for row in rows)
@@ -284,7 +288,7 @@ def _figure(
     )
 
 
-def _row_html(row: _Row, end: float | None, mark: float | None) -> str:
+def _row_html(row: _GaugeRow, end: float | None, mark: float | None) -> str:
     drawn = ""
     if end is not None:
         for kind, *ends in row.bars:

@@ -13,9 +13,9 @@ from fl_audit.audits.common.sections_data_protection_officer import OFFICER, Ope
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.common.sections_privacy_units import LEVELS
+from fl_audit.audits.identifiability.findings_estimates_from_beliefs import EstimatesFromBeliefsFinding
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
-from fl_audit.audits.identifiability.findings_pair import PairFinding
-from fl_audit.audits.membership.findings_attacks import AttackFinding, MembershipFinding
+from fl_audit.audits.membership.findings_attacks import AllAttacksFinding, MembershipFinding
 from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.markup import html_figure, html_page, page_table, value_html
 from fl_audit.audits.page.stylesheet import DRAWN
@@ -23,10 +23,10 @@ from fl_audit.audits.sections import measured, page_rows
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.report.figure_style import to_png, to_svg
 from fl_audit.report.finding import ReportContents, Row, Section, Table
 from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE, scaling_text
-from fl_audit.report.style import to_png, to_svg
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
@@ -107,7 +107,7 @@ def _accounts_by_renyi(contents: ReportContents) -> bool:
 
 def _attacks_by(*names: str) -> Callable[[ReportContents], bool]:
     def is_used(contents: ReportContents) -> bool:
-        found = contents.find(AttackFinding)
+        found = contents.find(AllAttacksFinding)
         return found is not None and any(name in found.achieved for name in names)
 
     return is_used
@@ -137,7 +137,7 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
           lambda contents: contents.facts.has_guarantee),
     (f"I. Waudby-Smith, A. Ramdas (2024). Estimating means of bounded random variables by betting. {_IN_JRSSB} "
           "86(1)", "For the intervals of advantage, delta and epsilon from beliefs", "10.1093/jrsssb/qkad009",
-          _has(PairFinding)),
+          _has(EstimatesFromBeliefsFinding)),
     (f"I. Mironov (2017). Rényi differential privacy. {_IN_CSF}", "For accounting over the rounds",
           "10.1109/CSF.2017.11", _accounts_by_renyi),
     (f"R. Shokri, M. Stronati, C. Song, V. Shmatikov (2017). Membership inference attacks against machine "

@@ -13,7 +13,7 @@ from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
-from fl_audit.verdict.verdict import Judgement, judged_with_opened
+from fl_audit.verdict.verdict import VerdictDetails, judged_with_opened
 
 
 class ReconstructionJudging(AuditJudging):
@@ -26,7 +26,7 @@ class ReconstructionJudging(AuditJudging):
         require_candidates(public)
         require_weighable(public)
 
-    def judge(self, run: FinishedRun) -> Judgement | None:
+    def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return the judgement by the right first guesses and the noise along the true candidate.
 
         A judgement has a verdict on the guarantee and a lower bound on epsilon. None without an insider.

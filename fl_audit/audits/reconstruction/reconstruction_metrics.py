@@ -19,9 +19,9 @@ from fl_audit.data.dissimilarity import Dissimilarity, exact_block, prepare
 from fl_audit.errors import require
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.statistics.advantage import clopper_pearson
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
-from fl_audit.verdict.verdict import Judgement, JudgementWords, judged_by_one, judged_with_noise
+from fl_audit.verdict.verdict import VerdictDetails, VerdictPhrases, judged_by_one, judged_with_noise
 
 
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
@@ -57,7 +57,7 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     return np.asarray(ahead.sum(axis=1) + 1, dtype=np.int64)
 
 
-_WORDS = JudgementWords(
+_WORDS = VerdictPhrases(
     shown_by="first guesses",
     next_step="Play more trials to find smaller breaches; other candidates (seed in [data]) may be more exposed.",
 )
@@ -70,7 +70,7 @@ def judge_hits(
     guarantee: Guarantee,
     confidence: float,
     noise: NoiseAlongTarget | None = None,
-) -> Judgement:
+) -> VerdictDetails:
     """Return the judgement of the guarantee from the number of hits, i.e. of trials whose first guess was right.
 
     The guarantee is violated if `hits` or more hits are too unlikely under the reconstruction bound, or if there is
@@ -191,7 +191,7 @@ class NoiseLevel:
 
 
 @dataclass(frozen=True)
-class ReconstructionDraws:
+class NoiseLevelReconstructions:
     """The attacker's reconstructions of all images at one level of noise, with their similarity to the true images."""
 
     level: NoiseLevel  # level of the noise
@@ -205,7 +205,7 @@ class ReconstructedImages:
     """The true images, and their reconstructions at each level of noise by an attacker who knows all other data."""
 
     true: Floats32  # the true images, float32 (images, *shape)
-    drawings: tuple[ReconstructionDraws, ...]  # one entry for each level of noise, from no noise to the most
+    drawings: tuple[NoiseLevelReconstructions, ...]  # one entry for each level of noise, from no noise to the most
     own: int  # index in `drawings` of the reconstructions at the run's own noise
 
     def to_json(self) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class ReconstructedImages:
         return {"pictures": told}
 
 
-def _entry(drawing: ReconstructionDraws) -> dict[str, Any]:
+def _entry(drawing: NoiseLevelReconstructions) -> dict[str, Any]:
     level, found = drawing.level, drawing.likeness
     return {
         "psnr": finite(float(found.psnr.mean())),
@@ -249,7 +249,7 @@ def drawings(
     draws: Callable[[int], np.random.Generator],
     descent: DescentSettings = USUAL,
     on_step: Callable[[int], None] = lambda done: None,
-) -> Iterator[ReconstructionDraws]:
+) -> Iterator[NoiseLevelReconstructions]:
     """Yield, for each level of noise, the reconstructions by an attacker who knows all contributions but one.
 
     All releases are computed at the same model parameters, so that all rounds carry the same signal and their noise
@@ -284,7 +284,7 @@ def drawings(
             seen = updates + noise * normals.to(updates.device)
         drawn = drawn_pictures(shared, seen, each, noise, others, draw, descent, on_step).cpu().numpy()
         found = matched(true, drawn).reshape(-1, *true.shape[2:])
-        yield ReconstructionDraws(level, found, likeness(true.reshape(found.shape), found, candidates), each)
+        yield NoiseLevelReconstructions(level, found, likeness(true.reshape(found.shape), found, candidates), each)
 
 
 def matched(true: Floats32, drawn: Floats32) -> Floats32:

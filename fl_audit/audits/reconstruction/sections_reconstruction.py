@@ -13,15 +13,15 @@ from fl_audit.audits.reconstruction.findings_reconstruction import (
     Success,
     measure_reconstruction,
 )
-from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructedImages, ReconstructionDraws
+from fl_audit.audits.reconstruction.reconstruction_metrics import NoiseLevelReconstructions, ReconstructedImages
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import percent
-from fl_audit.report.style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
-from fl_audit.verdict.multiple_testing import TestName
+from fl_audit.verdict.declared_tests import TestName
 
 _HOW = (
     "share of trials; the attacker orders the candidates by the exact likelihood of all releases; the bound is "
@@ -96,12 +96,12 @@ RECONSTRUCTION = Section(
 _SHOWN, _GAP = 8, 3  # pictures in a row, and white pixels between them
 
 
-def _epsilon(drawing: ReconstructionDraws, is_own: bool) -> str:
+def _epsilon(drawing: NoiseLevelReconstructions, is_own: bool) -> str:
     level = drawing.level.epsilon
     return (f"epsilon {level:.3g}" if math.isfinite(level) else "no noise") + (", this run" if is_own else "")
 
 
-def _allowed(drawing: ReconstructionDraws, once: str = "") -> str:
+def _allowed(drawing: NoiseLevelReconstructions, once: str = "") -> str:
     """Return words on the largest share of images that may be identified under the guarantee, and in how many guesses.
 
     For a single guess, the text `once` is appended instead of the number of guesses.
@@ -111,7 +111,7 @@ def _allowed(drawing: ReconstructionDraws, once: str = "") -> str:
 
 
 def draw_pictures(
-    figure: Figure, true: Floats32, drawings: Sequence[ReconstructionDraws], own: int | None = None
+    figure: Figure, true: Floats32, drawings: Sequence[NoiseLevelReconstructions], own: int | None = None
 ) -> None:
     """Draw true images in the first row of a figure, and their reconstructions at each level of noise in further rows.
 

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.canaries.live_checks import BackgroundVariance, dilution, squared_spread
+from fl_audit.audits.canaries.live_checks import OtherClientsVariance, dilution, squared_spread
 from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift, spread_of_parts
-from fl_audit.verdict.multiple_testing import FAMILY_LEVEL
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 
 CANARIES, DIRECTIONS, ROUNDS, SIZE, OTHERS = 4, 24, 40, 400, 12
 TRAININGS = 200
@@ -36,7 +36,7 @@ def test_the_limit_is_found_in_nine_of_ten_trainings_also_behind_others() -> Non
     """Binomial bounds at 1e-4 on either side; what was the limit without others is hardly found behind them."""
     half = ROUNDS * CANARIES // 2
     mu = detectable_shift(half, ROUNDS * DIRECTIONS - half, 1.0, FAMILY_LEVEL)
-    hidden = BackgroundVariance(np.sqrt(squared_spread(OTHERS, CANARIES, SIZE, is_replaced=False)), is_seen=False)
+    hidden = OtherClientsVariance(np.sqrt(squared_spread(OTHERS, CANARIES, SIZE, is_replaced=False)), is_seen=False)
     limit = hidden.behind(mu)
     assert 1.5 < mu < 1.6 < 3.5 < limit
     low, high = binom.ppf([1e-4, 1 - 1e-4], TRAININGS, 0.9) / TRAININGS
@@ -48,10 +48,10 @@ def test_the_limit_is_found_in_nine_of_ten_trainings_also_behind_others() -> Non
 
 @pytest.mark.long
 def test_without_others_nothing_is_diluted_and_where_they_spread_too_far_nothing_is_found() -> None:
-    clear = BackgroundVariance(0.0, is_seen=False)
+    clear = OtherClientsVariance(0.0, is_seen=False)
     assert clear.behind(1.4) == pytest.approx(1.4, rel=1e-12)
     assert clear.shown(1.4) == pytest.approx(1.4, rel=1e-12)
-    far = BackgroundVariance(np.sqrt(squared_spread(20, CANARIES, SIZE, is_replaced=False)), is_seen=False)
+    far = OtherClientsVariance(np.sqrt(squared_spread(20, CANARIES, SIZE, is_replaced=False)), is_seen=False)
     assert far.behind(1.4) == np.inf
     assert share_found(0.0, 20) < 0.01
     # A client that is replaced moves the sum by twice as much, and every canary is sent.

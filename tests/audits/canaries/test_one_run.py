@@ -23,7 +23,7 @@ from fl_audit.audits.canaries.guessing_bounds import (
     tradeoff_epsilon,
     tradeoff_mu,
 )
-from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.audits.canaries.order_statistic import order_statistic_p_value
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError

@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from fl_audit.audits.canaries.bounds import bound_of_guesses, one_run_bound
 from fl_audit.audits.canaries.guessing_bounds import Guesses, gaussian_inverse, guesses_of_scores, is_possible
-from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.audits.canaries.order_statistic import order_statistic_mu, order_statistic_p_value
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_mu

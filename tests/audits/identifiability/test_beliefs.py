@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import logit, ndtr
 
 from fl_audit.audits.identifiability.calibration import _poisson_binomial, _poisson_binomial_p, calibration
-from fl_audit.audits.identifiability.likelihood_estimates import (
+from fl_audit.audits.identifiability.estimates_from_beliefs import (
     _delta_terms,
     _epsilon_interval,
     _foreseen_terms,

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.audits.membership import white_box
-from fl_audit.audits.membership.rates import membership_rates
+from fl_audit.audits.membership.roc_metrics import membership_rates
 from fl_audit.audits.membership.white_box import (
     WhiteBoxPart,
     WhiteBoxSettings,

@@ -15,10 +15,10 @@ from scipy.stats import beta
 
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import CHUNK, TrialBudget
-from fl_audit.audits.black_box.claim_trials import audit_claim
+from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.errors import InputError
-from fl_audit.local_training.training_function_audit import TrainingOptions, audit_training
+from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.corpus.case import Case, Floats, played
 from tests.validation.corpus.federated import OWN
@@ -117,7 +117,7 @@ def conformance(case: Case, _trials: int, _generator: np.random.Generator) -> Fi
     return Finding(is_found, composed, case.claim.delta, came.verdict is Verdict.INCONCLUSIVE)
 
 
-_OPTIONS, _NO_EPSILON = TrainingOptions(1, 2), 1e6
+_OPTIONS, _NO_EPSILON = TrainingAuditOptions(1, 2), 1e6
 
 
 def baseline(case: Case, trials: int, generator: np.random.Generator) -> Finding:
@@ -192,7 +192,7 @@ def privacy_estimates(case: Case, trials: int, generator: np.random.Generator) -
     def bound(scores: Scores, delta: float, level: float) -> float:
         threshold = _of_most_right(scores.choosing_present, scores.choosing_absent)
         hits, alarms = int(np.sum(scores.present > threshold)), int(np.sum(scores.absent > threshold))
-        counts = package.AttackResults(
+        counts = package.SingleAttackResults(
             FN=scores.present.size - hits, FP=alarms, TN=scores.absent.size - alarms, TP=hits
         )
         # Its own method, joint-beta, takes about a minute for each bound.

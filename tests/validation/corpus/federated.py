@@ -8,7 +8,7 @@ import numpy as np
 
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.transcript import Transcript
-from fl_audit.local_training.replay import random_states, set_random_states
+from fl_audit.local_training.replay_state import random_states, set_random_states
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, seed_generators
 from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial

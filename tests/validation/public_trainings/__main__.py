@@ -18,7 +18,7 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.local_training.assessment import Assessment
 from fl_audit.local_training.pitfalls import ABOUT, Pitfall, Severity
-from fl_audit.local_training.training_function_audit import TrainingOptions, audit_training
+from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.public_trainings.copies import Edit
 from tests.validation.public_trainings.edits import PLANTED, SITES
@@ -30,7 +30,7 @@ class _Case(NamedTuple):
 
     training: PublicTraining
     planted: Pitfall | None  # None for the training as it is
-    options: TrainingOptions
+    options: TrainingAuditOptions
     edits: tuple[Edit, ...] = ()
     records: int | None = None  # None for the usual number
 
@@ -43,18 +43,18 @@ class _Case(NamedTuple):
 
 def _as_it_is() -> Iterator[_Case]:
     for one in TRAININGS:
-        yield _Case(one, None, TrainingOptions(1, 2))
+        yield _Case(one, None, TrainingAuditOptions(1, 2))
         if one.rounds > 1:
-            yield _Case(one, None, TrainingOptions(one.rounds, 2))
+            yield _Case(one, None, TrainingAuditOptions(one.rounds, 2))
 
 
 def _planted() -> Iterator[_Case]:
-    once = TrainingOptions(1, 2)
+    once = TrainingAuditOptions(1, 2)
     for one in (one for one in TRAININGS if one.name in SITES):
         for pitfall, lines in PLANTED.items():
             yield _Case(one, pitfall, once, SITES[one.name].edits(lines))
-        yield _Case(one, Pitfall.FRESH_ACCOUNTANT, TrainingOptions(3, 2))
-        yield _Case(one, Pitfall.CLAIMED_EPSILON, TrainingOptions(1, 2, epsilon=0.5))
+        yield _Case(one, Pitfall.FRESH_ACCOUNTANT, TrainingAuditOptions(3, 2))
+        yield _Case(one, Pitfall.CLAIMED_EPSILON, TrainingAuditOptions(1, 2, epsilon=0.5))
         yield _Case(one, Pitfall.PRIVATE_SIZE, once, records=100)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.array_types import finite
-from fl_audit.audits.identifiability import likelihood_estimates
+from fl_audit.audits.identifiability import estimates_from_beliefs
 from fl_audit.audits.identifiability.calibration import Calibration, calibration
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.federation.crafted_records import CraftedMeasures
@@ -20,7 +20,7 @@ FEWEST_TRIALS = 20  # smallest number of trials from which the curve delta(epsil
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class DeltaAtEpsilon:
     """Two estimates of delta at one epsilon for the audited pair D and D', each with its interval.
 
     One estimate is from the insider's beliefs, the other from counts of trials.
@@ -36,13 +36,13 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class PairFinding:
+class EstimatesFromBeliefsFinding:
     """The insider's advantage and the curve epsilon(delta) for the audited pair D and D', estimated from beliefs."""
 
     advantage: MeanInterval  # the insider's expected advantage, from its beliefs
     counted: AdvantageEstimate  # the insider's advantage, from its number of right guesses
     epsilon: Estimate | None  # epsilon of the pair at the claimed delta; None without trials with D or with D'
-    curve: tuple[CurvePoint, ...]  # delta(epsilon) of the pair; empty in the same case or with fewer than 20 trials
+    curve: tuple[DeltaAtEpsilon, ...]  # delta(epsilon) of the pair; empty in the same case or with fewer than 20 trials
     calibration: Calibration  # test whether the beliefs are calibrated
 
     def to_json(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _interval_json(value: float, found: MeanInterval | Estimate) -> dict[str, An
     return numbers | {"confidence": found.confidence}
 
 
-def measure_pair(run: FinishedRun, findings: Findings) -> PairFinding | None:
+def measure_pair(run: FinishedRun, findings: Findings) -> EstimatesFromBeliefsFinding | None:
     """Return the estimates for the audited pair D and D' from the insider's beliefs.
 
     None without a guarantee, an insider or an exact log-likelihood ratio.
@@ -77,14 +77,16 @@ def measure_pair(run: FinishedRun, findings: Findings) -> PairFinding | None:
     if guarantee is None or insider is None or not run.facts.federation.mechanism.has_exact_llr:
         return None
     prior, confidence, odds, bits = run.facts.prior, run.facts.confidence, run.log_odds, run.bits
-    advantage = likelihood_estimates.advantage_from_beliefs(odds, confidence, prior)
+    advantage = estimates_from_beliefs.advantage_from_beliefs(odds, confidence, prior)
     epsilon = (
-        likelihood_estimates.epsilon_from_beliefs(odds, bits, guarantee.delta, confidence)
+        estimates_from_beliefs.epsilon_from_beliefs(odds, bits, guarantee.delta, confidence)
         if run.has_both_bits
         else None
     )
     curve = _curve(run, guarantee.epsilon) if run.has_both_bits and run.trials >= FEWEST_TRIALS else ()
-    return PairFinding(advantage, insider.estimate, epsilon, curve, calibration(odds, bits, confidence, prior))
+    return EstimatesFromBeliefsFinding(
+        advantage, insider.estimate, epsilon, curve, calibration(odds, bits, confidence, prior)
+    )
 
 
 def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
@@ -97,7 +99,7 @@ def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, fl
     confidence
         Confidence of the interval, above 0 and below 1.
     """
-    found = likelihood_estimates.advantage_from_beliefs(run.log_odds, confidence, run.facts.prior)
+    found = estimates_from_beliefs.advantage_from_beliefs(run.log_odds, confidence, run.facts.prior)
     return found.low, found.high
 
 
@@ -114,11 +116,11 @@ def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, floa
         Confidence of the interval, above 0 and below 1.
     """
     assert run.facts.guarantee is not None, "only a guarantee names a delta"
-    found = likelihood_estimates.epsilon_from_beliefs(run.log_odds, run.bits, run.facts.guarantee.delta, confidence)
+    found = estimates_from_beliefs.epsilon_from_beliefs(run.log_odds, run.bits, run.facts.guarantee.delta, confidence)
     return found.low, found.high
 
 
-def _curve(run: FinishedRun, claimed: float) -> tuple[CurvePoint, ...]:
+def _curve(run: FinishedRun, claimed: float) -> tuple[DeltaAtEpsilon, ...]:
     """Return estimates of the audited pair's delta at nine equally spaced epsilons, starting at 0.
 
     The last epsilon is `claimed`, or the 90 % quantile of the absolute log-odds over trials if this is smaller.
@@ -126,14 +128,16 @@ def _curve(run: FinishedRun, claimed: float) -> tuple[CurvePoint, ...]:
     odds, bits, confidence, points = run.log_odds, run.bits, run.facts.confidence, []
     seen = float(np.quantile(np.abs(odds), 0.9))
     for epsilon in np.linspace(0.0, min(claimed, seen) or 1.0, CURVE_POINTS).tolist():
-        told = likelihood_estimates.delta_from_beliefs(odds, bits, epsilon, confidence)
-        counted = likelihood_estimates.counted_delta(odds, bits, epsilon, confidence)
-        points.append(CurvePoint(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high))
+        told = estimates_from_beliefs.delta_from_beliefs(odds, bits, epsilon, confidence)
+        counted = estimates_from_beliefs.counted_delta(odds, bits, epsilon, confidence)
+        points.append(
+            DeltaAtEpsilon(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high)
+        )
     return tuple(points)
 
 
 @dataclass(frozen=True)
-class CraftedFinding:
+class CraftedRecordFinding:
     """The clipped gradient norm and the local sensitivity of a record that was crafted to have a large effect."""
 
     initial: CraftedMeasures  # measures at the initial weights
@@ -151,7 +155,7 @@ class CraftedFinding:
         }}  # fmt: skip
 
 
-def measure_crafted(run: FinishedRun, _: Findings) -> CraftedFinding | None:
+def measure_crafted(run: FinishedRun, _: Findings) -> CraftedRecordFinding | None:
     """Return the gradient norm and the local sensitivity of the run's crafted record; None if the run has none.
 
     A crafted record is made to have a large effect on the training.
@@ -160,6 +164,6 @@ def measure_crafted(run: FinishedRun, _: Findings) -> CraftedFinding | None:
     if facts.crafted is None:
         return None
     if not run.has_insider or not facts.federation.mechanism.has_exact_llr:
-        return CraftedFinding(facts.crafted, None, None)
+        return CraftedRecordFinding(facts.crafted, None, None)
     share = run.by_trial("local_sensitivity") / facts.global_sensitivity
-    return CraftedFinding(facts.crafted, float(share[:, 0].mean()), float(share.mean()))
+    return CraftedRecordFinding(facts.crafted, float(share[:, 0].mean()), float(share.mean()))

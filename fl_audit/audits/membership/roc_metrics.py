@@ -96,7 +96,7 @@ def roc_curve(scores: ArrayLike, membership: TargetMembership) -> RocCurve:
     InputError
         If shapes do not fit, a score is NaN, or there are no members or no nonmembers.
     """
-    ranked = _Ranked(_checked(scores, membership), membership, 0.0)
+    ranked = _RankedScores(_checked(scores, membership), membership, 0.0)
     hits, alarms = (found[0, ranked.last] for found in ranked.counts(np.ones((1, membership.trials))))
     return RocCurve(fpr=np.append(0.0, alarms / alarms[-1]), tpr=np.append(0.0, hits / hits[-1]))
 
@@ -157,7 +157,7 @@ def membership_rates(
     require(trials >= 2, f"there are {trials} trials: accepted are 2 or more, for a trial is what is drawn again")
     require_number("confidence is", confidence, "numbers above 0.5 and below 1")
     require_number("number of resamples is", resamples, "whole numbers from 100")
-    ranked = _Ranked(values, membership, 0.0 if of_insiders else np.median(values, axis=1, keepdims=True))
+    ranked = _RankedScores(values, membership, 0.0 if of_insiders else np.median(values, axis=1, keepdims=True))
     require(bool(ranked.pairs.any()), "no trial has members and others: accepted is one at least, to compare scores")
     point = ranked.rates(np.ones((1, trials)))[0]
     weights = generator.multinomial(trials, np.full(trials, 1 / trials), size=resamples).astype(np.float64)
@@ -225,7 +225,7 @@ def _share_of(values: Floats, level: float) -> Interval:
     return Interval(share, low, high)
 
 
-class _Ranked:
+class _RankedScores:
     """All scores in descending order, prepared to compute rates with a weight for each trial.
 
     The bootstrap computes rates with many sets of weights.

@@ -135,7 +135,7 @@ def parts(public: Federation, steps: int, times: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class CanaryFacts:
+class PlannedCanaryProperties:
     """Facts about a federation's canaries that are known before the run.
 
     They are the mu of a canary in a round, the client that holds the canaries, the largest contribution of everything
@@ -153,7 +153,7 @@ class CanaryFacts:
     size: int = 1  # number of parameters of the model
 
 
-def canary_facts(federation: LoadedFederation) -> CanaryFacts | None:
+def canary_facts(federation: LoadedFederation) -> PlannedCanaryProperties | None:
     """Return the facts about a federation's canaries that are known before the run; None if it has no canaries."""
     mechanism = federation.public.mechanism
     if federation.public.canaries == 0:
@@ -161,7 +161,7 @@ def canary_facts(federation: LoadedFederation) -> CanaryFacts | None:
     if not isinstance(mechanism.contribution, PrivateTraining):
         units = federation.public.clients if mechanism.adjacency.unit is Unit.CLIENT else federation.public.records
         others = mechanism.participation.mean_units(units)
-        return CanaryFacts(1 / mechanism.noise_multiplier, others=others, size=federation.model.layout.size)
+        return PlannedCanaryProperties(1 / mechanism.noise_multiplier, others=others, size=federation.model.layout.size)
     steps, own = private_steps(mechanism), len(federation.shards[federation.victim])
     seen = (
         [own]
@@ -171,7 +171,7 @@ def canary_facts(federation: LoadedFederation) -> CanaryFacts | None:
     # A step moves by a canary over the mean batch, and by its records by no more than one canary.
     others = steps.mean_batch(own) * sum(map(steps.count, seen)) / sqrt(steps.count(own))
     mu = _unit(federation) / sqrt(sum(map(steps.update_variance, seen)))
-    return CanaryFacts(mu, federation.victim, own, others, federation.model.layout.size)
+    return PlannedCanaryProperties(mu, federation.victim, own, others, federation.model.layout.size)
 
 
 def _unit(federation: LoadedFederation) -> float:

@@ -8,24 +8,24 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fl_audit.array_types import finite
-from fl_audit.audits.identifiability.findings_pair import (  # fmt: skip
-    CraftedFinding,
-    PairFinding,
+from fl_audit.audits.identifiability.estimates_from_beliefs import ASSUMPTION
+from fl_audit.audits.identifiability.findings_estimates_from_beliefs import (  # fmt: skip
+    CraftedRecordFinding,
+    EstimatesFromBeliefsFinding,
     advantage_of_beliefs,
     epsilon_of_beliefs,
     measure_crafted,
     measure_pair,
 )
-from fl_audit.audits.identifiability.likelihood_estimates import ASSUMPTION
 from fl_audit.plurals import plural
+from fl_audit.report.figure_style import finish_axes
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import percent
-from fl_audit.report.style import finish_axes
 
 _BETTING = "betting interval (Waudby-Smith & Ramdas 2024)"
 
 
-def _rows(numbers: PairFinding, contents: ReportContents) -> list[Row]:
+def _rows(numbers: EstimatesFromBeliefsFinding, contents: ReportContents) -> list[Row]:
     guarantee, found, shown = contents.guarantee, numbers.advantage, numbers.calibration
     basis = f"mean over trials of the chance to be right that the belief states; {_BETTING}; {ASSUMPTION}"
     rows = [
@@ -49,7 +49,7 @@ def _rows(numbers: PairFinding, contents: ReportContents) -> list[Row]:
     ]  # fmt: skip
 
 
-def _tables(numbers: PairFinding, _: ReportContents) -> list[Table]:
+def _tables(numbers: EstimatesFromBeliefsFinding, _: ReportContents) -> list[Table]:
     bins = tuple(
         (f"{percent(part.lowest)} to {percent(part.highest)}", part.trials, part.members, part.mean_belief, part.share,
          part.low, part.high, part.p_value)
@@ -66,12 +66,12 @@ def _tables(numbers: PairFinding, _: ReportContents) -> list[Table]:
 
 
 PAIR = Section(
-    "pair", "What the beliefs say of the audited pair", PairFinding, measure_pair, keys=("pair",), trusts=True,
-    rows=_rows, tables=_tables,
+    "pair", "What the beliefs say of the audited pair", EstimatesFromBeliefsFinding, measure_pair, keys=("pair",),
+    trusts=True, rows=_rows, tables=_tables,
 )  # fmt: skip
 
 
-def _crafted_sentence(numbers: CraftedFinding, _: ReportContents) -> str:
+def _crafted_sentence(numbers: CraftedRecordFinding, _: ReportContents) -> str:
     return (
         "The record in which D and D' differ is in no data set: it was crafted, with the label "
         f"{numbers.initial.label}, so that the gradient of its loss is clipped, which no record can exceed, and at "
@@ -80,7 +80,7 @@ def _crafted_sentence(numbers: CraftedFinding, _: ReportContents) -> str:
     )
 
 
-def _crafted_rows(numbers: CraftedFinding, contents: ReportContents) -> list[Row]:
+def _crafted_rows(numbers: CraftedRecordFinding, contents: ReportContents) -> list[Row]:
     initial, over = numbers.initial, f"mean over trials; {contents.facts.relation}"
     where = f"mean at the initial weights of {plural(initial.models, 'trial')}"
     rows = [
@@ -96,7 +96,7 @@ def _crafted_rows(numbers: CraftedFinding, contents: ReportContents) -> list[Row
     return [row for row in rows if row.value is not None]
 
 
-def _images(numbers: CraftedFinding) -> list[tuple[str, NDArray[np.float32]]]:
+def _images(numbers: CraftedRecordFinding) -> list[tuple[str, NDArray[np.float32]]]:
     """Return the crafted records as pairs of name and greyscale image; empty if the records are no images."""
     records = [("x, in D", numbers.initial.record), ("x', in D'", numbers.initial.opposite)]
     named = [(name, record) for name, record in records if record is not None]
@@ -105,7 +105,7 @@ def _images(numbers: CraftedFinding) -> list[tuple[str, NDArray[np.float32]]]:
     return [(name, record.mean(axis=0) if record.ndim == 3 else record) for name, record in named]
 
 
-def _crafted_figure(figure: Figure, numbers: CraftedFinding, _: ReportContents) -> None:
+def _crafted_figure(figure: Figure, numbers: CraftedRecordFinding, _: ReportContents) -> None:
     images = _images(numbers)
     for place, (name, image) in enumerate(images):
         axes = figure.add_subplot(1, len(images), place + 1)
@@ -116,8 +116,8 @@ def _crafted_figure(figure: Figure, numbers: CraftedFinding, _: ReportContents) 
 
 
 CRAFTED = Section(
-    "crafted", "The crafted record", CraftedFinding, measure_crafted, keys=("crafted",), sentence=_crafted_sentence,
-    rows=_crafted_rows, picture=FindingFigure("The crafted record", _crafted_figure,
+    "crafted", "The crafted record", CraftedRecordFinding, measure_crafted, keys=("crafted",),
+    sentence=_crafted_sentence, rows=_crafted_rows, picture=FindingFigure("The crafted record", _crafted_figure,
         caption=lambda numbers, _: f"The crafted record as a grey image, label {numbers.initial.label}.",
         applies=lambda numbers, _: bool(_images(numbers))),
 )  # fmt: skip

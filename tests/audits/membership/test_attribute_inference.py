@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import gaussian_kde
 
-from fl_audit.audits.membership.attribute import attribute_guesses, attribute_guesses_with_shadows, sampled_distribution
+from fl_audit.audits.membership.attribute_inference import (
+    attribute_guesses,
+    attribute_guesses_with_shadows,
+    sampled_distribution,
+)
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from fl_audit.audits.membership.quantile import FEWEST_RECORDS, quantile_scores
+from fl_audit.audits.membership.quantile_regression_attack import FEWEST_RECORDS, quantile_scores
 from fl_audit.errors import InputError
 
 TRIALS, TARGETS, OTHERS, WIDTH, SHIFT = 20, 400, 2000, 8, 2.0
@@ -31,7 +31,7 @@ def test_members_are_told_as_well_as_the_distribution_of_their_confidence_allows
 
 def test_what_is_left_out_is_what_a_regression_without_the_record_says() -> None:
     """The scale of the residuals is that of records left out one by one, found without a second regression."""
-    from fl_audit.audits.membership.quantile import _Ridge
+    from fl_audit.audits.membership.quantile_regression_attack import _Ridge
 
     draw = np.random.default_rng(1)
     records, answers = draw.normal(size=(40, 3)), draw.normal(size=(40, 2))

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from fl_audit.adjacency import Relation
 from fl_audit.audits.canaries.bounds import one_run_bound
 from fl_audit.audits.canaries.guessing_bounds import checked_scores
-from fl_audit.audits.canaries.methods import OneRunMethod
+from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.accounting import account
 from fl_audit.privacy.claim import Claim
@@ -17,7 +17,7 @@ from fl_audit.statistics.shift_bound import gaussian_slope
 
 
 @dataclass(frozen=True)
-class OneRunCertificate:
+class PrivacyLossBounds:
     """Lower bounds on mu and epsilon of one training from the scores of its canaries, with the claimed values.
 
     There are bounds for one round and for the whole training.
@@ -53,7 +53,7 @@ def certify(
     method: OneRunMethod = OneRunMethod.SHIFT,
     decoys: ArrayLike = (),
     parts: ArrayLike = (),
-) -> OneRunCertificate:
+) -> PrivacyLossBounds:
     """Return lower bounds on the privacy loss of a training with Gaussian noise, from its canaries' scores and coins.
 
     Parameters
@@ -105,7 +105,7 @@ def certify(
         if bound.mu is None:
             raise InputError(f"method is {method}: accepted are those that bound mu")
         mu_lower, epsilon = bound.mu, bound.epsilon
-    return OneRunCertificate(
+    return PrivacyLossBounds(
         canaries=shape[1], rounds=shape[0],
         mu=max(0.0, estimate.shift), mu_lower=mu_lower, mu_claimed=1 / multiplier, epsilon_round=epsilon,
         epsilon_lower=over_the_training(claim, mu_lower * multiplier), epsilon_claimed=over_the_training(claim, 1.0),

@@ -5,17 +5,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, kstest
 
-from fl_audit.audits.identifiability.llr_distribution import InnovationCheck, check_scores
+from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
 from fl_audit.errors import InputError
 from fl_audit.privacy.log_odds import increments_of
-from fl_audit.verdict.innovations import SMALLEST_SIGNAL, innovations
+from fl_audit.verdict.llr_increments import SMALLEST_SIGNAL, innovations
 
 Run = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 
 
 def check_innovations(
     increments: NDArray[np.float64], signal: NDArray[np.float64], bits: NDArray[np.integer]
-) -> InnovationCheck:
+) -> LlrIncrementTest:
     return check_scores(innovations(increments, signal, bits), bits)
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
-from fl_audit.audits.identifiability.identifiability import Observation, observe
+from fl_audit.audits.identifiability.identifiability_adversary import Observation, observe
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.errors import InputError

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.metrics import roc_curve as sklearn_roc
 
 from fl_audit.audits.membership.attack_results import epsilon_of_one_target, one_target_scores
-from fl_audit.audits.membership.rates import _areas_between_trials, membership_rates, roc_curve
+from fl_audit.audits.membership.roc_metrics import _areas_between_trials, membership_rates, roc_curve
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 

@@ -91,7 +91,7 @@ def audit_claim(
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _SelectedDistinguishers:
     """The distinguishers that the search has selected for tests on fresh trials."""
 
     tried: list[Distinguisher]  # distinguishers for the verdict, the one with the largest margin first
@@ -166,7 +166,7 @@ class _DistinguisherSearch:
         self.ranked[kind] = self.look(kind, trials, present, self.budget.stages[-1])
         self.looked[kind] = trials, present
 
-    def choice(self) -> _Choice:
+    def choice(self) -> _SelectedDistinguishers:
         """Play more trials of the best scenarios, and return the distinguishers to be tested on fresh trials."""
         left = self._look_closely() if self.budget.scout < self.budget.pilot else []
         found, low_bits = _by_bits(self.ranked)
@@ -175,7 +175,7 @@ class _DistinguisherSearch:
         count = min(self.budget.most, max(self.budget.tried, sum(one.margin > 0 for one in found)))
         finest = max((one for one in low_bits if one.margin > 0), key=lambda one: one.margin, default=None)
         passed_over = tuple(one.kind for one in (*found[count:], *left) if one.margin > 0)
-        return _Choice(found[:count], finest, passed_over)
+        return _SelectedDistinguishers(found[:count], finest, passed_over)
 
     def _look_closely(self) -> list[Distinguisher]:
         """Play more trials of the best scenarios and rank their distinguishers again.
@@ -195,7 +195,10 @@ class _DistinguisherSearch:
         return left
 
     def result(
-        self, choice: _Choice, attempts: Sequence[DistinguisherTest], floating: Sequence[DistinguisherTest] = ()
+        self,
+        choice: _SelectedDistinguishers,
+        attempts: Sequence[DistinguisherTest],
+        floating: Sequence[DistinguisherTest] = (),
     ) -> ClaimAudit:
         """Return the result of the audit from the tests so far.
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import chdtr, chdtrc, chdtri, ndtri
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.verdict.multiple_testing import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_moments import _detectable_mean, _student_p
 from fl_audit.verdict.noise_scale import SquareSum, detectable_ratio, has_direction, least_of, why_no_direction
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import chdtrc, log_ndtr, ndtri_exp, stdtr
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_copies import _FEWEST_DRAWS, _cosine_at, _cosine_tail, _likest_pair
 from fl_audit.verdict.noise_moments import _detectable_mean
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family

@@ -7,11 +7,11 @@ from functools import cached_property
 
 from fl_audit.local_training.composition import ComposedPrivacy, composed
 from fl_audit.local_training.leave_one_out_replay import LeaveOneOutEffect
-from fl_audit.local_training.training_facts import NamedEpsilon, RecordedTraining, Sampling
+from fl_audit.local_training.training_facts import RecordedTraining, ReportedEpsilon, Sampling
 
 
 @dataclass(frozen=True)
-class Evidence:
+class TrainingEvidence:
     """Recorded trainings, their repetitions and replays, and the claim about them."""
 
     trainings: tuple[RecordedTraining, ...]  # trainings of all clients and rounds that were run
@@ -67,7 +67,7 @@ class Evidence:
         return tuple(found)
 
     @cached_property
-    def answer(self) -> NamedEpsilon | None:
+    def answer(self) -> ReportedEpsilon | None:
         """The report with the largest epsilon among the last report of each client's accountant.
 
         None if no epsilon was reported.

@@ -10,11 +10,11 @@ import pytest
 from black_box.made_up_trials import Bits, gaussian, result_of, trials_of
 from numpy.typing import NDArray
 
-from fl_audit.audits.black_box.causes import LeakCause, cause_of
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import IncompleteTrials
 from fl_audit.audits.black_box.features import ROUNDED
 from fl_audit.audits.black_box.findings import findings, refusal_words
+from fl_audit.audits.black_box.leak_causes import LeakCause, cause_of
 from fl_audit.experiments.black_box.page import write_result
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 
-class ReplayEnd(BaseException):
+class StopReplay(BaseException):
     """Exception that ends a replay once its steps have been compared; `except Exception` does not catch it."""
 
 
 @dataclass
-class TrainingTrack:
+class ReplayInputs:
     """Mini-batches of a training, with the random states and the weights at each draw, which a replay can follow."""
 
     batches: list[list[int]] = field(default_factory=list)
@@ -34,10 +34,10 @@ class TrainingTrack:
 
 
 @dataclass(frozen=True)
-class ReplayedTraining:
+class ReplayPlan:
     """Earlier training that a replay follows, and the record that the replay leaves out."""
 
-    track: TrainingTrack
+    track: ReplayInputs
     without: int | None  # position of the record that the replay leaves out; None if none is left out
 
     def batch(self, number: int) -> list[int] | None:

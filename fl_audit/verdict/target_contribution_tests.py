@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import chdtr, chdtrc, fdtrc, stdtr
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.verdict.multiple_testing import NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, detectable_ratio
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
 from fl_audit.verdict.signal_detection_limit import (
@@ -153,7 +153,7 @@ def signal_of(drift: TargetDrift | None) -> TestResult:
     return TestResult(TestName.SIGNAL, t, float(stdtr(drift.freedom, -t)), counted, 1.0, limit)
 
 
-class _DriftSums(NamedTuple):
+class _NormalDriftSums(NamedTuple):
     """Sums of noise that are N(0, 1) times the noise scale if the claim holds, and their names."""
 
     values: Floats  # value of every sum, (looks,)
@@ -183,7 +183,9 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
     lengths = units[units > 0]
     shift = detectable_shift(freedom, TestName.SIGNAL_ROUND.level / 2 / len(names))
     limit = 1 + shift / float(lengths.min()) if lengths.size else math.inf
-    return _largest(TestName.SIGNAL_ROUND, _DriftSums(np.concatenate(drawn), names), rest / freedom, freedom, limit)
+    return _largest(
+        TestName.SIGNAL_ROUND, _NormalDriftSums(np.concatenate(drawn), names), rest / freedom, freedom, limit
+    )
 
 
 def _beside_rounds(along: Floats) -> tuple[float, int]:
@@ -193,7 +195,7 @@ def _beside_rounds(along: Floats) -> tuple[float, int]:
     return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())
 
 
-def _largest(name: TestName, looks: _DriftSums, variance: float, freedom: int, limit: float) -> TestResult:
+def _largest(name: TestName, looks: _NormalDriftSums, variance: float, freedom: int, limit: float) -> TestResult:
     """Return the test result of the largest of several sums of noise, given the variance of the noise."""
     scale = math.sqrt(variance)
     at = int(np.abs(looks.values).argmax())
@@ -241,7 +243,7 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     shift = detectable_shift(freedom, TestName.SIGNAL_TRIAL.level / 4 / len(names))
     each = (along.lengths[used] / np.sqrt(counts))[along.lengths[used] > 0]
     limit = 1 + shift / float(np.median(each)) if each.size else math.inf
-    largest = _largest(TestName.SIGNAL_TRIAL, _DriftSums(values, names), within / freedom, freedom, limit)
+    largest = _largest(TestName.SIGNAL_TRIAL, _NormalDriftSums(values, names), within / freedom, freedom, limit)
     ratio = between / counts.size / (within / freedom) if within > 0 else (math.inf if between > 0 else 1.0)
     spread = float(fdtrc(counts.size, freedom, ratio))
     p_value, place = of_looks(2, min(largest.p_value, spread)), largest.place

@@ -26,7 +26,7 @@ RESIDUAL = -1
 
 
 @dataclass(frozen=True, eq=False)
-class OpenedSamples:
+class OpenedParticipation:
     """Counts of the units that took part in the rounds of each trial, which were secret and are revealed after the run.
 
     Raises
@@ -80,7 +80,7 @@ class LastBitCounts:
 
 
 @dataclass(frozen=True, eq=False)
-class RevealedValues:
+class OpenedSecrets:
     """Secret values of a run that are revealed after it for the tests, such as who took part.
 
     The challenger, who draws the secrets, reveals them. A field is None if the run has no such value, or if the value
@@ -93,7 +93,7 @@ class RevealedValues:
     is_sampled: bool = False  # whether the mechanism samples units
     has_shares: bool = False  # whether clients add shares of the noise
     is_adaptive: bool = False  # whether quantile bits are released
-    samples: OpenedSamples | None = None
+    samples: OpenedParticipation | None = None
     shares: NoiseShareProducts | None = None
     bits: Floats | None = None  # noise of quantile bits over the claimed noise, (trials, rounds)
     # Number of coordinates in which the model after a round differs from the public step applied to the release,
@@ -123,7 +123,7 @@ def samples_of(
     rate: float,
     has_target: bool,
     turns: Flags | None = None,
-) -> OpenedSamples | None:
+) -> OpenedParticipation | None:
     """Return the participation samples stored in the tables of a run, or None if they contain none.
 
     Parameters
@@ -153,7 +153,7 @@ def samples_of(
     of_units[np.searchsorted(numbers, units["first"]), units["second"]] = units["number"]
     of_turns = _counted(often["first"].to_numpy(), often["second"].to_numpy(), often["number"].to_numpy(), rate)
     of_crowds = _counted(crowds["first"].to_numpy(), crowds["second"].to_numpy(), crowds["number"].to_numpy(), rate)
-    return OpenedSamples(
+    return OpenedParticipation(
         rate,
         numbers.size,
         grid["size"].astype(np.int64),

@@ -1,10 +1,10 @@
 """Define message templates for the tests of opened values, and for further tests of the noise.
 
 The challenger opens these values after a run, such as who took part. Each template is a tuple with the fields of
-`fl_audit.verdict.verdict_messages.TestMessages`, in their order.
+`fl_audit.verdict.verdict_messages.TestMessageTemplates`, in their order.
 """
 
-from fl_audit.verdict.multiple_testing import TestName
+from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.remedies import BLIND, LESS, NEIGHBOURS, NORMAL, REUSE, SAMPLER, SCALE
 
 MORE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
