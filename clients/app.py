@@ -19,7 +19,7 @@ from fl_audit.audits.canaries.simulated_canaries import canary_contribution, can
 from fl_audit.audits.identifiability import identifiability_adversary
 from fl_audit.audits.membership.insider import observe_targets, pushed_up
 from fl_audit.audits.registry import audit_of
-from fl_audit.clients.data_owner import contribute, contribute_as_victim, contribute_members, with_noise
+from fl_audit.clients.owner_contributions import contribute, contribute_as_victim, contribute_members, with_noise
 from fl_audit.clients.request import Request, trained_together
 from fl_audit.clients.request import read_ahead as read_ahead
 from fl_audit.errors import InputError

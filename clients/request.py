@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.registry import audit_of
-from fl_audit.clients.data_owner import ClientTask
+from fl_audit.clients.owner_contributions import LocalTrainingInput
 from fl_audit.federation.contributions import (
     ClientRandomness,
     ContributionByTrial,
@@ -133,7 +133,7 @@ class Request:
         return models
 
     @property
-    def task(self) -> ClientTask:
+    def task(self) -> LocalTrainingInput:
         """Input of the client's training in this round: models, round, and the records that take part."""
         federation, models, norms = self.federation, self.models, self.norms
         moment = RoundContext(self.round, None if norms is None else norms.to(federation.public.device))
@@ -143,7 +143,7 @@ class Request:
             units = len(federation.units_of(self.client))
             taking_part = unpack_participation(self._bytes(Key.PARTICIPATION), len(models), units)
             taking_part = federation.by_record(self.client, taking_part)
-        return ClientTask(models, moment, taking_part, told)
+        return LocalTrainingInput(models, moment, taking_part, told)
 
     def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:
         """Return the reply to this message; it repeats the number of the round and of the batch of trials.
@@ -210,7 +210,7 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
 
 
 def trained_together(
-    request: Request, task: ClientTask, alone: Callable[[], ContributionByTrial]
+    request: Request, task: LocalTrainingInput, alone: Callable[[], ContributionByTrial]
 ) -> ContributionByTrial:
     """Return a client's contribution: trained together with the announced clients if possible, else by `alone`.
 

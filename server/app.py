@@ -31,14 +31,14 @@ from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.server import evaluator as evaluation
+from fl_audit.server.batch_results import BatchResult, FinalModelQueries, ResultSink, TargetOutputs
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
-from fl_audit.server.results import BatchResult, FinalQueries, ResultSink, TargetOutputs
 from fl_audit.server.user_losses import of_users
 from fl_audit.strategies.challenger import PrefetchingChallenger, SeededChallenger, record_draws, true_side
 from fl_audit.strategies.challenger_log import ChallengerLog, open_shares
 from fl_audit.strategies.contributors import ClientRoster
 from fl_audit.strategies.dp_strategy import DPStrategy
-from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries, FederatedLosses
+from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries, FederatedLossSettings
 from fl_audit.strategies.queries import AccountantStateCollector
 from fl_audit.strategies.release_scoring import CanaryQueries, LogOddsQueries, ScoreQueries, TargetQueries
 from fl_audit.trials import TrialBatch, waves
@@ -67,14 +67,16 @@ class FederationPlan:
     # Rounds between two evaluated releases; the initial models and the last release are always evaluated.
     evaluate_every: int = 1
     # Settings of Epsilon* without pooling members' losses; None pools them.
-    federated_losses: FederatedLosses | None = None
+    federated_losses: FederatedLossSettings | None = None
     # The server's strategy; studies of broken mechanisms use another one.
     strategy: type[DPStrategy] = DPStrategy
     # Number of evaluated releases without a smaller loss on the population sample after which the training of a trial
     # ends, see `CheckpointSelector`; None trains all rounds.
     patience: int | None = None
     sees_weights: bool = False  # whether the features of a white-box attacker are stored
-    more: FinalQueries = field(default_factory=FinalQueries)  # further queries to final models about the targets
+    more: FinalModelQueries = field(
+        default_factory=FinalModelQueries
+    )  # further queries to final models about the targets
     initial: InitialWeights = InitialWeights.DRAWN  # source of the initial weights
 
     @property
@@ -85,7 +87,7 @@ class FederationPlan:
 
 
 @dataclass
-class FederationClock:
+class FederationTimestamps:
     """Times at which a federation started, was ready and finished (monotonic clock, seconds); NaN until then."""
 
     started: float = field(default_factory=time.monotonic)
@@ -139,7 +141,7 @@ class _ReleaseRecorder:
 def build_server_app(
     plan: FederationPlan,
     sink: ResultSink,
-    clock: FederationClock | None = None,
+    clock: FederationTimestamps | None = None,
     on_round: _OnRound = lambda trials: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> ServerApp:
@@ -163,13 +165,13 @@ def build_server_app(
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         watched = MonitoredGrid(grid, plan.time_limit, interrupted)
-        run_federation(plan, watched, sink, clock or FederationClock(), on_round)
+        run_federation(plan, watched, sink, clock or FederationTimestamps(), on_round)
 
     return app
 
 
 def run_federation(
-    plan: FederationPlan, grid: MonitoredGrid, sink: ResultSink, clock: FederationClock, on_round: _OnRound
+    plan: FederationPlan, grid: MonitoredGrid, sink: ResultSink, clock: FederationTimestamps, on_round: _OnRound
 ) -> None:
     """Train all batches of trials of a plan, and pass the result of each finished batch to `sink`.
 

@@ -12,7 +12,7 @@ from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
 from fl_audit.strategies.contributors import ClientRoster
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.flower_grids import DelegatingGrid
-from fl_audit.strategies.replies import reason_line
+from fl_audit.strategies.reply_checks import reason_line
 
 _REGISTRATION_SECONDS = 60.0
 _START_SECONDS = 120.0  # time limit of a client's first call, which includes the start of its process and imports

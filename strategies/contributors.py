@@ -23,7 +23,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.protocol import Key, pack_participation
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.replies import read_array
+from fl_audit.strategies.reply_checks import read_array
 from fl_audit.trials import TrialBatch
 
 
@@ -167,7 +167,7 @@ class ReceivedContribution:
 
 
 @dataclass(frozen=True)
-class RoundResult:
+class UnnoisedRoundSum:
     """Sum of a round's contributions before noise, with local sensitivity, quantile bits and the victim's part.
 
     The victim is the client that holds the target.
@@ -183,7 +183,7 @@ class RoundResult:
 
 def receive(
     public: Federation, sent: Sequence[ReceivedContribution], victim: int, shape: tuple[int, int], server_round: int
-) -> RoundResult:
+) -> UnnoisedRoundSum:
     """Check all contributions of a round; return their sum before noise, local sensitivity and quantile bits.
 
     Parameters
@@ -225,7 +225,7 @@ def receive(
             sensitivity = read_array(one.reply, Key.LOCAL_SENSITIVITY, (trials,), np.float64, victim, server_round)
         if one.client == victim and public.threat_model.adversary is Adversary.SERVER:
             own = torch.from_numpy(read_array(one.reply, Key.SUM, shape, np.float32, victim, server_round).copy())
-    return RoundResult(total, sensitivity, bits, own)
+    return UnnoisedRoundSum(total, sensitivity, bits, own)
 
 
 def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:

@@ -35,13 +35,13 @@ from fl_audit.strategies.contributors import (
     CalledClients,
     ClientRoster,
     ReceivedContribution,
-    RoundResult,
+    UnnoisedRoundSum,
     call_of,
     receive,
 )
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RunQueries
-from fl_audit.strategies.replies import Answer, read_replies
+from fl_audit.strategies.reply_checks import ReplyKey, read_replies
 from fl_audit.trials import TrialBatch
 
 _ROUNDING = 1e-3  # relative amount by which rounding may enlarge the norm of a float32 sum
@@ -67,7 +67,7 @@ class DPStrategy(Strategy):
     transcripts: dict[str, BatchProgress] = field(init=False, default_factory=dict)  # training state, by batch name
     _ended: bool = field(init=False, default=False)
     _calls: dict[str, CalledClients] = field(init=False, default_factory=dict)
-    _written: dict[Answer, int] = field(init=False, default_factory=dict)
+    _written: dict[ReplyKey, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._federation_json = self.public.to_json()
@@ -121,7 +121,7 @@ class DPStrategy(Strategy):
         is_round = server_round <= self.public.rounds and not self._ended
         expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
         if is_round:
-            expected += [Answer(one.client, TRAIN, name) for name, call in self._calls.items() for one in call.asked]
+            expected += [ReplyKey(one.client, TRAIN, name) for name, call in self._calls.items() for one in call.asked]
         named_round = min(server_round, self.public.rounds)
         asked = {self.roster.nodes[answer.client]: answer.client for answer in expected}
         found = read_replies(replies, expected, asked, named_round, self._written)
@@ -176,7 +176,7 @@ class DPStrategy(Strategy):
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
 
-    def _release(self, batch: TrialBatch, server_round: int, read: RoundResult) -> Array:
+    def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
         """Make a batch's release, apply the optimizer's step to it, and return the new models, (trials, parameters)."""
         mechanism, transcript, total = self.public.mechanism, self.transcripts[batch.name], read.total
         side = self._side_information(batch, server_round, read)
@@ -195,7 +195,7 @@ class DPStrategy(Strategy):
             transcript.steps = (*transcript.steps, EarlierRound(before, total))[1 - mechanism.rounds_needed :]
         return Array(*pack(moved.numpy()))
 
-    def _side_information(self, batch: TrialBatch, server_round: int, read: RoundResult) -> SideInformation:
+    def _side_information(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> SideInformation:
         """Return what the adversary learns besides the release, and adapt the clipping norms for the next round."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
@@ -225,11 +225,11 @@ class DPStrategy(Strategy):
         shown[:, self.public.pair.index] = False
         return shown
 
-    def _read(self, batch: TrialBatch, found: Mapping[Answer, Message], server_round: int) -> RoundResult:
+    def _read(self, batch: TrialBatch, found: Mapping[ReplyKey, Message], server_round: int) -> UnnoisedRoundSum:
         """Check the clients' contributions to a batch of trials, and return their sum before noise."""
         contributions = []
         for one in self._calls[batch.name].asked:
-            reply, longest = found[Answer(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
+            reply, longest = found[ReplyKey(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
             half_bits = one.client in self.roster.targets or self.public.is_canary(one.client)
             users = len(self.roster.shards[one.client]) if self.public.mechanism.unit is Unit.USER else 0
             contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits, users))
@@ -297,5 +297,5 @@ class DPStrategy(Strategy):
         return RecordDict({MessageRecord.ARRAYS: arrays, MessageRecord.CONFIG: config})
 
     def _sent(self, client: int, kind: str, batch: TrialBatch, server_round: int, content: RecordDict) -> Message:
-        self._written[Answer(client, kind, batch.name)] = server_round
+        self._written[ReplyKey(client, kind, batch.name)] = server_round
         return Message(content, self.roster.nodes[client], kind)

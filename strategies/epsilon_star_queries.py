@@ -28,7 +28,7 @@ from fl_audit.released_model.loss_moments import LossRange, ScoreMoments
 from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import BatchProgress, More, RunQueries, WriteMessage
-from fl_audit.strategies.replies import Answer, read_array
+from fl_audit.strategies.reply_checks import ReplyKey, read_array
 from fl_audit.trials import TrialBatch
 
 _RANGE, _MOMENTS = f"query.{NonTrainingQuery.LOSS_RANGE}", f"query.{NonTrainingQuery.LOSS_MOMENTS}"
@@ -36,7 +36,7 @@ _TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN,
 
 
 @dataclass(frozen=True)
-class FederatedLosses:
+class FederatedLossSettings:
     """Settings for computing Epsilon*, the privacy risk of a released model, without collecting clients' losses."""
 
     star: StarSettings  # delta and cut of Epsilon*
@@ -53,7 +53,7 @@ class EpsilonStarQueries(RunQueries):
     The risk is Epsilon* (Negoescu et al. 2023).
     """
 
-    settings: FederatedLosses  # settings of the queries
+    settings: FederatedLossSettings  # settings of the queries
     releases: Sequence[int]  # numbers of the releases that are asked about, ascending
     batches: Sequence[TrialBatch]  # batches of trials; all are trained at once
     clients: int  # number of clients
@@ -100,16 +100,16 @@ class EpsilonStarQueries(RunQueries):
                 written += [to_owner(client, kind, batch, release, arrays, more) for client in range(self.clients)]
         return written
 
-    def answers(self, exchange: int) -> list[Answer]:
+    def answers(self, exchange: int) -> list[ReplyKey]:
         """Return the keys of the answers expected in an exchange of messages: kind of query, batch and client."""
         asked, clients = self._asked(exchange), range(self.clients)
-        return [Answer(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients]
+        return [ReplyKey(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients]
 
-    def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
+    def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
         """Read the answers of an exchange of messages; raises `FederationError` if an answer is impossible."""
         for batch in self.batches:
             for kind, release in self._asked(exchange):
-                replies = [found[Answer(client, kind, batch.name)] for client in range(self.clients)]
+                replies = [found[ReplyKey(client, kind, batch.name)] for client in range(self.clients)]
                 told = [[_floats(one, key, batch, n, release) for key in _TOLD[kind]] for n, one in enumerate(replies)]
                 if kind == _MOMENTS:
                     self._keep(batch, release, [ScoreMoments(*part) for part in told], replies)

@@ -22,7 +22,7 @@ from fl_audit.learning.optimizers import OptimizerState
 from fl_audit.learning.private_training import LocalDPSGDSettings
 from fl_audit.protocol import Key, MessageRecord
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.replies import Answer
+from fl_audit.strategies.reply_checks import ReplyKey
 from fl_audit.trials import TrialBatch
 
 _ROUNDING = 1e-9
@@ -73,11 +73,11 @@ class RunQueries:
         """
         return []
 
-    def answers(self, exchange: int) -> list[Answer]:
+    def answers(self, exchange: int) -> list[ReplyKey]:
         """Return the keys of the answers expected in an exchange of messages: client, kind of query and batch."""
         return []
 
-    def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
+    def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
         """Read and store the answers of an exchange of messages; raises `FederationError` if an answer is unusable.
 
         Parameters
@@ -114,7 +114,7 @@ class AccountantStateCollector(RunQueries):
     # Collected entries, keyed by name of the batch of trials, round and client.
     _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 
-    def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
+    def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
         """Store the accountants' states; raises `FederationError` if one is malformed or contradicts the schedule."""
         for answer, reply in found.items():
             if answer.kind == TRAIN:

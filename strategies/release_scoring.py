@@ -23,7 +23,7 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.protocol import Key, NonTrainingQuery
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RunQueries, WriteMessage
-from fl_audit.strategies.replies import Answer, read_array
+from fl_audit.strategies.reply_checks import ReplyKey, read_array
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.llr_increments import SMALLEST_SIGNAL
 from fl_audit.verdict.noise_statistics import NoiseStatistics, NoiseStatisticsLayout
@@ -83,15 +83,15 @@ class ReleaseQueries(RunQueries):
         """Return the settings that a message to an adversary has besides the release; none by default."""
         return {}
 
-    def answers(self, exchange: int) -> list[Answer]:
+    def answers(self, exchange: int) -> list[ReplyKey]:
         """Return the keys of the answers expected in an exchange of messages: one per adversary and batch of trials."""
-        return [Answer(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
+        return [ReplyKey(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
 
-    def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
+    def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
         """Check and store the adversaries' answers in an exchange; raises `FederationError` if one is malformed."""
         for batch in self._asked(exchange):
             for client in self.insiders:
-                reply = found[Answer(client, _OBSERVE, batch.name)]
+                reply = found[ReplyKey(client, _OBSERVE, batch.name)]
                 told = {
                     key: read_array(reply, key, (batch.count, *shape), np.float64, client, exchange - 1, finite)
                     for key, (shape, finite) in self.expected.items()
@@ -272,13 +272,13 @@ class CanaryQueries(ReleaseQueries):
     def _trains_privately(self) -> bool:
         return isinstance(self.public.mechanism.contribution, PrivateTraining)
 
-    def note(self, exchange: int, found: Mapping[Answer, Message]) -> None:
+    def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
         """Store the scores of an exchange of messages, and with DP-SGD how many local steps sampled each canary."""
         for batch in self.batches if exchange <= self.public.rounds else ():
             # Number of times that each canary is in the round's contribution if it is in, (trials, canaries).
             taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
             if self._trains_privately:
-                sent = found[Answer(victim, TRAIN, batch.name)]
+                sent = found[ReplyKey(victim, TRAIN, batch.name)]
                 taken = read_array(sent, Key.TIMES, taken.shape, np.float64, victim, exchange).copy()
             self._times[batch.name].append(taken)
         super().note(exchange, found)

@@ -60,7 +60,7 @@ MODULES = {
 REVIEW = """
 import sys
 from pathlib import Path
-from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.app_loading import StandIns, read_app
 from fl_audit.strategies.review.strategy_capture import catch
 caught = catch(read_app(Path.cwd()), 10, StandIns(Path.cwd()))
 print(caught)

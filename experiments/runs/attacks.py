@@ -29,7 +29,7 @@ from fl_audit.experiments.runs.store import RunStore
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
-from fl_audit.server.results import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
+from fl_audit.server.batch_results import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
 
 _ENOUGH_TO_KEEP_APART = 64  # with so many trials half of them are shadows enough for the other half
 

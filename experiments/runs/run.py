@@ -38,13 +38,13 @@ from fl_audit.experiments.runs.store import write_sealed, write_table
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.server.app import FederationClock, FederationPlan, build_server_app, run_federation
+from fl_audit.server.app import FederationPlan, FederationTimestamps, build_server_app, run_federation
+from fl_audit.server.batch_results import ResultSink
 from fl_audit.server.evaluator import require_evaluable
 from fl_audit.server.monitored_grid import MonitoredGrid
-from fl_audit.server.results import ResultSink
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
-from fl_audit.strategies.epsilon_star_queries import FederatedLosses
+from fl_audit.strategies.epsilon_star_queries import FederatedLossSettings
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trials import TrialBatch
 
@@ -168,7 +168,7 @@ def _play(
     plan: AuditPlan,
     run: RunDirectory,
     engine: str,
-    federate: Callable[[FederationPlan, ResultSink, FederationClock, _OnRound], None],
+    federate: Callable[[FederationPlan, ResultSink, FederationTimestamps, _OnRound], None],
     progress: Progress = no_progress,
     parties: PartyApps = HONEST,
 ) -> None:
@@ -196,7 +196,7 @@ def _play(
     if not pending:
         return
     note_session(run, plan)
-    trials, clock = sum(batch.count for batch in pending), FederationClock()
+    trials, clock = sum(batch.count for batch in pending), FederationTimestamps()
     with progress(trials * plan.public.rounds) as on_round:
         store = run.store(plan.config)
         store.clear(plan.config.audit.trials)
@@ -234,7 +234,7 @@ def _federate(
     app: ClientApp,
     federation: FederationPlan,
     keep: ResultSink,
-    clock: FederationClock,
+    clock: FederationTimestamps,
     on_round: _OnRound,
 ) -> None:
     interrupted, clients, settings = threading.Event(), plan.public.nodes, plan.config.run
@@ -311,7 +311,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: P
         star=star if audit.epsilon_star else None,
         membership=audit.membership,
         evaluate_every=audit.evaluate_every,
-        federated_losses=FederatedLosses(star, audit.loss_range, audit.client_epsilon_star)
+        federated_losses=FederatedLossSettings(star, audit.loss_range, audit.client_epsilon_star)
         if audit.epsilon_star_losses is LossPooling.FEDERATED
         else None,
         strategy=parties.strategy,

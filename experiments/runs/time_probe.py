@@ -19,7 +19,7 @@ from fl_audit.experiments.runs.engines import local_calls
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.run import federation_plan
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.server.app import FederationClock, build_server_app
+from fl_audit.server.app import FederationTimestamps, build_server_app
 from fl_audit.trials import TrialBatch
 
 ENOUGH_SECONDS = 4.0
@@ -147,7 +147,7 @@ def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -
     watch = _RoundCounter(sum(batch.count for batch in wave), plan.public.rounds)
     # Whatever seed is drawn for the run, its trials take equally long.
     federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
-    app = build_server_app(federation, lambda result: None, FederationClock(), watch)
+    app = build_server_app(federation, lambda result: None, FederationTimestamps(), watch)
     ahead = read_ahead if settings.trials_per_batch == 1 else None
     with suppress(_ProbeEndError):
         # The time of clients on Ray is divided by its processes: here the calls are made one after the other.

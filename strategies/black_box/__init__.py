@@ -13,11 +13,11 @@ from fl_audit.strategies.black_box.target_mod import insider as insider
 
 if TYPE_CHECKING:
     from fl_audit.audits.black_box.claim import StatedClaim as StatedClaim
-    from fl_audit.strategies.black_box.audit import Audit as Audit
     from fl_audit.strategies.black_box.audit_config import Contribution as Contribution
     from fl_audit.strategies.black_box.audited_system import AuditedSystem as AuditedSystem
     from fl_audit.strategies.black_box.audited_system import Local as Local
     from fl_audit.strategies.black_box.audited_system import LocalReply as LocalReply
+    from fl_audit.strategies.black_box.in_app_audit import Audit as Audit
     from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics as AbsentTargetMetrics
     from fl_audit.strategies.black_box.message_tags import Observer as Observer
     from fl_audit.strategies.black_box.message_tags import UpdateFormat as UpdateFormat
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "fl_audit.audits.black_box.claim": ("StatedClaim",),
     "fl_audit.strategies.black_box.audit_config": ("Contribution",),
-    "fl_audit.strategies.black_box.audit": ("Audit",),
+    "fl_audit.strategies.black_box.in_app_audit": ("Audit",),
     "fl_audit.strategies.black_box.scenarios": ("KINDS", "Scenario"),
     "fl_audit.strategies.black_box.message_tags": ("AbsentTargetMetrics", "Observer", "UpdateFormat"),
     "fl_audit.strategies.black_box.audited_system": ("Local", "LocalReply", "AuditedSystem"),

@@ -21,14 +21,14 @@ from fl_audit.audits.black_box.claim_audit import NotRefutingReason
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.black_box.arrays import arrays_of, crafted, flat, shapes_of, whole_parts
 from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution, is_private_on_the_server
-from fl_audit.strategies.black_box.audited_system import StrategyStart, seed_generators, spared_generators, start_of
-from fl_audit.strategies.black_box.findings import finish
+from fl_audit.strategies.black_box.audited_system import StrategyStartCall, seed_generators, spared_generators, start_of
 from fl_audit.strategies.black_box.fingerprint import fingerprint, joined
+from fl_audit.strategies.black_box.in_app_report import finish
 from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer, TargetAction, TrialTag
-from fl_audit.strategies.black_box.metrics import plain_numbers
-from fl_audit.strategies.black_box.recorder import PartitionRecorder, TrialRecorder, TrialSettings, played
+from fl_audit.strategies.black_box.message_tensors import arrays_of, crafted, flat, shapes_of, whole_parts
+from fl_audit.strategies.black_box.metric_lookups import plain_numbers
+from fl_audit.strategies.black_box.recorder import AppTrainingRecorder, TrialRecorder, TrialSettings, played
 from fl_audit.strategies.black_box.trial_store import StoredTrials, open_campaign
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
 from fl_audit.strategies.flower_grids import MessageRecorder, RecordedGrid
@@ -89,7 +89,7 @@ class AuditedStrategy(Strategy):
                     say(f"the trials ended early: {in_a_line(error)}")
         return result
 
-    def _prepared(self, start: StrategyStart, grid: Grid) -> "TrialRunner":
+    def _prepared(self, start: StrategyStartCall, grid: Grid) -> "TrialRunner":
         """Return the runner of the trials; raise `InputError` if the initial model is no numeric `ArrayRecord`."""
         model = start.arguments.get("initial_arrays")
         accepted = "accepted is an ArrayRecord with at least one parameter"
@@ -102,7 +102,7 @@ class AuditedStrategy(Strategy):
         audit = replace(self._audit, directory=self._audit.directory.absolute())
         tried = audit.contributions(self._inner, arrays)
         code, sketched = fingerprint(self._inner, start.arguments), sketch(shapes_of(arrays))
-        roll = PartitionRecorder(arrays, audit.replies)
+        roll = AppTrainingRecorder(arrays, audit.replies)
         return TrialRunner(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)
 
     # For apps that call these methods themselves instead of `start`.
@@ -148,9 +148,9 @@ class TrialRunner:
     contributions: tuple[Contribution, ...]  # kinds of update of the target's client that the first trials try
     app: str  # the name of the app
     code: str  # digest of the code and settings of the app's strategy
-    pristine: StrategyStart  # copy of the strategy and its arguments, made before the training
+    pristine: StrategyStartCall  # copy of the strategy and its arguments, made before the training
     grid: Grid  # the app's connection to its clients
-    roll: PartitionRecorder  # recorder of the clients that took part in the app's own training
+    roll: AppTrainingRecorder  # recorder of the clients that took part in the app's own training
     sketch: LinearSketch  # linear map that shortens the parameter vectors of the app's model for storage
 
     def __post_init__(self) -> None:

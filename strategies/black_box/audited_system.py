@@ -158,19 +158,19 @@ def system_of(
 
 
 @dataclass(frozen=True)
-class StrategyStart:
+class StrategyStartCall:
     """A call of a strategy's `start`: the strategy and the arguments that the app passes."""
 
     strategy: Strategy  # the app's strategy
     arguments: dict[str, Any]  # arguments of `start`, keyed by parameter name
 
-    def copied(self) -> "StrategyStart":
+    def copied(self) -> "StrategyStartCall":
         """Return a deep copy of the strategy and its arguments, without the arguments `grid` and `evaluate_fn`."""
         # Server-side evaluation is post-processing of the releases, and may have side effects.
         rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
-        return StrategyStart(*deepcopy((self.strategy, rest)))
+        return StrategyStartCall(*deepcopy((self.strategy, rest)))
 
-    def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "StrategyStart":
+    def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "StrategyStartCall":
         """Return a deep copy for a trial, that is, a short run of the same app, with freshly seeded random generators.
 
         Every generator that the strategy or its arguments hold is given a new state, as a new run would draw new noise.
@@ -190,15 +190,15 @@ class StrategyStart:
         for found in list(copies.values()):
             _renew(found, draws)
             _move(found, moved)
-        return StrategyStart(strategy, rest | {"num_rounds": rounds})
+        return StrategyStartCall(strategy, rest | {"num_rounds": rounds})
 
     def played(self, grid: Grid) -> Result:
         """Call the strategy's `start` with the stored arguments and the given grid; return its result."""
         return self.strategy.start(**(self.arguments | {"grid": grid}))
 
 
-def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StrategyStart:
-    """Return a call of a strategy's `start` as a `StrategyStart`, which has all arguments by parameter name.
+def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StrategyStartCall:
+    """Return a call of a strategy's `start` as a `StrategyStartCall`, which has all arguments by parameter name.
 
     Raises `TypeError` if the arguments do not fit the signature of `start`.
 
@@ -214,7 +214,7 @@ def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     found = dict(signature(strategy.start).bind(*args, **kwargs).arguments)
     # Arguments that `start` collects in `**kwargs`.
     found |= found.pop("kwargs", {})
-    return StrategyStart(strategy, found)
+    return StrategyStartCall(strategy, found)
 
 
 def _renew(found: object, draws: np.random.Generator) -> None:

@@ -15,9 +15,9 @@ from fl_audit.adjacency import Relation, Unit
 from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
-from fl_audit.strategies.black_box.arrays import record_of, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, modified
-from fl_audit.strategies.black_box.metrics import LookupRecordingMetricRecord, plain_numbers
+from fl_audit.strategies.black_box.message_tensors import record_of, records_of, shapes_of, with_names
+from fl_audit.strategies.black_box.metric_lookups import LookupRecordingMetricRecord, plain_numbers
 from fl_audit.strategies.black_box.recorder import TrialRecorder, TrialSettings, played
 from fl_audit.strategies.black_box.scenarios import (
     RECORDS_OF_OTHERS,
@@ -26,9 +26,16 @@ from fl_audit.strategies.black_box.scenarios import (
     OtherContributions,
     ReplyFault,
     Scenario,
-    TargetSchedule,
+    UpdateSignSchedule,
 )
-from fl_audit.strategies.black_box.trial_models import TrialModel, others_of, replied, template, template_of, update_of
+from fl_audit.strategies.black_box.trial_models import (
+    ModelWithDirections,
+    others_of,
+    replied,
+    template,
+    template_of,
+    update_of,
+)
 from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, InProcessGrid
 
 _TARGET, _WATCHER = FIRST_NODE, FIRST_NODE + 1
@@ -37,7 +44,7 @@ LOSS = "loss"  # the metric that clients report in trials besides those that a s
 _LONG = 1000  # models with more parameters are sketched
 
 
-def model_of(system: AuditedSystem, kind: Scenario) -> TrialModel:
+def model_of(system: AuditedSystem, kind: Scenario) -> ModelWithDirections:
     """Return the model that a trial trains: the audited app's own model, or a small built-in one.
 
     The scenario chooses between the two. A system without a model of its own always gets a built-in one.
@@ -54,7 +61,7 @@ def model_of(system: AuditedSystem, kind: Scenario) -> TrialModel:
     return template(kind.model)
 
 
-def sketch_of(model: TrialModel) -> LinearSketch | None:
+def sketch_of(model: ModelWithDirections) -> LinearSketch | None:
     """Return a linear map that shortens a model's parameter vector for storage.
 
     Return None for a model of at most 1000 parameters, which is stored in full.
@@ -197,7 +204,7 @@ class BlackBoxTrial:
         return np.asarray(self._system.norm * _all_others(stage.others, self._kind.model, count)[place])
 
     def _vector(self, part: ClientContribution, round: int, is_target: bool) -> Floats:
-        schedule = self._kind.schedule if is_target else TargetSchedule.STEADY
+        schedule = self._kind.schedule if is_target else UpdateSignSchedule.STEADY
         return update_of(part, self._model, self._system.norm, round, schedule)
 
     def _difference(self, round: int) -> Floats:

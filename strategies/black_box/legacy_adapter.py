@@ -12,8 +12,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError
-from fl_audit.strategies.black_box.arrays import Arrays, arrays_of
-from fl_audit.strategies.black_box.metrics import numbers_of, plain_numbers
+from fl_audit.strategies.black_box.message_tensors import Arrays, arrays_of
+from fl_audit.strategies.black_box.metric_lookups import numbers_of, plain_numbers
 
 _WEIGHT = "num-examples"
 _DONE = Status(Code.OK, "")

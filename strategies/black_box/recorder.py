@@ -14,7 +14,6 @@ from flwr.serverapp.strategy import Result
 from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript
 from fl_audit.errors import in_a_line
-from fl_audit.strategies.black_box.arrays import Arrays, arrays_of, base_of, flat, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.message_tags import (
     ClientAnswer,
     Observer,
@@ -24,7 +23,16 @@ from fl_audit.strategies.black_box.message_tags import (
     read_note,
     taken_answer,
 )
-from fl_audit.strategies.black_box.metrics import plain_numbers
+from fl_audit.strategies.black_box.message_tensors import (
+    Arrays,
+    arrays_of,
+    base_of,
+    flat,
+    records_of,
+    shapes_of,
+    with_names,
+)
+from fl_audit.strategies.black_box.metric_lookups import plain_numbers
 from fl_audit.strategies.flower_grids import RecordedGrid
 
 ERROR = "a client replied with an error: "  # prefix of the names of numbers that count error replies, by error message
@@ -79,7 +87,7 @@ class _Round:
 
 
 @dataclass
-class PartitionRecorder:
+class AppTrainingRecorder:
     """Recorder of the app's own training that stores each client's partition, first update, record count and code."""
 
     model: Arrays  # tensors of the app's initial model, keyed by name

@@ -101,7 +101,7 @@ STAGES = (
 """Environments other than the default one, in which the simplest scenarios are run again."""
 
 
-class TargetSchedule(Enum):
+class UpdateSignSchedule(Enum):
     """Sign of the target's update over the rounds: constant, alternating, or an update in the first round only."""
 
     STEADY = "steady"
@@ -136,7 +136,7 @@ class Scenario:
     absent: ClientContribution = ClientContribution()
     others: ClientContribution = ClientContribution(Direction.SECOND)  # contribution of every other client
     model: ModelKind = ModelKind.PLAIN  # kind of model
-    schedule: TargetSchedule = TargetSchedule.STEADY  # sign of the target's update over the rounds
+    schedule: UpdateSignSchedule = UpdateSignSchedule.STEADY  # sign of the target's update over the rounds
     relation: Relation | None = None  # adjacency relation of the claims that the scenario tests; None for both
     units: tuple[Unit, ...] = (Unit.CLIENT,)  # privacy units of the claims that the scenario tests
     is_malformed: bool = False  # whether a reply is malformed, so that the mechanism may refuse it
@@ -354,7 +354,7 @@ KINDS: tuple[Scenario, ...] = (
         "alternating",
         "an update whose sign changes from round to round against none",
         _FIRST,
-        schedule=TargetSchedule.ALTERNATING,
+        schedule=UpdateSignSchedule.ALTERNATING,
         relation=Relation.ADD_REMOVE,
         least_rounds=2,
         units=_ANY,
@@ -364,7 +364,7 @@ KINDS: tuple[Scenario, ...] = (
         "once",
         "an update in the first round alone against none",
         _FIRST,
-        schedule=TargetSchedule.ONCE,
+        schedule=UpdateSignSchedule.ONCE,
         relation=Relation.ADD_REMOVE,
         least_rounds=2,
         units=_ANY,

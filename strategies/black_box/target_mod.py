@@ -16,17 +16,7 @@ from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError
-from fl_audit.strategies.black_box.arrays import (
-    Arrays,
-    base_of,
-    contribution,
-    flat,
-    record_of,
-    records_of,
-    shapes_of,
-    with_names,
-)
-from fl_audit.strategies.black_box.data_sets import DataSet, data_set_of
+from fl_audit.strategies.black_box.dataset_subsets import SelectableDataset, data_set_of
 from fl_audit.strategies.black_box.fingerprint import client_fingerprint
 from fl_audit.strategies.black_box.message_tags import (
     ANSWER,
@@ -35,6 +25,16 @@ from fl_audit.strategies.black_box.message_tags import (
     TargetAction,
     TrialTag,
     read_note,
+)
+from fl_audit.strategies.black_box.message_tensors import (
+    Arrays,
+    base_of,
+    contribution,
+    flat,
+    record_of,
+    records_of,
+    shapes_of,
+    with_names,
 )
 from fl_audit.strategies.black_box.working_copy import apart, own_copy
 
@@ -183,14 +183,14 @@ def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
 
 
 @dataclass
-class RequestedRecords:
+class RecordRequestLog:
     """Records that an app passes to `held` while a client answers one message: their number, and the audit's change."""
 
     action: TargetAction | None = None  # the client's action, which may change a record; None changes nothing
     records: int | None = None  # number of the client's records; None if the app did not call `held`
     fault: str | None = None  # reason why the object passed to `held` is no data set; None if it is one
 
-    def of_records(self, parts: tuple[Any, ...]) -> list[DataSet]:
+    def of_records(self, parts: tuple[Any, ...]) -> list[SelectableDataset]:
         """Return each part, such as inputs or labels, as a data set, and store their common number of records.
 
         Raises
@@ -209,16 +209,16 @@ class RequestedRecords:
         return found
 
 
-_shard: ContextVar[RequestedRecords | None] = ContextVar("shard", default=None)
+_shard: ContextVar[RecordRequestLog | None] = ContextVar("shard", default=None)
 
 
 @contextmanager
-def shard_of(action: TargetAction | None) -> Iterator[RequestedRecords]:
+def shard_of(action: TargetAction | None) -> Iterator[RecordRequestLog]:
     """Apply an action to all calls of `held` within a `with` block; yield the object that records these calls.
 
     If the action is None, no records are changed.
     """
-    shard = RequestedRecords(action)
+    shard = RecordRequestLog(action)
     token = _shard.set(shard)
     try:
         yield shard

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.black_box.arrays import Arrays, moved
+from fl_audit.strategies.black_box.message_tensors import Arrays, moved
 from fl_audit.strategies.black_box.scenarios import (
     ClientContribution,
     Direction,
     ModelKind,
     OtherContributions,
     ReplyFault,
-    TargetSchedule,
+    UpdateSignSchedule,
 )
 
 ALMOST_NOTHING = 1e-6
@@ -25,7 +25,7 @@ _SCALAR, _COUNTER, _SWITCH, _RUNNING = "scale", "bn.num_batches_tracked", "mask"
 _SIDE = 100  # neurons of a layer of the large model
 
 
-class TrialModel(NamedTuple):
+class ModelWithDirections(NamedTuple):
     """Model of a trial: its initial tensors, and two fixed orthogonal directions for updates."""
 
     arrays: Arrays  # the initial tensors, keyed by name in alphabetical order; they must not be changed
@@ -43,7 +43,7 @@ class TrialModel(NamedTuple):
 
 
 @lru_cache
-def template(model: ModelKind) -> TrialModel:
+def template(model: ModelKind) -> ModelWithDirections:
     """Return a small built-in model of the given kind, with all parameters 0; raises `ValueError` for kind OWN."""
     dtype = np.float16 if model is ModelKind.HALF else np.float32
     # Two small tensors are enough to find most leaks.
@@ -68,7 +68,7 @@ def template(model: ModelKind) -> TrialModel:
     return template_of(arrays)
 
 
-def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> TrialModel:
+def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> ModelWithDirections:
     """Return a trial model with the given initial tensors, keyed by name, and two fixed orthogonal directions."""
     ordered = {name: np.asarray(arrays[name]) for name in sorted(arrays)}
     ends = np.cumsum([array.size for array in ordered.values()])
@@ -82,7 +82,7 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> TrialModel:
     directions = np.zeros((2, int(ends[-1])))
     draws = generator(0, Purpose.PUBLIC_DIRECTIONS).standard_normal((2, len(trained)))
     directions[:, trained] = np.linalg.qr(draws.T)[0].T
-    return TrialModel(ordered, directions[0], directions[1], tensors, trained)
+    return ModelWithDirections(ordered, directions[0], directions[1], tensors, trained)
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
@@ -115,7 +115,9 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
             assert_never(direction)
 
 
-def update_of(part: ClientContribution, model: TrialModel, norm: float, round: int, schedule: TargetSchedule) -> Floats:
+def update_of(
+    part: ClientContribution, model: ModelWithDirections, norm: float, round: int, schedule: UpdateSignSchedule
+) -> Floats:
     """Return a client's update in a round, shape (parameters,), as its contribution in the trial prescribes.
 
     Parameters
@@ -134,12 +136,12 @@ def update_of(part: ClientContribution, model: TrialModel, norm: float, round: i
     """
     length, update = part.length * norm, np.zeros(model.size)
     match schedule:
-        case TargetSchedule.ALTERNATING:
+        case UpdateSignSchedule.ALTERNATING:
             length *= -1.0 if round % 2 == 0 else 1.0
-        case TargetSchedule.ONCE if round > 1:
+        case UpdateSignSchedule.ONCE if round > 1:
             # Not exactly zero, because another scenario finds mechanisms that fail on zero.
             return ALMOST_NOTHING * norm * model.second
-        case TargetSchedule.ONCE | TargetSchedule.STEADY:
+        case UpdateSignSchedule.ONCE | UpdateSignSchedule.STEADY:
             pass
         case _:
             assert_never(schedule)
@@ -165,7 +167,7 @@ def update_of(part: ClientContribution, model: TrialModel, norm: float, round: i
             assert_never(part.direction)
 
 
-def others_of(others: OtherContributions, model: TrialModel, count: int) -> Floats:
+def others_of(others: OtherContributions, model: ModelWithDirections, count: int) -> Floats:
     """Return the updates of all clients except the target's, shape (count, parameters), each with L2 norm 1.
 
     Parameters
@@ -190,7 +192,7 @@ def others_of(others: OtherContributions, model: TrialModel, count: int) -> Floa
     return found
 
 
-def replied(received: Arrays, update: Floats, model: TrialModel, form: ReplyFault) -> Arrays | None:
+def replied(received: Arrays, update: Floats, model: ModelWithDirections, form: ReplyFault) -> Arrays | None:
     """Return the tensors of a client's reply, keyed by name: the received model plus the client's update.
 
     Return None if the client does not reply.

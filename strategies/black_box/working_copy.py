@@ -241,7 +241,7 @@ _LOGS = {
 """Functions and methods, keyed by module, that log to a tracker which the app has already started."""
 
 
-class _SilentFile:
+class _SilentFileWriter:
     """Replacement for TensorBoard's `FileWriter` that opens no file, accepts any call, and does nothing."""
 
     def __init__(self, place: str = "", *_: Any, **__: Any) -> None:
@@ -268,6 +268,6 @@ def _silent_trackers() -> Iterator[None]:
                 except AttributeError:  # another version of the tracker
                     continue
                 if hasattr(found, function):
-                    silent = _SilentFile if function == "FileWriter" else _nothing
+                    silent = _SilentFileWriter if function == "FileWriter" else _nothing
                     stack.enter_context(patch.object(found, function, silent))
         yield

@@ -53,7 +53,7 @@ def watched(strategy: object, watch: TrainingObserver) -> Any:
     raise InputError(f"strategy is a {type(strategy).__name__}: accepted are Flower's strategies, of either interface")
 
 
-class _Watched:
+class _ObservedStrategyBase:
     """Base class of strategies that delegate to another strategy, and pass its releases to an observer."""
 
     def __init__(self, strategy: Any, watch: TrainingObserver) -> None:
@@ -76,7 +76,7 @@ class _Watched:
         return released, metrics
 
 
-class ObservedStrategy(_Watched, Strategy):
+class ObservedStrategy(_ObservedStrategyBase, Strategy):
     """A wrapper around a strategy of Flower's new interface that passes releases to an observer."""
 
     # Delegated unchanged.
@@ -108,7 +108,7 @@ class ObservedStrategy(_Watched, Strategy):
         return self._aggregated(server_round, said, answered, made, run, others)
 
 
-class ObservedLegacyStrategy(_Watched, OldStrategy):
+class ObservedLegacyStrategy(_ObservedStrategyBase, OldStrategy):
     """A wrapper around a strategy of Flower's old interface that passes releases to an observer."""
 
     initialize_parameters = property(lambda self: self.strategy.initialize_parameters)

@@ -20,10 +20,10 @@ from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit, ScenarioTri
 from fl_audit.audits.black_box.findings import TOO_FEW, not_tried
 from fl_audit.errors import require
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
-from fl_audit.strategies.black_box.arrays import Arrays, arrays_of
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
-from fl_audit.strategies.black_box.audited_system import StrategyStart, spared_generators
+from fl_audit.strategies.black_box.audited_system import StrategyStartCall, spared_generators
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, layers_of
+from fl_audit.strategies.black_box.message_tensors import Arrays, arrays_of
 from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, ModelKind, Scenario
 from fl_audit.strategies.black_box.trial_models import is_moved_by
 from fl_audit.strategies.flower_grids import InProcessGrid
@@ -62,7 +62,7 @@ NUMBERS = {
 """Name of the scenario that tests a side channel alone, keyed by side channel; it is run even without a claim."""
 
 
-class Plan(NamedTuple):
+class ReviewPlan(NamedTuple):
     """Plan of a review: its scenarios (conditions of trials), and the number of rounds and trials."""
 
     kinds: tuple[Scenario, ...]  # scenarios, that is, conditions of trials
@@ -161,7 +161,7 @@ def _least_of(strategy: Strategy) -> int:
     return max([2, *(value for name, value in held if name.startswith("min_") and isinstance(value, int))])
 
 
-def own_model(start: StrategyStart) -> tuple[Arrays | None, list[str]]:
+def own_model(start: StrategyStartCall) -> tuple[Arrays | None, list[str]]:
     """Return the app's initial tensors, keyed by name, and remarks on them.
 
     The tensors are None if the app passes no initial model, or if the model has too few or too many parameters for
@@ -245,7 +245,7 @@ def plan_of(
     wanted: int,
     is_free: bool,
     is_quick: bool,
-) -> Plan:
+) -> ReviewPlan:
     """Return the first plan, from most to fewest trials, that fits into the remaining time; the smallest if none fits.
 
     Parameters
@@ -272,7 +272,7 @@ def plan_of(
     # Budgets that cannot refute the claim are left out, unless none can.
     budgets = {words: one for words, one in budgets.items() if _can_refute(claim, one)} or budgets
     plans = [
-        Plan(tuple(kinds), count, budget, words)
+        ReviewPlan(tuple(kinds), count, budget, words)
         for count in rounds
         for words, budget in list(budgets.items())[is_quick and len(budgets) > 1 :]
     ]
@@ -285,7 +285,7 @@ def plan_of(
     return next((plan for plan in plans if _seconds(plan, own_seconds, seconds) < 0.5 * left), plans[-1])
 
 
-def _seconds(plan: Plan, own_seconds: float, seconds: float) -> float:
+def _seconds(plan: ReviewPlan, own_seconds: float, seconds: float) -> float:
     """Return the approximate computing time of a plan's trials, in seconds."""
     of_kinds = [own_seconds if kind.model is ModelKind.OWN else seconds for kind in plan.kinds]
     budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)

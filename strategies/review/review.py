@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, Tell, TrialBudget
-from fl_audit.strategies.black_box.arrays import Arrays
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
-from fl_audit.strategies.black_box.audited_system import AuditedSystem, Observer, StrategyStart, spared_generators
+from fl_audit.strategies.black_box.audited_system import AuditedSystem, Observer, StrategyStartCall, spared_generators
 from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
+from fl_audit.strategies.black_box.message_tensors import Arrays
 from fl_audit.strategies.black_box.trial_models import template_of
 from fl_audit.strategies.black_box.trial_runner import audit_system, kinds_of
 from fl_audit.strategies.review import plan as planning
-from fl_audit.strategies.review.app import App, StandIns, read_app
+from fl_audit.strategies.review.app_loading import AppDescription, StandIns, read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by, training_doubt
-from fl_audit.strategies.review.client_slots import StrategyInSlots
 from fl_audit.strategies.review.dry_run import rehearsed
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import NUMBERS, USUAL_NODES, SideChannel, SideChannelResult, fewest
@@ -31,10 +30,11 @@ from fl_audit.strategies.review.record_privacy_mentions import (
     of_settings,
 )
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
+from fl_audit.strategies.review.virtual_clients import TrialStrategyFactory
 from fl_audit.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
-    from fl_audit.strategies.review.clients import ClientInspection
+    from fl_audit.strategies.review.client_inspection import ClientInspection
 
 REFERENCE = 3.0
 """Epsilon that is tested if nothing is claimed, and the largest epsilon that is tested for side channels."""
@@ -47,7 +47,7 @@ Trials on the model end at `_OF_MODEL`, trials with few clients at `_OF_EARLY`, 
 
 
 @dataclass(frozen=True)
-class Review:
+class ReviewResult:
     """Result of reviewing a Flower app: its privacy claim, the verdict on it, the trials' results, and remarks."""
 
     app: str  # name of the app
@@ -76,8 +76,11 @@ class Review:
 
 
 def review(
-    directory: Path, wishes: ReviewOptions, tell: Tell = lambda _: None, keep: Callable[[Review], None] = lambda _: None
-) -> Review:
+    directory: Path,
+    wishes: ReviewOptions,
+    tell: Tell = lambda _: None,
+    keep: Callable[[ReviewResult], None] = lambda _: None,
+) -> ReviewResult:
     """Review the Flower app in a directory: find its privacy claim, test it by trials, and return the results.
 
     The app's code runs in this process. Raises `InputError` if the app cannot be reviewed.
@@ -104,7 +107,7 @@ def review(
 class _ParsedApp:
     """A Flower app with its strategy, claim and model, and the audited system for its trials."""
 
-    app: App  # description of the app by its `pyproject.toml`
+    app: AppDescription  # description of the app by its `pyproject.toml`
     caught: CapturedStrategy  # the app's strategy with its arguments and client mods
     stand_ins: StandIns  # import finder with the names of packages that are not installed
     code: tuple[RecordPrivacyMention, ...]  # places where the code mentions record-level privacy
@@ -113,8 +116,8 @@ class _ParsedApp:
     claim: StatedClaim  # claim to test: the stated one, or epsilon `REFERENCE` if nothing is claimed
     nodes: int  # number of clients that the strategy sees
     own: Arrays | None  # tensors of the app's own model, keyed by name; None if the model was not seen
-    start: StrategyStart  # the strategy, and the arguments of its `start` without the initial model
-    stage: StrategyInSlots  # factory of the strategy for trials
+    start: StrategyStartCall  # the strategy, and the arguments of its `start` without the initial model
+    stage: TrialStrategyFactory  # factory of the strategy for trials
     system: AuditedSystem  # the system that the trials audit
     on_clients: tuple[str, ...]  # remarks on the number of clients
     on_model: tuple[str, ...]  # remarks on the model
@@ -135,7 +138,7 @@ def _read(directory: Path, wishes: ReviewOptions) -> _ParsedApp:
     nodes, on_clients = planning.nodes_of(caught.start.strategy, named, stated.clients)
     own, on_model = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
-    stage = StrategyInSlots(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
+    stage = TrialStrategyFactory(start, nodes, max(2, planning.asked_of(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
     system = AuditedSystem(
         stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
@@ -148,7 +151,7 @@ def _read(directory: Path, wishes: ReviewOptions) -> _ParsedApp:
 
 
 def _planned(
-    read: _ParsedApp, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[Review], None]
+    read: _ParsedApp, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[ReviewResult], None]
 ) -> "_PlannedReview":
     """Measure by a dry run how long a trial takes, and return the review with its planned trials."""
     system, slow, quick, has_written, unoffered = rehearsed(read.system, read.claim)
@@ -184,10 +187,10 @@ class _PlannedReview:
     wishes: ReviewOptions  # the reviewer's options
     began: float  # start of the review on the monotonic clock, in seconds
     tell: Tell  # function that is called with messages on progress
-    keep: Callable[[Review], None]  # function that is called with the review so far
+    keep: Callable[[ReviewResult], None]  # function that is called with the review so far
     system: AuditedSystem  # the system that the trials audit, with the metrics that clients report
     claim: StatedClaim  # claim to test, for the rounds of one trial
-    plan: planning.Plan  # scenarios, rounds and number of trials
+    plan: planning.ReviewPlan  # scenarios, rounds and number of trials
     names: tuple[str, ...]  # names of the scenarios on the model
     about: tuple[str, ...]  # names of the scenarios on side channels
     asked: dict[str, int]  # most clients that the strategy asks in a round, for `train` and `evaluate`
@@ -206,7 +209,7 @@ class _PlannedReview:
         epsilon = self.claim.limits[0].epsilon if self.claim.epsilon is None else self.claim.epsilon
         return StatedClaim(self.claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=self.claim.delta)
 
-    def carried_out(self) -> Review:
+    def carried_out(self) -> ReviewResult:
         """Run the trials on the model, with few clients, and on metrics and other side channels; return the review."""
         waiting = _not_begun(self.of_numbers, self.about) if self.is_beside else None
         self.keep(self.found(_not_begun(self.claim, self.names), waiting))
@@ -226,7 +229,7 @@ class _PlannedReview:
         )
         return self.found(result, beside, early)
 
-    def _early(self, so_far: Callable[[ClaimAudit], Review]) -> tuple[str, ...]:
+    def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
         """Run trials with the smallest number of clients that the app starts with, and return one remark on them.
 
         Nothing is run or returned if the app then asks as many clients as its noise is calibrated for.
@@ -235,7 +238,7 @@ class _PlannedReview:
         early = planning.early_of(read.start.strategy, read.stated.clients)
         if early is None:
             return ()
-        few = StrategyInSlots(read.start, early[0], max(2, early[1]))
+        few = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
         system = replace(self.system, strategy=few.made, clients=few.seats)
         came = self.held(system, self.claim, plain, fewest(self.claim), _OF_EARLY, so_far)
@@ -248,7 +251,7 @@ class _PlannedReview:
         names: Sequence[str],
         budget: TrialBudget,
         share: float,
-        so_far: Callable[[ClaimAudit], Review],
+        so_far: Callable[[ClaimAudit], ReviewResult],
     ) -> ClaimAudit:
         """Test a system's claim in the named scenarios (conditions of trials) and return the result.
 
@@ -261,7 +264,7 @@ class _PlannedReview:
             seconds=seconds, tell=self.tell, keep=lambda result: self.keep(so_far(result)),
         )  # fmt: skip
 
-    def found(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> Review:
+    def found(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> ReviewResult:
         """Return the review so far, given the audits of the model (`result`) and of metrics and the like (`beside`).
 
         `early` holds remarks.
@@ -270,7 +273,7 @@ class _PlannedReview:
         results = [result] if beside is None else [result, beside]
         planned = [*self.names, *(self.about if self.is_beside else ())]
         of_server = _verdict(stated, result, caught.rounds, self.plan.rounds, self.unseen, self.names_found)
-        return Review(
+        return ReviewResult(
             app=read.app.name,
             stated=stated,
             verdict=_with_clients(of_server, stated, read.inside),
@@ -300,7 +303,7 @@ def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> ClaimAudit:
 
 
 def _claimed(
-    caught: CapturedStrategy, stated: StatedAppClaim, app: App, found: tuple[RecordPrivacyMention, ...]
+    caught: CapturedStrategy, stated: StatedAppClaim, app: AppDescription, found: tuple[RecordPrivacyMention, ...]
 ) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
     """Return the app's mentions of record-level privacy, and the parts of its claim that could not be loaded or read.
 
@@ -354,7 +357,11 @@ def _verdict(
 
 
 def _look_inside(
-    app: App, caught: CapturedStrategy, nodes: int, wishes: ReviewOptions, code: tuple[RecordPrivacyMention, ...]
+    app: AppDescription,
+    caught: CapturedStrategy,
+    nodes: int,
+    wishes: ReviewOptions,
+    code: tuple[RecordPrivacyMention, ...],
 ) -> "ClientInspection | None":
     """Return the inspection of the clients' training, if the code uses Opacus or the reviewer gives data for clients.
 
@@ -363,7 +370,7 @@ def _look_inside(
     if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
         return None
     # Imported here because it imports Opacus.
-    from fl_audit.strategies.review.clients import look_into_clients
+    from fl_audit.strategies.review.client_inspection import look_into_clients
 
     return look_into_clients(app, caught, nodes, wishes.client_data, _OF_CLIENTS * wishes.seconds)
 

@@ -14,7 +14,7 @@ from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WO
 from fl_audit.strategies.review.claims import epsilon_words, guarantee_of_stated, training_doubt
 from fl_audit.strategies.review.plan import SideChannel, SideChannelResult
 from fl_audit.strategies.review.record_privacy_mentions import of_records_words
-from fl_audit.strategies.review.review import Review
+from fl_audit.strategies.review.review import ReviewResult
 from fl_audit.verdict.verdict import Verdict
 
 _UNSEEN = (
@@ -32,7 +32,7 @@ def found_in(result: ClaimAudit) -> tuple[ScenarioFinding, ...]:
     return findings(result, WORDS, FIXES, PROVISOS)
 
 
-def headline(review: Review) -> str:
+def headline(review: ReviewResult) -> str:
     """Return the main message of a review, in a few sentences."""
     trials = _headline_of_trials(review)
     if review.unseen:
@@ -44,7 +44,7 @@ def headline(review: Review) -> str:
     return f"{inside} {about}" if review.inside.assessment.evidence.is_private else trials
 
 
-def _headline_of_trials(review: Review) -> str:
+def _headline_of_trials(review: ReviewResult) -> str:
     if review.stated.claim is None:
         return f"{_without_claim(review)} {untried_words(review.result)}".strip()
     causes = [finding.cause for finding in found_in(review.result) if finding.attempt.is_broken]
@@ -57,7 +57,7 @@ def _headline_of_trials(review: Review) -> str:
     return " ".join(part for part in (opening(review.result), *causes[:1], *more) if part)
 
 
-def _without_claim(review: Review) -> str:
+def _without_claim(review: ReviewResult) -> str:
     """Return the headline on the trials of an app that makes no privacy claim about clients."""
     shares = [one.right / one.trials for one in review.result.attempts]
     told = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
@@ -77,7 +77,7 @@ def _without_claim(review: Review) -> str:
     )
 
 
-def screen(review: Review) -> tuple[tuple[str, str], ...]:
+def screen(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     """Return the lines of a review's first screen, each as (subject, text)."""
     stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
     source = stated.source
@@ -114,14 +114,14 @@ def screen(review: Review) -> tuple[tuple[str, str], ...]:
     return (*lines, ("Not seen", f"{_UNSEEN_OF_SERVER}."))
 
 
-def _lost_inside(review: Review) -> tuple[tuple[str, str], ...]:
+def _lost_inside(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     """Return a line (subject, text) on why the clients' training could not be inspected, if this was tried."""
     if review.inside is None:
         return ()
     return (("Inside clients", f"not seen: {review.inside.unseen}."),)
 
 
-def _played_words(review: Review, kinds: Sequence[str]) -> str:
+def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
     """Return a phrase on the conditions, rounds, clients and number of a review's trials."""
     is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
     model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
@@ -139,7 +139,7 @@ def _played_words(review: Review, kinds: Sequence[str]) -> str:
     )
 
 
-def _leak_words(leak: SideChannelResult, review: Review) -> str:
+def _leak_words(leak: SideChannelResult, review: ReviewResult) -> str:
     why = "; ".join(f"{', '.join(map(repr, names))} ({said})" for said, names in leak.untried.items())
     left = f"; not tried: {why}" if why else ""
     if leak.share is not None:
@@ -171,7 +171,7 @@ _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluatio
 """Words for the source of a side channel's numbers, keyed by side channel; only if the numbers have names."""
 
 
-def _by_words(leak: SideChannelResult, review: Review) -> str:
+def _by_words(leak: SideChannelResult, review: ReviewResult) -> str:
     """Return the name of the number that leaked, in parentheses; empty if there is none.
 
     A note is added if only the simulated clients of the trials are known to report it.
@@ -183,7 +183,7 @@ def _by_words(leak: SideChannelResult, review: Review) -> str:
     return f" ({leak.by}{ours})"
 
 
-def review_json(review: Review) -> dict[str, Any]:
+def review_json(review: ReviewResult) -> dict[str, Any]:
     """Return a review as a dictionary of JSON values, keyed by field name."""
     result, claim = review.result, review.stated.claim
     return {
@@ -213,7 +213,7 @@ def review_json(review: Review) -> dict[str, Any]:
     }
 
 
-def _inside_json(review: Review) -> dict[str, Any] | None:
+def _inside_json(review: ReviewResult) -> dict[str, Any] | None:
     if review.inside is None:
         return None
     found = review.inside.assessment

@@ -21,13 +21,13 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError, in_a_line
-from fl_audit.strategies.black_box.arrays import record_of
 from fl_audit.strategies.black_box.audited_strategy import AuditedStrategy
-from fl_audit.strategies.black_box.audited_system import Mod, StrategyStart, start_of
+from fl_audit.strategies.black_box.audited_system import Mod, StrategyStartCall, start_of
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, by_places, manager_of
+from fl_audit.strategies.black_box.message_tensors import record_of
 from fl_audit.strategies.flower_grids import RUN_ID, InProcessGrid
-from fl_audit.strategies.review.app import App, StandIns, is_stand_in, loaded
-from fl_audit.strategies.review.secure_aggregation_mods import AGREEING, fault_outside, name_of
+from fl_audit.strategies.review.app_loading import AppDescription, StandIns, is_stand_in, loaded
+from fl_audit.strategies.review.secure_aggregation_compatibility import AGREEING, fault_outside, name_of
 from fl_audit.user_modules import collision_words
 
 _ACCEPTED = "accepted is a ServerApp that starts a strategy (Strategy.start, DefaultWorkflow or server_fn)"
@@ -67,7 +67,7 @@ class CapturedMod:
 class CapturedStrategy:
     """The strategy that an app would train with, its arguments and number of rounds, and the app's client mods."""
 
-    start: StrategyStart  # the strategy, adapted to Flower's new interface if needed, with the arguments of `start`
+    start: StrategyStartCall  # the strategy, adapted to Flower's new interface if needed, with the arguments of `start`
     rounds: int  # number of rounds of the training
     mods: tuple[CapturedMod, ...]  # mods of the client app, outermost first
     remarks: tuple[str, ...]  # remarks on parts that could not be used unchanged
@@ -75,7 +75,7 @@ class CapturedStrategy:
     unseen: tuple[str, ...] = ()
 
 
-class _Started(BaseException):
+class _StrategyStarted(BaseException):
     """Raised in place of training when an app starts its strategy; code that catches `Exception` does not catch it."""
 
     def __init__(self, strategy: Any, args: tuple[Any, ...], kwargs: dict[str, Any], workflow: Any = None) -> None:
@@ -87,7 +87,7 @@ class _EarlyMessage(BaseException):
     """Raised if an app sends messages to its clients before it starts a strategy."""
 
 
-def catch(app: App, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
+def catch(app: AppDescription, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
     """Run a Flower app's ServerApp until it starts its strategy; return this strategy and the app's client mods.
 
     Parameters
@@ -128,13 +128,13 @@ def catch(app: App, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
         raise InputError(f"the strategy cannot be started or copied ({in_a_line(error)}): {_ACCEPTED}") from error
 
 
-def _until_start(server: ServerApp, app: App, nodes: int, stand_ins: StandIns) -> _Started:
+def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: StandIns) -> _StrategyStarted:
     state, config = RecordDict(), UserConfig(app.config)
     context = Context(run_id=RUN_ID, node_id=1, node_config=UserConfig(), state=state, run_config=config)
     try:
         with _caught_starts():
             server(InProcessGrid(nodes, _refuse), context)
-    except _Started as started:
+    except _StrategyStarted as started:
         return started
     except _EarlyMessage:
         raise InputError(f"{app.name} speaks with its clients without a strategy: {_ACCEPTED}") from None
@@ -150,10 +150,10 @@ def _refuse(_: object) -> NoReturn:
 
 @contextmanager
 def _caught_starts() -> Iterator[None]:
-    """Make every function of Flower that starts a strategy raise `_Started` within a `with` block."""
+    """Make every function of Flower that starts a strategy raise `_StrategyStarted` within a `with` block."""
 
     def start(strategy: Strategy, *args: Any, **kwargs: Any) -> NoReturn:
-        raise _Started(strategy, args, kwargs)
+        raise _StrategyStarted(strategy, args, kwargs)
 
     def workflow(self: DefaultWorkflow, grid: Grid, context: Any) -> NoReturn:
         raise _old_start(context.strategy, context.config, grid, self.fit_workflow)
@@ -173,12 +173,14 @@ def _caught_starts() -> Iterator[None]:
         yield
 
 
-def _old_start(strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None) -> _Started:
+def _old_start(
+    strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None
+) -> _StrategyStarted:
     """Return the captured start of a strategy of Flower's old interface, with its initial model if there is one."""
     model = strategy.initialize_parameters(manager_of(grid))
     arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
     rounds = (config or ServerConfig()).num_rounds
-    return _Started(strategy, (), {"grid": grid, "num_rounds": rounds, **arrays}, workflow)
+    return _StrategyStarted(strategy, (), {"grid": grid, "num_rounds": rounds, **arrays}, workflow)
 
 
 def _kinds(kind: type) -> set[type]:
@@ -202,7 +204,7 @@ def _noted_mods() -> Iterator[_NotedMods]:
 
 
 def _client_mods(
-    app: App, stand_ins: StandIns, noted: _NotedMods
+    app: AppDescription, stand_ins: StandIns, noted: _NotedMods
 ) -> tuple[tuple[CapturedMod, ...], list[str], list[str]]:
     """Return the client mods that trials call, remarks on other mods, and a line if some mods could not be loaded.
 
@@ -236,7 +238,7 @@ def _client_mods(
     return played, list(dict.fromkeys(remarks)), unseen if len(there) < len(placed) else []
 
 
-def _within_masks(app: App, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:
+def _within_masks(app: AppDescription, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:
     """Return the mods that see an update before secure aggregation masks it, and remarks on all other mods.
 
     Without secure aggregation, all mods are returned.

@@ -13,7 +13,7 @@ import pytest
 from pages import BLOCKS, FILES
 
 from fl_audit.experiments.black_box.review_process import reviewed
-from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.app_loading import StandIns, read_app
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.strategy_capture import catch
 

@@ -22,7 +22,7 @@ from fl_audit.experiments.black_box.strategy_program import held
 from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.config import PRIVACY_TARGETS, parse_config
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.strategies.review.app import read_app
+from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.user_modules import OWN_PACKAGE
 
 TRIALS, MORE_TRIALS, SHADOWS = 12, 14, 24

@@ -24,7 +24,7 @@ from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.replies import Answer, read_replies
+from fl_audit.strategies.reply_checks import ReplyKey, read_replies
 from fl_audit.trials import TrialBatch, remaining_batches
 
 Transcript = list[tuple[str, int, set[str], set[str]]]
@@ -121,10 +121,10 @@ def test_a_sound_round_releases_every_batch(small_plan: MakePlan) -> None:
     assert released.batches == ["batch-00000", "batch-00001"]
 
 
-def _replies(small_plan: MakePlan) -> tuple[list[Message], dict[int, int], list[Answer]]:
+def _replies(small_plan: MakePlan) -> tuple[list[Message], dict[int, int], list[ReplyKey]]:
     strategy, grid, arrays = _strategy(small_plan, _Released())
     replies = list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
-    asked = [Answer(client, "train", batch.name) for client in range(3) for batch in strategy.batches]
+    asked = [ReplyKey(client, "train", batch.name) for client in range(3) for batch in strategy.batches]
     return replies, {node: partition for partition, node in enumerate(strategy.roster.nodes)}, asked
 
 

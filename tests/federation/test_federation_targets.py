@@ -16,7 +16,7 @@ from test_federation_engines import assert_same
 from fl_audit.audits.membership.judging import target_scores
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.roc_metrics import membership_rates
-from fl_audit.clients.data_owner import ClientTask, contribute_members
+from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_members
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.attack_queries import attribute_of
 from fl_audit.experiments.runs.attacks import SCORE, by_target
@@ -29,8 +29,8 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.finding import ReportContents
+from fl_audit.server.batch_results import WHITE_BOX, TargetOutputs
 from fl_audit.server.evaluator import CheckpointSelector, ReleaseEvaluator
-from fl_audit.server.results import WHITE_BOX, TargetOutputs
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
@@ -72,7 +72,7 @@ def test_clients_contribute_exactly_the_records_that_are_in(sampling: dict[str, 
         if sample is not None:
             is_in[:, shard] &= sample
         own = membership.of_targets(federation.targets_of(client))
-        total += contribute_members(federation, client, ClientTask(models, RoundContext(1), sample), own).total
+        total += contribute_members(federation, client, LocalTrainingInput(models, RoundContext(1), sample), own).total
     for trial in trials:
         held = federation.training.take(np.flatnonzero(is_in[trial]))
         expected[trial] = federation.model.clipped_sum(models[[trial]], held.features, held.labels, 1.0)[0]
@@ -87,7 +87,10 @@ def test_a_client_that_is_out_adds_nothing(small_plan: MakePlan) -> None:
     membership = TargetMembership(np.array([[True], [False]]))
     for client in range(3):
         own = membership if client in federation.targets else TargetMembership(np.empty((2, 0), dtype=np.bool_))
-        added = contribute_members(federation, client, ClientTask(models, RoundContext(1)), own).total.norm(dim=1) > 0
+        added = (
+            contribute_members(federation, client, LocalTrainingInput(models, RoundContext(1)), own).total.norm(dim=1)
+            > 0
+        )
         assert added.tolist() == [True, client not in federation.targets]
 
 

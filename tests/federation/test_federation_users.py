@@ -15,9 +15,9 @@ from hospital import write_hospital
 from scipy.stats import kstest
 from torch import Tensor
 
-import fl_audit.clients.data_owner
+import fl_audit.clients.owner_contributions
 import fl_audit.strategies.contributors
-from fl_audit.clients.data_owner import ClientTask, contribute_as_victim, contribute_members
+from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_as_victim, contribute_members
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
@@ -109,7 +109,7 @@ def test_contributions_equal_a_direct_computation(table: Path, rate: float | Non
             is_in[:, units] &= drawn
             part = federation.by_record(client, drawn)
         own = membership.of_targets(federation.targets_of(client))
-        total += contribute_members(federation, client, ClientTask(models, RoundContext(1), part), own).total
+        total += contribute_members(federation, client, LocalTrainingInput(models, RoundContext(1), part), own).total
     for trial in trials:
         expected = direct_sums(federation, models[trial], np.flatnonzero(is_in[trial])).sum(0)
         assert (total[trial].double() - expected).norm() < 1e-6 * max(1, federation.units)
@@ -119,7 +119,7 @@ def test_the_victim_adds_all_records_of_the_differing_user_or_none(table: Path) 
     federation = load_federation(plan_of(table).public)
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
     membership = SeededChallenger(3).membership(range(2))
-    found, sensitivity = contribute_as_victim(federation, ClientTask(models, RoundContext(1)), membership)
+    found, sensitivity = contribute_as_victim(federation, LocalTrainingInput(models, RoundContext(1)), membership)
     others = [one for one in federation.units_of(federation.victim) if one != federation.target]
     assert federation.differing.count > 1
     for trial, bit in enumerate(membership.bits):
@@ -185,8 +185,8 @@ def test_public_files_alone_give_the_same_log_odds(clipping: str, table: Path, t
 
 
 Contribute = Callable[..., ContributionByTrial]
-HONEST: Contribute = fl_audit.clients.data_owner.contributed
-PAIR = fl_audit.clients.data_owner.differing_contributions
+HONEST: Contribute = fl_audit.clients.owner_contributions.contributed
+PAIR = fl_audit.clients.owner_contributions.differing_contributions
 
 
 def _by(whose: Callable[[Tensor], Tensor]) -> Contribute:
@@ -292,7 +292,7 @@ BREACHES: dict[str, tuple[str, Any, Changes]] = {
 def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the tests that fail in a run of few users with many records each and little noise."""
     where, instead, changes = ("contributed", HONEST, {}) if name is None else BREACHES[name]
-    monkeypatch.setattr(fl_audit.clients.data_owner, where, instead)
+    monkeypatch.setattr(fl_audit.clients.owner_contributions, where, instead)
     # A server refuses a sum that is longer than its users together; the verdict has to find it without that.
     monkeypatch.setattr(fl_audit.strategies.contributors, "_require_short", lambda *_: None)
     settings: Changes = {

@@ -10,8 +10,8 @@ from fl_audit.audits.black_box import features
 from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
 from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trials, guessed_epsilon
 from fl_audit.audits.black_box.transcript import Transcripts, sketch
-from fl_audit.strategies.black_box.arrays import contribution, crafted, flat
 from fl_audit.strategies.black_box.message_tags import TargetAction
+from fl_audit.strategies.black_box.message_tensors import contribution, crafted, flat
 from fl_audit.strategies.black_box.target_mod import held, shard_of
 from fl_audit.verdict.verdict import Verdict
 

@@ -22,10 +22,10 @@ from toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.strategies.black_box import Audit, insider
-from fl_audit.strategies.black_box.arrays import record_of
 from fl_audit.strategies.black_box.fingerprint import fingerprint
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy
 from fl_audit.strategies.black_box.message_tags import TargetAction
+from fl_audit.strategies.black_box.message_tensors import record_of
 
 _HOOKS = {
     "fl_audit.strategies.black_box.audited_strategy.fingerprint": "no trials",
@@ -33,9 +33,9 @@ _HOOKS = {
     "fl_audit.strategies.black_box.audited_strategy.WorkingCopy": "no trials",
     "fl_audit.strategies.black_box.target_mod.client_fingerprint": "no client answered",
     "fl_audit.strategies.black_box.audited_strategy.sketch": "no trials",
-    "fl_audit.strategies.black_box.audited_system.StrategyStart.copied": "no trials",
-    "fl_audit.strategies.black_box.recorder.PartitionRecorder.sends": "cannot be heard",
-    "fl_audit.strategies.black_box.recorder.PartitionRecorder.receives": "cannot be heard",
+    "fl_audit.strategies.black_box.audited_system.StrategyStartCall.copied": "no trials",
+    "fl_audit.strategies.black_box.recorder.AppTrainingRecorder.sends": "cannot be heard",
+    "fl_audit.strategies.black_box.recorder.AppTrainingRecorder.receives": "cannot be heard",
     "fl_audit.strategies.black_box.recorder.read_note": "cannot be heard",
     "fl_audit.strategies.black_box.recorder.taken_answer": "cannot be heard",
     "fl_audit.strategies.black_box.target_mod._enter": "replies of clients",

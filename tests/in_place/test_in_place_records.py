@@ -21,7 +21,7 @@ from toy_app import kept_in, toy_audit, toy_run
 
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box import StatedClaim, held, insider
-from fl_audit.strategies.black_box.data_sets import data_set_of
+from fl_audit.strategies.black_box.dataset_subsets import data_set_of
 from fl_audit.strategies.black_box.message_tags import Observer, TargetAction, TrialTag
 from fl_audit.strategies.black_box.recorder import FAILED, TrialRecorder, TrialSettings
 from fl_audit.strategies.black_box.target_mod import shard_of

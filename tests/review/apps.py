@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
-from fl_audit.strategies.review.app import StandIns, read_app
+from fl_audit.strategies.review.app_loading import StandIns, read_app
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 
 PROJECT = """

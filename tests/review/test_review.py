@@ -34,14 +34,14 @@ from fl_audit.strategies.black_box.legacy_adapter import LegacyAdapter
 from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, ModelKind
 from fl_audit.strategies.black_box.trial_models import template_of, update_of
 from fl_audit.strategies.flower_grids import FIRST_NODE, InProcessGrid
-from fl_audit.strategies.review.app import read_app
+from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
-from fl_audit.strategies.review.client_slots import ClientSlotGrid
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import SideChannel, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
-from fl_audit.strategies.review.review import Review, _stated, _verdict, review
+from fl_audit.strategies.review.review import ReviewResult, _stated, _verdict, review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy
+from fl_audit.strategies.review.virtual_clients import VirtualClientGrid
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
@@ -340,8 +340,8 @@ def test_kinds_without_a_single_trial_are_not_said_to_hold() -> None:
     claim = StatedClaim("add-remove-client", noise_multiplier=1.0)
     result = ClaimAudit(claim, Verdict.INCONCLUSIVE, (), (), 40, silent=("removed",))
     stated = StatedAppClaim(claim, "here")
-    found = Review("app", stated, Verdict.INCONCLUSIVE, 3, 3, 4, {"train": 4, "evaluate": 0}, None,
-                   ("removed", "metrics"), "none", result, None, (), ())  # fmt: skip
+    found = ReviewResult("app", stated, Verdict.INCONCLUSIVE, 3, 3, 4, {"train": 4, "evaluate": 0}, None,
+                         ("removed", "metrics"), "none", result, None, (), ())  # fmt: skip
     lines = dict(screen(found))
     assert lines["No contradiction"] == BY_NAME["metrics"].plain_name
     assert lines["Not tried"].startswith("'removed' (no model")
@@ -359,7 +359,7 @@ def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
         return Message(RecordDict(content), reply_to=message)
 
     round_of, strategy = [0], FedAvg(fraction_train=0.25, fraction_evaluate=0.0)
-    seated = ClientSlotGrid(InProcessGrid(5, answer), nodes=20, seats=5)
+    seated = VirtualClientGrid(InProcessGrid(5, answer), nodes=20, seats=5)
     asked = set()
     for round_of[0] in range(10):
         messages = list(strategy.configure_train(1, ArrayRecord([np.ones(2)]), ConfigRecord(), seated))

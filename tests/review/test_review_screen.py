@@ -20,7 +20,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.page import write_page
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.strategies.black_box.audited_system import AuditedSystem
-from fl_audit.strategies.black_box.metrics import plain_numbers
+from fl_audit.strategies.black_box.metric_lookups import plain_numbers
 from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.strategies.black_box.trial_runner import audit_system
 from fl_audit.strategies.review.claims import StatedAppClaim
@@ -28,7 +28,7 @@ from fl_audit.strategies.review.dry_run import rehearsed
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import SideChannel, leaks
 from fl_audit.strategies.review.record_privacy_mentions import of_records, of_records_words, of_settings
-from fl_audit.strategies.review.review import Review, _verdict, review
+from fl_audit.strategies.review.review import ReviewResult, _verdict, review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
 from fl_audit.verdict.verdict import Verdict
 
@@ -124,8 +124,8 @@ def test_settings_that_name_a_strength_of_privacy_are_read_with_their_lines(tmp_
     assert said == "noise-multiplier = 1.5 (pyproject.toml:3), fit.target-epsilon = 3 (pyproject.toml:4)"
 
 
-def _review(result: ClaimAudit, stated: StatedAppClaim | None = None, **changes: Any) -> Review:
-    found = Review("app", stated or StatedAppClaim(CLAIM, "here"), Verdict.CONSISTENT, 3, 3, 4, {"train": 4,
+def _review(result: ClaimAudit, stated: StatedAppClaim | None = None, **changes: Any) -> ReviewResult:
+    found = ReviewResult("app", stated or StatedAppClaim(CLAIM, "here"), Verdict.CONSISTENT, 3, 3, 4, {"train": 4,
         "evaluate": 4},
                    16, ("removed",), "none", result, result, (), ())  # fmt: skip
     return replace(found, **changes)

@@ -17,12 +17,12 @@ from fl_audit.audits.black_box.claim_audit import ClaimAudit, TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.page import write_page
 from fl_audit.strategies.black_box.scenarios import BY_NAME
-from fl_audit.strategies.review.app import read_app
+from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import SideChannel
 from fl_audit.strategies.review.record_privacy_mentions import of_records
-from fl_audit.strategies.review.review import Review, _claimed, _verdict, review
+from fl_audit.strategies.review.review import ReviewResult, _claimed, _verdict, review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
 from fl_audit.user_modules import collision_words
 from fl_audit.verdict.verdict import Verdict
@@ -139,9 +139,9 @@ def test_privacy_that_a_configuration_names_is_not_absent() -> None:
     assert named_in(absent) == ""
 
 
-def _review(stated: StatedAppClaim, result: ClaimAudit, unseen: tuple[str, ...]) -> Review:
+def _review(stated: StatedAppClaim, result: ClaimAudit, unseen: tuple[str, ...]) -> ReviewResult:
     verdict = _verdict(stated, result, 3, 3, unseen)
-    return Review("app", stated, verdict, 3, 3, 4, {"train": 4, "evaluate": 0}, None, ("removed",), "few trials",
+    return ReviewResult("app", stated, verdict, 3, 3, 4, {"train": 4, "evaluate": 0}, None, ("removed",), "few trials",
         result,
                   None, (), (), unseen=unseen)  # fmt: skip
 
@@ -175,7 +175,7 @@ def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(
     monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
     monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     client = f"{LOCAL}\nraise OSError('no data here')\n"
-    kept = list[Review]()
+    kept = list[ReviewResult]()
     wishes = ReviewOptions(processes=1, seconds=100, rounds=1, nodes=4, is_quick=True)
     found = review(write_app(tmp_path, "local_app_without_data", SERVER, client), wishes, keep=kept.append)
     assert found.verdict is Verdict.INCONCLUSIVE

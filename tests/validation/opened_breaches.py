@@ -21,7 +21,7 @@ from fl_audit.experiments.runs.run import PartyApps
 from fl_audit.federation.observed_rounds import SideInformation
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.contributors import RoundResult
+from fl_audit.strategies.contributors import UnnoisedRoundSum
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.declared_tests import TestName as T
@@ -282,7 +282,7 @@ def _with_bits(factor: float, again: bool = False) -> type[DPStrategy]:
 
 
 class _StepBySecret(DPStrategy):
-    def _release(self, batch: TrialBatch, server_round: int, read: RoundResult) -> Array:
+    def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
         super()._release(batch, server_round, read)
         transcript = self.transcripts[batch.name]
         made = transcript.made
@@ -304,7 +304,7 @@ class _LastBitOfRelease(DPStrategy):
 
 
 class _NormOfTrueBits(DPStrategy):
-    def _side_information(self, batch: TrialBatch, server_round: int, read: RoundResult) -> SideInformation:
+    def _side_information(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> SideInformation:
         norms = self.transcripts[batch.name].norms
         side = super()._side_information(batch, server_round, read)
         mechanism = self.public.mechanism

@@ -28,7 +28,7 @@ from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
 from fl_audit.experiments.runs.store import read_frame
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.server.results import LOGITS
+from fl_audit.server.batch_results import LOGITS
 
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram
 _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves are kept

@@ -12,12 +12,12 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fl_audit.strategies.black_box.audited_system import StrategyStart
+from fl_audit.strategies.black_box.audited_system import StrategyStartCall
 from fl_audit.strategies.black_box.working_copy import moved_here
 from fl_audit.strategies.flower_grids import FIRST_NODE, DelegatingGrid
 
 
-class ClientSlotGrid(DelegatingGrid):
+class VirtualClientGrid(DelegatingGrid):
     """Grid with many clients; a few simulated ones, called seats, answer for the clients that are asked in a round.
 
     The first client that the strategy asks in a round gets the first seat, and so on. The first seat is the target, so
@@ -67,10 +67,10 @@ class ClientSlotGrid(DelegatingGrid):
 
 
 @dataclass
-class StrategyInSlots:
+class TrialStrategyFactory:
     """Factory of an app's strategy for trials: the strategy sees all clients, and a few simulated ones answer."""
 
-    start: StrategyStart  # the app's strategy, and the arguments of its `start`
+    start: StrategyStartCall  # the app's strategy, and the arguments of its `start`
     nodes: int  # number of clients that the strategy sees
     seats: int  # number of simulated clients
     most: dict[str, int] = field(default_factory=dict)  # most messages sent at once, for `train` and `evaluate`
@@ -78,7 +78,7 @@ class StrategyInSlots:
     def made(self) -> Strategy:
         """Return a copy of the strategy; its `start` takes a grid, initial arrays and a number of rounds.
 
-        The other arguments are the app's, and the grid is wrapped in a `ClientSlotGrid`.
+        The other arguments are the app's, and the grid is wrapped in a `VirtualClientGrid`.
         """
         # The strategy's generators continue from the global ones, which are seeded for the trials.
         draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002
@@ -86,7 +86,7 @@ class StrategyInSlots:
         begin, arguments = fresh.strategy.start, {k: v for k, v in fresh.arguments.items() if k != "num_rounds"}
 
         def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:
-            seated = ClientSlotGrid(grid, self.nodes, self.seats)
+            seated = VirtualClientGrid(grid, self.nodes, self.seats)
             self.most = seated.most
             return begin(grid=seated, initial_arrays=arrays, num_rounds=num_rounds, **arguments)
 

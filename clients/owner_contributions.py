@@ -23,7 +23,7 @@ from fl_audit.mechanisms.likelihood_ratio import local_sensitivity
 
 
 @dataclass(frozen=True)
-class ClientTask:
+class LocalTrainingInput:
     """Input of a client's training in a round: models of all trials, the round, and the records that take part."""
 
     models: torch.Tensor  # float32 tensor (trials, parameters)
@@ -32,7 +32,7 @@ class ClientTask:
     told: LocallyRandomisedRecords | None = None  # its locally randomised records; None without a local randomizer
 
 
-def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> ContributionByTrial:
+def contribute(federation: LoadedFederation, client: int, task: LocalTrainingInput) -> ContributionByTrial:
     """Return a client's contribution in each trial, computed from its records that are in both D and D'.
 
     D and D' are the neighbouring data sets; the unit in which they differ is left out.
@@ -56,7 +56,7 @@ def contribute(federation: LoadedFederation, client: int, task: ClientTask) -> C
 
 
 def contribute_members(
-    federation: LoadedFederation, client: int, task: ClientTask, membership: TargetMembership
+    federation: LoadedFederation, client: int, task: LocalTrainingInput, membership: TargetMembership
 ) -> ContributionByTrial:
     """Return a client's contribution in each trial of the membership audit, from its records that are members.
 
@@ -89,7 +89,7 @@ def contribute_members(
 
 
 def contribute_as_victim(
-    federation: LoadedFederation, task: ClientTask, membership: TargetMembership
+    federation: LoadedFederation, task: LocalTrainingInput, membership: TargetMembership
 ) -> tuple[ContributionByTrial, Floats]:
     """Return the victim's contribution in each trial, and its local sensitivity Delta_i, shape (trials,).
 

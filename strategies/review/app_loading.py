@@ -22,7 +22,7 @@ from fl_audit.user_modules import OWN_PACKAGE, collision_words
 
 
 @dataclass(frozen=True)
-class App:
+class AppDescription:
     """A Flower app as described by its `pyproject.toml`: name, directory, ServerApp, ClientApp and configuration."""
 
     name: str  # name of the project, or else of its directory
@@ -33,7 +33,7 @@ class App:
     nodes: int | None  # `num-supernodes` of the default federation; None if not set
 
 
-def read_app(directory: Path) -> App:
+def read_app(directory: Path) -> AppDescription:
     """Return the Flower app in a directory; raises `InputError` if `pyproject.toml` is missing or has no ServerApp."""
     accepted = "accepted is the directory of a Flower app, whose pyproject.toml has [tool.flwr.app.components]"
     path = directory / "pyproject.toml"
@@ -52,10 +52,10 @@ def read_app(directory: Path) -> App:
     options = federations.get(federations.get("default", "local-simulation"), {}).get("options", {})
     name, client = project.get("project", {}).get("name", directory.name), str(components.get("clientapp", ""))
     config = flatten_dict(flower.get("app", {}).get("config"))
-    return App(name, directory, server, client, config, options.get("num-supernodes"))
+    return AppDescription(name, directory, server, client, config, options.get("num-supernodes"))
 
 
-def loaded(app: App, named: str, stand_ins: "StandIns") -> object:
+def loaded(app: AppDescription, named: str, stand_ins: "StandIns") -> object:
     """Import and return the ServerApp or the ClientApp of a Flower app.
 
     Parameters

@@ -17,7 +17,7 @@ _TRAIN = "train"  # the split of a DatasetDict that a client trains on
 _OF_BATCHES = ("PyDataset", "Sequence")  # classes of Keras whose entries are mini-batches
 
 
-class DataSet(NamedTuple):
+class SelectableDataset(NamedTuple):
     """A data set's number of records, and a function that selects some of them."""
 
     records: int  # number of records
@@ -25,7 +25,7 @@ class DataSet(NamedTuple):
     taken: Callable[[list[int]], Any]
 
 
-def data_set_of(part: Any) -> DataSet:
+def data_set_of(part: Any) -> SelectableDataset:
     """Return the number of records of a data set, and a function that selects some of its records.
 
     Parameters
@@ -54,22 +54,22 @@ def data_set_of(part: Any) -> DataSet:
     return found
 
 
-def _found(part: Any) -> DataSet:
+def _found(part: Any) -> SelectableDataset:
     if _is_a(part, "datasets", "DatasetDict"):
         return _of_splits(part)
     if _is_a(part, "datasets", "Dataset"):
-        return DataSet(len(part), part.select)
+        return SelectableDataset(len(part), part.select)
     if _is_a(part, _TORCH, "DataLoader"):
         return _of_loader(part, sys.modules[_TORCH])
     if _is_a(part, _TORCH, "Dataset"):
         return _of_torch(part, sys.modules[_TORCH])
     if hasattr(part, "iloc"):
-        return DataSet(len(part), lambda places: part.iloc[places])
+        return SelectableDataset(len(part), lambda places: part.iloc[places])
     rows = _rows(part)
     if rows is not None:
-        return DataSet(rows, lambda places: part[np.asarray(places, dtype=np.int64)])
+        return SelectableDataset(rows, lambda places: part[np.asarray(places, dtype=np.int64)])
     if isinstance(part, list):
-        return DataSet(len(part), lambda places: [part[place] for place in places])
+        return SelectableDataset(len(part), lambda places: [part[place] for place in places])
     if isinstance(part, Mapping):
         raise _refusal(part, f"hand over its parts one by one, as in held(data[{next(iter(part), 'x')!r}], ...)")
     if isinstance(part, tuple):
@@ -79,7 +79,7 @@ def _found(part: Any) -> DataSet:
     is_text = isinstance(part, (str, bytes, bytearray, Set))
     if is_text or not (hasattr(part, "__getitem__") and hasattr(part, "__len__")):
         raise _refusal(part)
-    return DataSet(len(part), lambda places: _RecordSubset(part, places))
+    return SelectableDataset(len(part), lambda places: _RecordSubset(part, places))
 
 
 def _is_a(part: Any, module: str, name: str) -> bool:
@@ -105,15 +105,15 @@ def _refusal(part: Any, instead: str = "") -> InputError:
     return InputError(f"{said}: {instead}; {_ACCEPTED}" if instead else f"{said}: {_ACCEPTED}")
 
 
-def _of_splits(part: Any) -> DataSet:
+def _of_splits(part: Any) -> SelectableDataset:
     """Return a DatasetDict as a data set with the records of its training split; a selection keeps all other splits."""
     name = _TRAIN if _TRAIN in part else next(iter(part), "")
     if _TRAIN not in part and len(part) != 1:
         raise _refusal(part, f"it has no split {_TRAIN!r}: hand over the one that the client trains on")
-    return DataSet(len(part[name]), lambda places: type(part)({**part, name: part[name].select(places)}))
+    return SelectableDataset(len(part[name]), lambda places: type(part)({**part, name: part[name].select(places)}))
 
 
-def _of_loader(part: Any, torch_data: Any) -> DataSet:
+def _of_loader(part: Any, torch_data: Any) -> SelectableDataset:
     """Return a torch DataLoader as a data set; raises `InputError` unless its sampler is sequential or random."""
     sampler, own = part.sampler, "hand over its data set, and make the loader of what held() returns"
     is_usual = type(sampler) in (torch_data.SequentialSampler, torch_data.RandomSampler)
@@ -132,20 +132,22 @@ def _of_loader(part: Any, torch_data: Any) -> DataSet:
                  "generator", "prefetch_factor", "persistent_workers", "batch_size", "drop_last")  # fmt: skip
         return torch_data.DataLoader(records, sampler=chosen, **{name: getattr(part, name) for name in names})
 
-    return DataSet(inner.records, taken)
+    return SelectableDataset(inner.records, taken)
 
 
-def _of_torch(part: Any, torch_data: Any) -> DataSet:
+def _of_torch(part: Any, torch_data: Any) -> SelectableDataset:
     """Return a torch Dataset as a data set; raises `InputError` if it has no length."""
     if isinstance(part, torch_data.IterableDataset) or not hasattr(part, "__len__"):
         raise _refusal(part, "it has no length")
     if type(part) is torch_data.TensorDataset:
-        return DataSet(len(part), lambda places: torch_data.TensorDataset(*(one[places] for one in part.tensors)))
+        return SelectableDataset(
+            len(part), lambda places: torch_data.TensorDataset(*(one[places] for one in part.tensors))
+        )
     if type(part) is torch_data.Subset:
-        return DataSet(
+        return SelectableDataset(
             len(part), lambda places: torch_data.Subset(part.dataset, [part.indices[place] for place in places])
         )
-    return DataSet(len(part), lambda places: torch_data.Subset(part, places))
+    return SelectableDataset(len(part), lambda places: torch_data.Subset(part, places))
 
 
 class _RecordSubset:

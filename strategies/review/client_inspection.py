@@ -30,8 +30,8 @@ from fl_audit.local_training.training_facts import RecordedTraining, TrainingOut
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
 from fl_audit.strategies.black_box.audited_system import spared_generators
 from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, InProcessGrid, make_messages_for
-from fl_audit.strategies.review.app import App, StandIns, loaded
-from fl_audit.strategies.review.legacy_clients import is_of_old_interface, of_old_message, old_message
+from fl_audit.strategies.review.app_loading import AppDescription, StandIns, loaded
+from fl_audit.strategies.review.legacy_client_messages import is_of_old_interface, of_old_message, old_message
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.user_modules import import_function
 
@@ -52,7 +52,12 @@ class ClientInspection:
 
 
 def look_into_clients(
-    app: App, caught: CapturedStrategy, nodes: int, data: str | None, seconds: float, delta: float | None = None
+    app: AppDescription,
+    caught: CapturedStrategy,
+    nodes: int,
+    data: str | None,
+    seconds: float,
+    delta: float | None = None,
 ) -> ClientInspection:
     """Train an app's clients in this process, and return the assessment of their DP-SGD, or why they cannot train.
 
@@ -76,7 +81,7 @@ def look_into_clients(
         if not isinstance(client, ClientApp):
             return ClientInspection(None, f"{app.client} is a {type(client).__name__}, and no ClientApp")
         with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
-            return ClientInspection(_looked(_Clients(app, client, nodes), caught, delta))
+            return ClientInspection(_looked(_InspectedClients(app, client, nodes), caught, delta))
     except _ClientsTimeoutError:
         return ClientInspection(None, f"clients did not finish {MOST_ROUNDS} rounds within {seconds:.0f} s")
     except (Exception, SystemExit) as error:
@@ -103,10 +108,10 @@ def _limited(seconds: float) -> Iterator[None]:
 
 
 @dataclass
-class _Clients:
+class _InspectedClients:
     """Answers the messages of an app's server by running the app's own clients, and records their training."""
 
-    app: App  # Flower app with the clients
+    app: AppDescription  # Flower app with the clients
     client: ClientApp  # its ClientApp
     nodes: int  # number of clients that the app sees
     trainings: dict[tuple[int, int], RecordedTraining] = field(default_factory=dict)  # keyed by partition and round
@@ -190,7 +195,7 @@ class _Clients:
             self.trainings[place, number] = replace(known, left=left)
 
 
-def _looked(clients: _Clients, caught: CapturedStrategy, delta: float | None) -> Assessment:
+def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float | None) -> Assessment:
     rounds = min(caught.rounds, MOST_ROUNDS)
     start = caught.start.copied().again(rounds, np.random.default_rng())
     try:
@@ -211,7 +216,7 @@ def _looked(clients: _Clients, caught: CapturedStrategy, delta: float | None) ->
     return assess(clients.app.name, replace(found, repeated=repeated, replays=again), unseen)
 
 
-def _edited(clients: _Clients) -> Callable[[Recorder, Edit], RecordedTraining]:
+def _edited(clients: _InspectedClients) -> Callable[[Recorder, Edit], RecordedTraining]:
     def run(recorder: Recorder, edit: Edit) -> RecordedTraining:
         recorder.edit = edit
         return clients.again(recorder)
@@ -237,7 +242,7 @@ def _training(recorder: Recorder, reply: Message, place: int, number: int) -> Re
 
 
 @contextmanager
-def _own_data(app: App, named: str | None) -> Iterator[None]:
+def _own_data(app: AppDescription, named: str | None) -> Iterator[None]:
     """Replace the app's data by a reviewer's within a `with` block; None changes nothing.
 
     The reviewer's function replaces the app's functions of the same name, or else the methods of `FederatedDataset`.

@@ -127,7 +127,7 @@ QUERIES, VALUES = "queries", "values"
 
 
 @dataclass(frozen=True)
-class FinalQueries:
+class FinalModelQueries:
     """Further queries to the final models: variations of the targets' records, or other values of an attribute.
 
     A target is a unit whose membership is in question.
@@ -148,7 +148,7 @@ class TargetOutputs:
     evaluated: Sequence[int]  # numbers of the evaluated releases
     sees_weights: bool = False  # whether the features of a white-box attacker are collected, for three releases
     is_active: bool = False  # whether losses are collected for all releases, because the insider uses gradient ascent
-    more: FinalQueries = field(default_factory=FinalQueries)  # further queries
+    more: FinalModelQueries = field(default_factory=FinalModelQueries)  # further queries
     _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
     _seen: dict[str, list[WhiteBoxFeatures]] = field(init=False, default_factory=lambda: defaultdict(list))
     _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))

@@ -12,8 +12,8 @@ from review.apps import write_app
 
 from fl_audit.experiments.cli.main import main
 from fl_audit.local_training.pitfalls import Pitfall
-from fl_audit.strategies.review.app import StandIns, read_app
-from fl_audit.strategies.review.clients import ClientInspection, look_into_clients
+from fl_audit.strategies.review.app_loading import StandIns, read_app
+from fl_audit.strategies.review.client_inspection import ClientInspection, look_into_clients
 from fl_audit.strategies.review.strategy_capture import catch
 from fl_audit.verdict.verdict import Verdict
 

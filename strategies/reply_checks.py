@@ -19,7 +19,7 @@ Float = TypeVar("Float", bound=np.floating)
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReplyKey:
     """Key of a reply: the client that sends it, its message type, and the batch of trials that it belongs to."""
 
     client: int  # partition of the client
@@ -29,11 +29,11 @@ class Answer:
 
 def read_replies(
     replies: Iterable[Message],
-    asked: Iterable[Answer],
+    asked: Iterable[ReplyKey],
     partitions: Mapping[int, int],
     server_round: int,
-    written: Mapping[Answer, int] | None = None,
-) -> dict[Answer, Message]:
+    written: Mapping[ReplyKey, int] | None = None,
+) -> dict[ReplyKey, Message]:
     """Check that the replies are exactly the expected ones, and return them keyed by client, message type and batch.
 
     Parameters
@@ -55,7 +55,7 @@ def read_replies(
         If a client reports an error or is unknown, or if a reply is missing, duplicate, unexpected or about another
         round.
     """
-    found: dict[Answer, Message] = {}
+    found: dict[ReplyKey, Message] = {}
     for reply in replies:
         source = reply.metadata.src_node_id
         if source not in partitions:
@@ -66,7 +66,7 @@ def read_replies(
         config = reply.content.get(MessageRecord.CONFIG)  # faster than `config_records`, which is built at each access
         if not isinstance(config, ConfigRecord) or Key.BATCH not in config:
             raise FederationError(f"{who} sent a reply that names no batch")
-        answer = Answer(partitions[source], reply.metadata.message_type, str(config[Key.BATCH]))
+        answer = ReplyKey(partitions[source], reply.metadata.message_type, str(config[Key.BATCH]))
         if answer in found:
             raise FederationError(f"{who} answered twice about {answer.batch}")
         # A reply about another round has the right shape, so only its number tells it from one about this round.
