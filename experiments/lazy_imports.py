@@ -25,7 +25,7 @@ PLACES = (
     "fl_audit.experiments.figures.paths",
     "fl_audit.experiments.reproductions.papers",
     "fl_audit.experiments.reproductions.reproduce",
-    "fl_audit.experiments.runs.cluster.access",
+    "fl_audit.experiments.runs.cluster.ray_connection",
     "fl_audit.experiments.runs.config.settings_reference",
     "fl_audit.experiments.runs.data_warnings",
     "fl_audit.experiments.runs.new_config",
@@ -33,7 +33,7 @@ PLACES = (
     "fl_audit.experiments.runs.replay",
     "fl_audit.experiments.runs.run",
     "fl_audit.experiments.runs.run_check",
-    "fl_audit.experiments.runs.statement",
+    "fl_audit.experiments.runs.signed_statement",
     "fl_audit.experiments.runs.stored_run",
     "fl_audit.experiments.runs.non_private_run",
     "fl_audit.experiments.sweeps.grid",
@@ -71,9 +71,9 @@ if TYPE_CHECKING:
     from fl_audit.experiments.runs import replay as replay
     from fl_audit.experiments.runs import run as run
     from fl_audit.experiments.runs import run_check as run_check
-    from fl_audit.experiments.runs import statement as statement
+    from fl_audit.experiments.runs import signed_statement as signed_statement
     from fl_audit.experiments.runs import stored_run as stored_run
-    from fl_audit.experiments.runs.cluster import access as access
+    from fl_audit.experiments.runs.cluster import ray_connection as ray_connection
     from fl_audit.experiments.runs.config import settings_reference as settings_reference
     from fl_audit.experiments.sweeps import grid as grid
     from fl_audit.experiments.sweeps import page as page

@@ -29,10 +29,16 @@ from rich.console import Console
 from torch import nn
 
 from fl_audit.device import Device
-from fl_audit.experiments.benchmarks.stock_fedavg import PFL_SCRIPT, load_records, network, stock_rounds, train_epoch
+from fl_audit.experiments.benchmarks.flower_and_pfl_baselines import (
+    PFL_SCRIPT,
+    load_records,
+    network,
+    stock_rounds,
+    train_epoch,
+)
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import resolve
-from fl_audit.experiments.runs.cluster.access import RayOptions, usable_cores
+from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, usable_cores
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
@@ -58,7 +64,7 @@ TARGETS = (
 
 
 @dataclass(frozen=True)
-class TrainedFederation:
+class FederationSizes:
     """Sizes of the federation that every implementation trains, with its data and the machine's resources."""
 
     path: Path  # archive of the records
@@ -99,7 +105,7 @@ class MeasuredSeconds(NamedTuple):
     rounds: list[float]
 
 
-def _ours(federation: TrainedFederation, engine: Engine, trials: int) -> list[float]:
+def _ours(federation: FederationSizes, engine: Engine, trials: int) -> list[float]:
     """Train the federation by fl_audit, and return the time at the end of each round (monotonic clock, seconds)."""
     over: list[float] = []
 
@@ -113,7 +119,7 @@ def _ours(federation: TrainedFederation, engine: Engine, trials: int) -> list[fl
     return over
 
 
-def _loop(federation: TrainedFederation) -> list[float]:
+def _loop(federation: FederationSizes) -> list[float]:
     """Train the federation by a plain torch loop in one thread, and return the time at the end of each round.
 
     The times are in seconds by the monotonic clock.
@@ -137,7 +143,7 @@ def _loop(federation: TrainedFederation) -> list[float]:
     return over
 
 
-def _pfl(federation: TrainedFederation, processes: int) -> list[float]:
+def _pfl(federation: FederationSizes, processes: int) -> list[float]:
     """Train the federation by pfl-research in other processes, and return the time at the end of each round.
 
     The times are in seconds by the monotonic clock.
@@ -153,7 +159,7 @@ def _pfl(federation: TrainedFederation, processes: int) -> list[float]:
     return found
 
 
-WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
+WAYS: dict[str, tuple[int, Callable[[FederationSizes], list[float]]]] = {
     STOCK: (1, lambda one: stock_rounds(ConfigRecord(dict(one.settings())), RayOptions(actors=one.cores))),
     RAY_ONE: (1, lambda federation: _ours(federation, Engine.RAY, 1)),
     RAY_MANY: (_MANY_TRIALS, lambda federation: _ours(federation, Engine.RAY, _MANY_TRIALS)),
@@ -166,7 +172,7 @@ WAYS: dict[str, tuple[int, Callable[[TrainedFederation], list[float]]]] = {
 """The number of trials of each way, and its training function."""
 
 
-def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
+def _measured(federation: FederationSizes, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
     """Run the implementations named in `ways` in turns, `repeat` times each, and return their times keyed by name."""
     found = {way: MeasuredSeconds([], []) for way in ways}
     for _ in range(repeat):
@@ -181,7 +187,7 @@ def _measured(federation: TrainedFederation, ways: list[str], repeat: int) -> di
     return found
 
 
-def _show(federation: TrainedFederation, found: dict[str, MeasuredSeconds]) -> None:
+def _show(federation: FederationSizes, found: dict[str, MeasuredSeconds]) -> None:
     """Print the table of times, and the ratios of client updates per second next to their targets."""
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
     title = f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores"
@@ -215,14 +221,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         path, cohort = Path(scratch) / "random.npz", min(50, options.clients - 1)
         rounds = options.rounds or (5 if few else 12)
-        federation = TrainedFederation(
+        federation = FederationSizes(
             path, options.clients, options.records, cohort, rounds, usable_cores(), options.pfl, options.device
         )
         _write_records(federation)
         _show(federation, _measured(federation, ways, options.repeat or (1 if few else 3)))
 
 
-def _write_records(federation: TrainedFederation) -> None:
+def _write_records(federation: FederationSizes) -> None:
     source, count = np.random.default_rng(0), federation.clients * federation.records + _OTHERS
     features = source.random((count, _FEATURES), dtype=np.float32)
     np.savez(federation.path, x=features, y=source.integers(_CLASSES, size=count))

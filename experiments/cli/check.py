@@ -21,7 +21,7 @@ from fl_audit.user_modules import title_of_named
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.run_check import RunCheckResult
-    from fl_audit.experiments.runs.time_probe import Probe
+    from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate
 
 _MEGABYTE = 2**20
 
@@ -153,7 +153,7 @@ def _limit_of_signal(found: "RunCheckResult") -> str:
     return f"{said}. {trials} {one}, so with fewer the verdict is inconclusive"
 
 
-def _takes(probe: "Probe", engine: Engine) -> str:
+def _takes(probe: "TimeAndMemoryEstimate", engine: Engine) -> str:
     where = f"in {plural(probe.processes, 'process', 'processes')}"
     if engine is Engine.RAY:
         where += ", beside those of Ray itself"

@@ -21,7 +21,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import require_ordinary
 from fl_audit.errors import choice, require
 from fl_audit.experiments import lazy_imports
-from fl_audit.experiments.cli.option_groups import with_single_options
+from fl_audit.experiments.cli.dataclass_options import with_single_options
 from fl_audit.experiments.names import Engine
 from fl_audit.privacy.accounting_enums import MultiplierReference
 

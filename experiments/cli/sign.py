@@ -11,7 +11,7 @@ from fl_audit.experiments.cli.options import DirectoryArgument, JsonOption, opti
 from fl_audit.experiments.names import VIOLATED
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.statement import Verified
+    from fl_audit.experiments.runs.signed_statement import VerifiedStatement
 
 _SHOWN = 5
 
@@ -31,11 +31,13 @@ def sign(
     statement is true.
     """
     _require_library()
-    found = lazy_imports.statement.sign(directory, key, lazy_imports.statement.Signer(name, role), new_key)
+    found = lazy_imports.signed_statement.sign(
+        directory, key, lazy_imports.signed_statement.SignerIdentity(name, role), new_key
+    )
     public = key.with_name(f"{key.name}.pub")
     if new_key:
         print(f"key: {key}, for you alone; {public} is for all who verify")
-    print(f"signed: {directory / lazy_imports.statement.STATEMENT}, {len(found.statement['subject'])} files")
+    print(f"signed: {directory / lazy_imports.signed_statement.STATEMENT}, {len(found.statement['subject'])} files")
     print(f"verdict: {found.statement['predicate']['verdict']}")
     print(f"key: {found.key}")
     print(f"next: fl-audit verify {directory} --key {public if public.is_file() else key}")
@@ -54,7 +56,7 @@ def verify(
     nothing proves whose key that is.
     """
     _require_library()
-    found = lazy_imports.statement.verify(directory, key)
+    found = lazy_imports.signed_statement.verify(directory, key)
     predicate, faults = found.statement["predicate"], _faults(found)
     if as_json:
         print_json(
@@ -88,7 +90,7 @@ def verify(
         sys.exit(VIOLATED)
 
 
-def _faults(found: "Verified") -> list[str]:
+def _faults(found: "VerifiedStatement") -> list[str]:
     lines = []
     for word in ("edited", "missing", "added"):
         names: tuple[str, ...] = getattr(found, word)

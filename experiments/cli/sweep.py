@@ -22,7 +22,7 @@ from fl_audit.report.formatting import number_text
 
 if TYPE_CHECKING:
     from fl_audit.experiments.sweeps.grid import Point
-    from fl_audit.experiments.sweeps.sweep import Sweep
+    from fl_audit.experiments.sweeps.sweep import SweepResults
 
 
 def sweep(
@@ -75,7 +75,7 @@ def sweep(
         found = lazy_imports.sweep.run_sweep(
             points,
             directory,
-            lazy_imports.access.RayOptions.of(run, ray_address),
+            lazy_imports.ray_connection.RayOptions.of(run, ray_address),
             worth,
             runs_progress_bar,
             title,
@@ -96,7 +96,7 @@ def _all_points(
     )
 
 
-def _show(found: "Sweep", directory: Path, title: str) -> None:
+def _show(found: "SweepResults", directory: Path, title: str) -> None:
     write_text(directory / "sweep.html", lazy_imports.page.sweep_page(found, title))
     rows = []
     for row in found.points.sort_values("epsilon_star").itertuples():

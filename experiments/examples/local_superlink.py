@@ -112,7 +112,7 @@ def _free_port() -> int:
 
 
 @dataclass
-class Loopback:
+class LocalFlowerFederation:
     """A Flower federation (SuperLink and SuperNodes) on this machine, with all its files in one directory."""
 
     place: Path  # directory of all files of the federation
@@ -267,7 +267,9 @@ class Loopback:
 
 
 @contextmanager
-def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down: int = 0) -> Iterator[Loopback]:
+def federation(
+    place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down: int = 0
+) -> Iterator[LocalFlowerFederation]:
     """Yield a running federation on this machine, and end all its processes after the block.
 
     Parameters
@@ -281,7 +283,7 @@ def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down:
     down
         Number of hospitals whose SuperNodes are never started: the last ones.
     """
-    made = Loopback(place.absolute(), hospitals, canaries, down)
+    made = LocalFlowerFederation(place.absolute(), hospitals, canaries, down)
     made.prepare()
     try:
         made.start_superlink()
@@ -295,7 +297,7 @@ def federation(place: Path, hospitals: int = HOSPITALS, canaries: int = 1, down:
             made.kill(name)
 
 
-def _compare(made: Loopback, trainings: int, rounds: int) -> None:
+def _compare(made: LocalFlowerFederation, trainings: int, rounds: int) -> None:
     """Train the app with and without canaries in turn, and print a JSON object for each training.
 
     Canaries are known updates, sent in secretly drawn rounds. An object contains the number of hospitals that send
@@ -334,7 +336,7 @@ def main() -> None:
     parser.add_argument("--prepare", action="store_true", help="write the files and start nothing")
     chosen = parser.parse_args()
     if chosen.prepare:
-        Loopback(chosen.out.absolute(), port=PORT).prepare()
+        LocalFlowerFederation(chosen.out.absolute(), port=PORT).prepare()
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the federation's processes too
     with federation(chosen.out, canaries=chosen.canaries, down=chosen.down) as made:

@@ -15,7 +15,7 @@ import pandas as pd
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.claims import PaperClaim, restored, verdicts_said
 from fl_audit.experiments.reproductions.page import differences_html
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemResult, Paper, PaperItem, Published
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemResult, Paper, PaperItem, PublishedReproduction
 from fl_audit.experiments.reproductions.sections import CLAIMS_ITEM, CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.figure_style import to_svg
@@ -49,7 +49,7 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
     own = {record["item"]: record for record in records}
     tables = {key: pd.read_csv(docs / paper.key / f"{key}.csv") for key in own}
     claims = tuple(restored(claim) for claim in own.get(CLAIMS_ITEM, {"claims": ()})["claims"])
-    results = paper.rejudge(Published(claims, tables))
+    results = paper.rejudge(PublishedReproduction(claims, tables))
     judged = results[CLAIMS_ITEM].claims if CLAIMS_ITEM in results else claims
     page = docs / f"{paper.key}.md"
     head, *parts = _SECTIONS.split(page.read_text(encoding="utf-8"))

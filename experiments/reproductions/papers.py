@@ -78,7 +78,7 @@ def table(rows: Iterable[ItemRow]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class ItemRuns:
+class ItemRunProvenance:
     """Number of trials, duration and software versions of the runs behind a table or figure."""
 
     trials: int = 0  # trials of all runs together
@@ -100,7 +100,7 @@ class ItemResult:
     # Description of a known departure from theory, which is then not counted as a disagreement; else empty.
     finding: str = ""
     claims: tuple[PaperClaim, ...] = ()  # claims in the text of the paper, tested by the numbers
-    spent: ItemRuns = field(default_factory=ItemRuns)  # the runs behind it, and how long they took
+    spent: ItemRunProvenance = field(default_factory=ItemRunProvenance)  # the runs behind it, and how long they took
 
     def beside(self, column: str) -> int:
         """Return the number of rows with an interval and a number in `column`, which is "published" or "theory"."""
@@ -194,7 +194,7 @@ class PaperResults:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedReproduction:
     """The results of a paper's reproduction, as published in the documentation."""
 
     claims: tuple[PaperClaim, ...]  # all claims, with their published numbers
@@ -220,7 +220,7 @@ class Paper(Generic[ItemT]):
     # Returns all settings of the paper's runs on every data set, as values for JSON.
     settings: Callable[[ComputeExtent], Any]
     # Returns the items that can be recomputed from published numbers, keyed by item; None if no item can.
-    rejudge: Callable[["Published"], Mapping[str, ItemResult]] | None = None
+    rejudge: Callable[["PublishedReproduction"], Mapping[str, ItemResult]] | None = None
 
     def digest(self, extent: ComputeExtent) -> str:
         """Return a hash of all settings of the full or quick form; another hash means that settings have changed."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.atomic_files import read_json, write_json
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, ItemRuns
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, ItemRunProvenance
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -188,7 +188,7 @@ def seconds_of(run: Path) -> float:
     return float(timing["setup_seconds"]) + float(timing["training_seconds"])
 
 
-def spent_on(runs: Mapping[Path, int]) -> ItemRuns:
+def spent_on(runs: Mapping[Path, int]) -> ItemRunProvenance:
     """Return the number of trials, the duration and the software versions of finished runs together.
 
     `runs` holds the number of trials of each run, keyed by the run's directory.
@@ -198,14 +198,14 @@ def spent_on(runs: Mapping[Path, int]) -> ItemRuns:
         origin = read_provenance(RunDirectory(run))
         commits |= {session.commit for session in origin.sessions if session.commit} if origin else set()
     seconds = sum(map(seconds_of, runs))
-    return ItemRuns(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
+    return ItemRunProvenance(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
 
 
-def together(parts: Iterable[ItemRuns]) -> ItemRuns:
+def together(parts: Iterable[ItemRunProvenance]) -> ItemRunProvenance:
     """Return the number of trials, the duration and the software versions of several groups of runs together.
 
     No run may be in two groups.
     """
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
-    return ItemRuns(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))
+    return ItemRunProvenance(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))

@@ -25,7 +25,7 @@ from fl_audit.audits.membership.white_box import known_halves
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.experiments.runs.attack_queries import attribute_of
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.store import RunStore
+from fl_audit.experiments.runs.trial_batch_store import TrialBatchStore
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
@@ -34,7 +34,7 @@ from fl_audit.server.batch_results import LOGITS, POPULATION, QUERIES, UNDER_ASC
 _ENOUGH_TO_KEEP_APART = 64  # with so many trials half of them are shadows enough for the other half
 
 
-def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.DataFrame:
+def with_attacks(plan: AuditPlan, store: TrialBatchStore, targets: pd.DataFrame) -> pd.DataFrame:
     """Return the table of targets with further columns: the results of every configured attack.
 
     Targets are units whose membership in the training data is drawn at random in each trial. A membership attack adds a
@@ -70,7 +70,7 @@ def with_attacks(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> pd.
     return targets.assign(**found)
 
 
-def _guesses(plan: AuditPlan, store: RunStore, membership: TargetMembership) -> dict[str, Integers]:
+def _guesses(plan: AuditPlan, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:
     """Return the columns of the attack on an attribute, by name, each of shape (trials * targets,).
 
     The columns are the true values, and the values guessed from the prior alone, from the losses, and from the
@@ -106,7 +106,7 @@ def by_target(targets: pd.DataFrame, column: str) -> Floats:
     return values
 
 
-def _answers(plan: AuditPlan, store: RunStore, targets: pd.DataFrame) -> ModelOutputs:
+def _answers(plan: AuditPlan, store: TrialBatchStore, targets: pd.DataFrame) -> ModelOutputs:
     kept, federation = store.outputs(plan.config.audit.trials), load_federation(plan.public)
 
     def stacked(name: str) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, Random
 from fl_audit.errors import require
 from fl_audit.experiments.runs import mechanism_of_config
 from fl_audit.experiments.runs.attack_queries import candidate_prior, with_queries
-from fl_audit.experiments.runs.config import DataSection, LossPooling, RunConfig
+from fl_audit.experiments.runs.config import DataSection, EpsilonStarLocation, RunConfig
 from fl_audit.experiments.runs.neighbour_pairs import choose_pair, with_crafted_records
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.model_check_records import probe_records
@@ -89,7 +89,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         require(config.privacy.private, NO_LIKELIHOOD_RATIO)
     if config.training.early_stopping is not None:
         # Owners would be asked about models that go on to train, and not about those that the trials keep.
-        pooled = config.audit.epsilon_star_losses is LossPooling.POOLED
+        pooled = config.audit.epsilon_star_losses is EpsilonStarLocation.POOLED
         require(pooled, "early-stopping with epsilon-star-losses = 'federated': accepted with it is 'pooled'")
     source, data = load_source(data_spec(config.data)), config.data
     by_user = config.privacy.adjacency.unit is Unit.USER

@@ -21,7 +21,7 @@ _COLUMNS_A_ROUND = 16
 
 
 @dataclass(frozen=True)
-class Footprint:
+class DiskUsageByContent:
     """The estimated disk space of a run in bytes, separately for releases, final models and tables."""
 
     releases: int  # the releases of the trials whose releases are kept
@@ -58,7 +58,7 @@ class Footprint:
         return self.tables * 6 // 5
 
 
-def footprint(plan: AuditPlan) -> Footprint:
+def footprint(plan: AuditPlan) -> DiskUsageByContent:
     """Return an estimate of the disk space of a planned run.
 
     Membership attacks take slightly more space than estimated.
@@ -75,7 +75,7 @@ def footprint(plan: AuditPlan) -> Footprint:
     measures = audit.query(public) is ReleaseQuery.LOG_ODDS
     kept = 0 if audit.not_weighed_again(public) else min(run.keep_releases or 0, trials)
     columns = _COLUMNS_A_ROUND + (len(replace(measured_layout(federation), sides=1).names) if measures else 0)
-    return Footprint(
+    return DiskUsageByContent(
         releases=kept * (public.rounds + 1) * model,
         final_models=trials * model if run.keep_final_models else 0,
         tables=2 * trials * public.rounds * columns * _NUMBER,

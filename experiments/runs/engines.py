@@ -19,8 +19,8 @@ from flwr.serverapp import Grid, ServerApp
 from fl_audit.device import Device
 from fl_audit.experiments.names import Engine as Engine
 from fl_audit.experiments.runs.cluster import lazy_imports
-from fl_audit.experiments.runs.cluster.access import RayOptions as RayOptions
-from fl_audit.experiments.runs.cluster.access import ray_for, usable_cores
+from fl_audit.experiments.runs.cluster.ray_connection import RayOptions as RayOptions
+from fl_audit.experiments.runs.cluster.ray_connection import ray_for, usable_cores
 from fl_audit.experiments.verbosity import settle_flower
 
 if TYPE_CHECKING:

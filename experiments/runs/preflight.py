@@ -172,7 +172,7 @@ def _is_finite(federation: LoadedFederation, models: Tensor, examples: Examples,
     return bool(torch.isfinite(total).all()) and bool(np.isfinite(federation.losses(models, examples)).all())
 
 
-class _SizeSetting(NamedTuple):
+class _StepSizeSetting(NamedTuple):
     """A setting that affects the size of steps or noise: its name in messages, its value, and a usual value."""
 
     name: str
@@ -186,7 +186,7 @@ class _SizeSetting(NamedTuple):
         return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 
 
-def _too_large(said: str, levers: Sequence[_SizeSetting]) -> str:
+def _too_large(said: str, levers: Sequence[_StepSizeSetting]) -> str:
     name, value, _ = max(levers, key=lambda lever: lever.orders)
     return (
         f"{said}, and 32-bit floating-point numbers end at {_LARGEST:.1e}: accepted for {name}, which is {value:.6g}, "
@@ -194,14 +194,14 @@ def _too_large(said: str, levers: Sequence[_SizeSetting]) -> str:
     )
 
 
-def _step_levers(config: RunConfig, federation: LoadedFederation) -> list[_SizeSetting]:
+def _step_levers(config: RunConfig, federation: LoadedFederation) -> list[_StepSizeSetting]:
     """Return the settings that determine the length of a server step: learning rate, and settings of the noise."""
     usual = float(TrainingSection.model_fields["learning_rate"].default)
-    rate = _SizeSetting("learning-rate in [training]", config.training.learning_rate, usual)
+    rate = _StepSizeSetting("learning-rate in [training]", config.training.learning_rate, usual)
     return [rate, *_noise_levers(config, federation)]
 
 
-def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_SizeSetting]:
+def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_StepSizeSetting]:
     """Return the settings that determine the noise; an empty list if there is no claim.
 
     They are the clipping norm, the noise multiplier and, if clients train by DP-SGD, their learning rate.
@@ -212,9 +212,9 @@ def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_Size
     usual = float(PrivacySection.model_fields["clipping_norm"].default)
     asked = "the noise multiplier that the guarantee in [privacy] asks for"
     named = asked if privacy.noise_multiplier is None else "noise-multiplier in [privacy]"
-    noise = _SizeSetting(named, mechanism.noise_multiplier)
-    found = [_SizeSetting("clipping-norm in [privacy]", privacy.clipping_norm, usual), noise]
+    noise = _StepSizeSetting(named, mechanism.noise_multiplier)
+    found = [_StepSizeSetting("clipping-norm in [privacy]", privacy.clipping_norm, usual), noise]
     if isinstance(mechanism.contribution, PrivateTraining):
         rate = mechanism.contribution.schedule.learning_rate
-        found = [_SizeSetting("local-learning-rate in [training]", rate, _USUAL_LOCAL_RATE), *found]
+        found = [_StepSizeSetting("local-learning-rate in [training]", rate, _USUAL_LOCAL_RATE), *found]
     return found

@@ -25,7 +25,7 @@ from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.experiments.runs.store import write_sealed
+from fl_audit.experiments.runs.trial_batch_store import write_sealed
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import Provenance, RunSession
 

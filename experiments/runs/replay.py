@@ -52,7 +52,7 @@ class ReplayMatch:
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayedLogOdds:
     """An insider's log-odds of D against D' and the noise, computed again from the stored releases of some trials."""
 
     trials: Integers  # numbers of the trials with kept releases, shape (trials,)
@@ -89,7 +89,7 @@ class Replay:
         return ReplayMatch(float(np.nan_to_num(difference, nan=np.inf).max()))
 
 
-def replay(directory: Path) -> Replay:
+def replay(directory: Path) -> ReplayedLogOdds:
     """Compute an insider's log-odds again from the stored releases of a run, in its folder `public/`.
 
     Raises `InputError` if the directory holds no run, if no releases are stored, or if the insider has no log-odds.
@@ -111,7 +111,7 @@ def replay(directory: Path) -> Replay:
     require(len(files) > 0, f"{place} holds no releases: accepted is a run with keep-releases of 1 and more")
     parts = [_replay_batch(federation, read_tensors(path)) for path in files]
     names = ("trials", "log_odds", "sigma", "measured_sigma")
-    return Replay(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return ReplayedLogOdds(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -123,7 +123,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return stored
 
 
-def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> Replay:
+def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> ReplayedLogOdds:
     public, batch_trials = federation.public, int(stored["batch_trials"])
     rounds = list(stored_rounds(federation, stored))
     found = [observe(federation, show(public.view, public.mechanism, made), batch_trials) for made in rounds]
@@ -133,7 +133,7 @@ def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> Re
         for made, one in zip(rounds, found, strict=True)
     ]
     measured = np.stack([one.residuals.sigma for one in found], axis=1)
-    return Replay(stored["trials"].numpy(), increments.cumsum(axis=1), np.stack(scales, axis=1), measured)
+    return ReplayedLogOdds(stored["trials"].numpy(), increments.cumsum(axis=1), np.stack(scales, axis=1), measured)
 
 
 def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> Iterator[ServerRound]:

@@ -128,6 +128,8 @@ def start_ray(stack: ExitStack, settings: RunSection) -> None:
     importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)
     importing.start()
     try:
-        stack.enter_context(lazy_imports.access.ray_ahead(lazy_imports.access.RayOptions.of(settings, None)))
+        stack.enter_context(
+            lazy_imports.ray_connection.ray_ahead(lazy_imports.ray_connection.RayOptions.of(settings, None))
+        )
     finally:
         importing.join()

@@ -23,8 +23,8 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs import lazy_imports
 from fl_audit.experiments.runs.attack_queries import more_queries
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at
-from fl_audit.experiments.runs.config import LossPooling
+from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at
+from fl_audit.experiments.runs.config import EpsilonStarLocation
 from fl_audit.experiments.runs.disk_usage import require_room
 from fl_audit.experiments.runs.engines import Engine, local_calls, run_on_ray
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by, require_drawable
@@ -34,7 +34,7 @@ from fl_audit.experiments.runs.preflight import require_finite_steps
 from fl_audit.experiments.runs.progress import Progress, at_work, no_progress, steps_bar
 from fl_audit.experiments.runs.provenance import note_session, read_provenance
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
-from fl_audit.experiments.runs.store import write_sealed, write_table
+from fl_audit.experiments.runs.trial_batch_store import write_sealed, write_table
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
 from fl_audit.released_model.parametric_star import StarSettings
@@ -312,7 +312,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: P
         membership=audit.membership,
         evaluate_every=audit.evaluate_every,
         federated_losses=FederatedLossSettings(star, audit.loss_range, audit.client_epsilon_star)
-        if audit.epsilon_star_losses is LossPooling.FEDERATED
+        if audit.epsilon_star_losses is EpsilonStarLocation.FEDERATED
         else None,
         strategy=parties.strategy,
         patience=plan.config.training.early_stopping,

@@ -9,10 +9,10 @@ from fl_audit.data.records import ColumnReadResult, DataWarning
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
-from fl_audit.experiments.runs.disk_usage import Footprint, footprint
+from fl_audit.experiments.runs.disk_usage import DiskUsageByContent, footprint
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal
 from fl_audit.experiments.runs.run import require_playable
-from fl_audit.experiments.runs.time_probe import Probe, probe
+from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate, probe
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.guarantee_line import guarantee_values
 from fl_audit.verdict.declared_tests import DETECTION_POWER
@@ -45,8 +45,8 @@ class RunCheckResult:
     sizes: DataSizes  # the actual sizes of data and model
     cautions: tuple[DataWarning, ...]  # warnings about the data for the user
     limits: PlannedDetectionLimits | None  # limits of detection for missing noise; None if noise is not measured
-    probe: Probe | None  # estimate of the run's time and memory; None if it was not requested
-    footprint: Footprint  # estimate of the run's disk space
+    probe: TimeAndMemoryEstimate | None  # estimate of the run's time and memory; None if it was not requested
+    footprint: DiskUsageByContent  # estimate of the run's disk space
     # Number of times that the target's contribution could count without being detected, if it is as long as the
     # clipping norm; None if it is not tested.
     signal: SignalDetectionLimit | None = None

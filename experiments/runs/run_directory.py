@@ -19,7 +19,7 @@ from fl_audit.experiments.runs.audit_plan import AuditPlan, guarantee_of
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.run_identity import GROWING, contradictions, data_digests, differences
 from fl_audit.experiments.runs.run_paths import CONFIGURATION, is_begun, require_new_run_path
-from fl_audit.experiments.runs.store import RunStore, make_private, write_sealed
+from fl_audit.experiments.runs.trial_batch_store import TrialBatchStore, make_private, write_sealed
 from fl_audit.federation.federation import Federation
 
 SCHEMA = 2
@@ -32,7 +32,7 @@ _SEED = Path("challenger") / "seed.json"
 _DIRECTORIES = ("public", "challenger", "challenger/batches", "figures")
 
 
-class _Stored(BaseModel):
+class _StoredPlan(BaseModel):
     """Content of `public/configuration.json`: the configuration with all defaults, and the federation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -81,7 +81,7 @@ class RunDirectory:
         """Whether the directory holds a run, finished or not."""
         return is_begun(self.path)
 
-    def store(self, config: RunConfig) -> RunStore:
+    def store(self, config: RunConfig) -> TrialBatchStore:
         """Return the store for the results of the run's trial batches.
 
         Parameters
@@ -89,7 +89,7 @@ class RunDirectory:
         config
             The configuration of the run.
         """
-        return RunStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
+        return TrialBatchStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
 
     def secret(self) -> ChallengerSeed:
         """Return the challenger's secrets; raise `InputError` if they are missing or damaged."""
@@ -286,7 +286,7 @@ def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
     way = f"this one reads schema {SCHEMA}, so carry the run out anew in a new directory"
     require(schema == SCHEMA, f"{said}: {way}")
     try:
-        found = _Stored.model_validate(stored)
+        found = _StoredPlan.model_validate(stored)
         configuration = parse_config(found.configuration).as_public_dict()
         return Federation.from_json(json.dumps(found.federation)), configuration
     except ValueError as error:  # InputError and ValidationError are both

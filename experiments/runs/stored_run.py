@@ -17,7 +17,7 @@ from fl_audit.verdict.verdict import Verdict
 
 
 @dataclass(frozen=True)
-class RunFigure:
+class NotebookImage:
     """A figure of a run, which a notebook shows as an image."""
 
     name: str  # name of the figure, such as `beliefs`
@@ -86,10 +86,10 @@ class Run:
         return self.tables.releases
 
     @property
-    def figures(self) -> dict[str, RunFigure]:
+    def figures(self) -> dict[str, NotebookImage]:
         """The figures of the report by name; empty if the run has none."""
         paths = sorted((self.path / "figures").glob("*.png"))
-        return {path.stem: RunFigure(path.stem, path) for path in paths}
+        return {path.stem: NotebookImage(path.stem, path) for path in paths}
 
     @property
     def report(self) -> Path:

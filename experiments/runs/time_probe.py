@@ -14,7 +14,7 @@ from fl_audit.clients.app import app as client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.cluster.access import usable_cores
+from fl_audit.experiments.runs.cluster.ray_connection import usable_cores
 from fl_audit.experiments.runs.engines import local_calls
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.run import federation_plan
@@ -44,7 +44,7 @@ _SECONDS_OF_A_ROUND, _SECONDS_OF_A_CALL = 0.02, 0.001
 
 
 @dataclass(frozen=True)
-class Probe:
+class TimeAndMemoryEstimate:
     """Measurements of a few rounds, and estimates of time and memory for the whole run."""
 
     trials: int  # number of trials that were trained together
@@ -93,7 +93,7 @@ class _RoundCounter:
             raise _ProbeEndError
 
 
-def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
+def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstimate:
     """Train the first trials of a planned run for a few rounds, and estimate time and memory of the whole run.
 
     The training is done in this process, and nothing is written. If rounds take long, only a few of the trials in the
@@ -128,7 +128,7 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> Probe:
     # A client's process holds no more than what came to this one, in which all clients were called.
     more = apart * (_MEMORY_OF_CLIENTS + max(0, most - held)) + (_MEMORY_OF_RAY if apart else 0)
     memory = most + _MEMORY_AT_THE_END + more
-    return Probe(watch.trials, max(1, timed), first, each, total, memory, 1 + apart, command)
+    return TimeAndMemoryEstimate(watch.trials, max(1, timed), first, each, total, memory, 1 + apart, command)
 
 
 def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> _RoundCounter:

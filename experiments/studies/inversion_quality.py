@@ -56,7 +56,7 @@ np.savez(sys.argv[2], drawn=np.stack(drawn))
 """The authors' code on the same gradients, at the same number of steps: signed Adam, cosine, total variation, box."""
 
 
-class QualitySetting(NamedTuple):
+class InvertedUpdateSetting(NamedTuple):
     """A kind of update to invert: data set, model and batch size; updates are neither clipped nor noisy."""
 
     data: str  # name of a data set of pictures
@@ -71,15 +71,15 @@ class QualitySetting(NamedTuple):
 
 _FACES = "fl_audit.experiments.reproductions.bernau2019.labeled_faces:lfw"
 SETTINGS = tuple(
-    QualitySetting(data, model, batch, is_local)
+    InvertedUpdateSetting(data, model, batch, is_local)
     for data, model in (("mnist", "dense-128"), ("mnist", "mnist-cnn"), (_FACES, "dense-128"))
     for batch, is_local in ((1, False), (4, False), (16, False), (4, True))
 )
-COMPARED = (QualitySetting("mnist", "mnist-cnn"), QualitySetting("mnist", "dense-128"))
+COMPARED = (InvertedUpdateSetting("mnist", "mnist-cnn"), InvertedUpdateSetting("mnist", "dense-128"))
 """Settings that are also compared with the reference."""
 
 
-class _InversionSetting(NamedTuple):
+class _InversionProblem(NamedTuple):
     shared: UpdateFunction
     true: torch.Tensor  # (owners, batch, *shape)
     labels: torch.Tensor  # (owners, batch)
@@ -89,7 +89,7 @@ class _InversionSetting(NamedTuple):
     classes: int
 
 
-def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _InversionSetting:
+def _scene(setting: InvertedUpdateSetting, directory: str | None, pictures: int) -> _InversionProblem:
     pool = load_source(DataSpec(setting.data, directory)).pool
     owners = pictures // setting.batch
     order = generator(0, Purpose.DRAWING).permutation(len(pool))
@@ -108,11 +108,11 @@ def _scene(setting: QualitySetting, directory: str | None, pictures: int) -> _In
     labels = torch.from_numpy(true.labels).reshape(owners, setting.batch)
     others = PopulationImages(torch.from_numpy(had.features.reshape(-1, *shape)), torch.from_numpy(had.labels))
     seen = shared.of_many(features, labels)
-    return _InversionSetting(shared, features, labels, seen, beside.features.reshape(-1, *shape), others, pool.classes)
+    return _InversionProblem(shared, features, labels, seen, beside.features.reshape(-1, *shape), others, pool.classes)
 
 
 def quality(
-    setting: QualitySetting, directory: str | None, pictures: int, descent: DescentSettings
+    setting: InvertedUpdateSetting, directory: str | None, pictures: int, descent: DescentSettings
 ) -> ReconstructionQuality:
     """Return how similar the attack's reconstructions are to the true images, over several updates of one kind.
 
@@ -133,14 +133,14 @@ def quality(
     return _likeness(scene, drawn.numpy())
 
 
-def _likeness(scene: _InversionSetting, drawn: Floats32) -> ReconstructionQuality:
+def _likeness(scene: _InversionProblem, drawn: Floats32) -> ReconstructionQuality:
     true = scene.true.numpy()
     found = matched(true, drawn)
     return likeness(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), scene.candidates)
 
 
 def beside_reference(
-    setting: QualitySetting,
+    setting: InvertedUpdateSetting,
     directory: str | None,
     pictures: int,
     descent: DescentSettings,

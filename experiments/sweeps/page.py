@@ -9,7 +9,7 @@ import pandas as pd
 
 from fl_audit.audits.page.markup import html_figure, html_page, page_table
 from fl_audit.experiments.sweeps.privacy_utility_plot import UTILITY_NAMES
-from fl_audit.experiments.sweeps.sweep import RUNS, Sweep
+from fl_audit.experiments.sweeps.sweep import RUNS, SweepResults
 from fl_audit.experiments.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies
 from fl_audit.plurals import plural
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
@@ -41,7 +41,7 @@ _STEP = (
 )
 
 
-def chance_text(sweep: Sweep) -> str:
+def chance_text(sweep: SweepResults) -> str:
     """Return a sentence on the mean Epsilon* of untrained models, which shows what chance alone reaches.
 
     Epsilon* is an estimate of a released model's privacy risk. The text is empty if it was not computed for such
@@ -54,7 +54,7 @@ def chance_text(sweep: Sweep) -> str:
     return f" Chance alone reaches {reaches} on average: that is what untrained models score, which cannot leak."
 
 
-def fit_text(sweep: Sweep) -> str:
+def fit_text(sweep: SweepResults) -> str:
     """Return a sentence on whether the losses follow normal distributions, as the sweep's Epsilon* assumes.
 
     Epsilon* is an estimate of a model's privacy risk. The sentence says for how many models a statistical test rejects
@@ -69,7 +69,7 @@ def fit_text(sweep: Sweep) -> str:
     return f"{by_normals}; {found}{counted}."
 
 
-def sweep_page(sweep: Sweep, title: str) -> str:
+def sweep_page(sweep: SweepResults, title: str) -> str:
     """Return the HTML page of a sweep.
 
     Parameters
@@ -117,7 +117,7 @@ def _best_text(best: "pd.DataFrame") -> str:
     return f"the frontier goes from {ends[0]} to {ends[1]}." if len(best) > 1 else f"on the frontier is {ends[0]}."
 
 
-def claims_text(sweep: Sweep) -> list[str]:
+def claims_text(sweep: SweepResults) -> list[str]:
     """Return a sentence for each kind of claim in a sweep: delta, accountant, adjacency and unit.
 
     The list is empty if no point has a claim.
@@ -141,7 +141,7 @@ def claimed_text(value: Any) -> str:
     return number_text(value) if pd.notna(value) else "none"
 
 
-def points_html(sweep: Sweep) -> str:
+def points_html(sweep: SweepResults) -> str:
     """Return the HTML table of a sweep's points, which marks the points on the frontier of utility against privacy.
 
     The points are sorted by claimed epsilon if it varies, else by Epsilon* (the privacy risk of the released models).

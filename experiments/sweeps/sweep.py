@@ -18,10 +18,10 @@ from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.engines import Engine, RayOptions
 from fl_audit.experiments.runs.progress import RunsProgress, at_work, no_runs_progress
 from fl_audit.experiments.runs.run_directory import held
-from fl_audit.experiments.runs.store import make_private
+from fl_audit.experiments.runs.trial_batch_store import make_private
 from fl_audit.experiments.sweeps.grid import Point, describe, require_distinct
+from fl_audit.experiments.sweeps.point_execution import play_points
 from fl_audit.experiments.sweeps.privacy_utility_plot import landscape_figure
-from fl_audit.experiments.sweeps.schedule import play_points
 from fl_audit.experiments.sweeps.tables import UtilityColumn, choose_utility, models_table, points_table
 from fl_audit.report.figure_style import to_png
 from fl_audit.strategies.errors import FederationError
@@ -30,7 +30,7 @@ RUNS = "points"
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepResults:
     """The results of a sweep: two tables, the measure of utility, and the plot of utility against privacy."""
 
     models: pd.DataFrame  # one row for each trained model, see `models_table`
@@ -48,7 +48,7 @@ def run_sweep(
     title: str = "Privacy-utility landscape",
     engine: Engine = Engine.RAY,
     by_guarantee: bool = True,
-) -> Sweep:
+) -> SweepResults:
     """Run the unfinished points of a sweep, write the results of all points, and return these results.
 
     A point of a sweep is one configuration, whose trials serve as repetitions.
@@ -180,7 +180,7 @@ def _secret(directory: Path) -> int:
 
 def _found(
     points: Sequence[Point], directory: Path, utility: UtilityColumn | None, title: str, by_guarantee: bool
-) -> Sweep:
+) -> SweepResults:
     models = models_table(points, directory / RUNS)
     chosen = choose_utility(models, utility)
     table = points_table(models, points, chosen, by_guarantee)
@@ -188,4 +188,4 @@ def _found(
     with atomic_file(directory / "points.csv") as file:
         table.to_csv(file, index=False)
     write_bytes(directory / "landscape.png", to_png(figure))
-    return Sweep(models, table, chosen, figure)
+    return SweepResults(models, table, chosen, figure)

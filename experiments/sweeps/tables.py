@@ -11,7 +11,7 @@ from fl_audit.atomic_files import read_json
 from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
 from fl_audit.experiments.names import UtilityColumn as UtilityColumn
-from fl_audit.experiments.runs.store import read_frame
+from fl_audit.experiments.runs.trial_batch_store import read_frame
 from fl_audit.experiments.sweeps.grid import Point, describe
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
 from fl_audit.statistics.pareto_front import convex_frontier

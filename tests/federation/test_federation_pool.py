@@ -21,7 +21,7 @@ from fl_audit.experiments.runs.cluster import array_transport, call_scheduling
 from fl_audit.experiments.runs.cluster import pool as pool_module
 from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_back, take_out
 from fl_audit.experiments.runs.cluster.backend import PatchedRuntime, _Contexts
-from fl_audit.experiments.runs.cluster.call_context import CallContext, PackedContext, compartment_of
+from fl_audit.experiments.runs.cluster.call_context import CallContextPacker, MissingCallContext, compartment_of
 from fl_audit.experiments.runs.cluster.call_scheduling import CallScheduler
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, ClientProcess, LostCallsError, Node
@@ -94,7 +94,7 @@ def played(pool: Pool, retries: int = 2, clients: int = 1) -> dict[int, object]:
 def _of_another_app(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_scheduling, "compartment_of", lambda message, context: ORDINARY)
     monkeypatch.setattr(call_scheduling, "weight_of", lambda message, context: 1)
-    monkeypatch.setattr(CallContext, "of", lambda self, calls, has: PackedContext([], None, frozenset()))
+    monkeypatch.setattr(CallContextPacker, "of", lambda self, calls, has: MissingCallContext([], None, frozenset()))
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])

@@ -19,8 +19,8 @@ from sklearn.metrics import roc_auc_score
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.cluster import access
-from fl_audit.experiments.runs.cluster.access import cluster_at
+from fl_audit.experiments.runs.cluster import ray_connection
+from fl_audit.experiments.runs.cluster.ray_connection import cluster_at
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.replay import ReplayMatch, replay
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
@@ -280,11 +280,11 @@ def test_auto_is_the_only_cluster_of_the_machine(monkeypatch: pytest.MonkeyPatch
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setattr(access, "_asks_for_token", lambda address: False)
-        monkeypatch.setattr(access, "canonicalize_bootstrap_address_or_die", lambda _: address)
+        monkeypatch.setattr(ray_connection, "_asks_for_token", lambda address: False)
+        monkeypatch.setattr(ray_connection, "canonicalize_bootstrap_address_or_die", lambda _: address)
         assert cluster_at("auto") == cluster_at(address) == address
         assert cluster_at(None) is None
-    monkeypatch.setattr(access, "canonicalize_bootstrap_address_or_die", none)
+    monkeypatch.setattr(ray_connection, "canonicalize_bootstrap_address_or_die", none)
     with pytest.raises(InputError, match="exactly one Ray"):
         cluster_at("auto")
 

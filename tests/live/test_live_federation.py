@@ -17,7 +17,7 @@ import pytest
 
 from fl_audit.audits.canaries.live_audit import LiveFinding, measure_live
 from fl_audit.audits.canaries.observer_store import seed_in
-from fl_audit.experiments.examples.local_superlink import ROOT, Loopback, federation, write_node_key
+from fl_audit.experiments.examples.local_superlink import ROOT, LocalFlowerFederation, federation, write_node_key
 
 pytestmark = [pytest.mark.long, pytest.mark.ray, pytest.mark.xdist_group("superlink"), pytest.mark.timeout(900)]
 
@@ -26,7 +26,7 @@ COINS = "6\n"
 """In three of the first five rounds the canary is in: with coins drawn anew it might be in none, and nothing told."""
 
 
-def measured(made: Loopback, name: str = "canaries") -> LiveFinding:
+def measured(made: LocalFlowerFederation, name: str = "canaries") -> LiveFinding:
     return measure_live(made.place / name, seed_in(made.place / "coins"), is_over=True)
 
 
@@ -110,7 +110,7 @@ def test_what_is_kept_survives_whatever_is_killed_and_training_goes_on_with_a_no
         )
 
 
-def restart_node(made: Loopback, one: int, seconds: float = 180.0) -> None:
+def restart_node(made: LocalFlowerFederation, one: int, seconds: float = 180.0) -> None:
     """Start a killed SuperNode until it is let in.
 
     For a minute after its last sign of life the SuperLink takes a node for present, and turns away a second one with
@@ -132,7 +132,7 @@ def restart_node(made: Loopback, one: int, seconds: float = 180.0) -> None:
     raise AssertionError(f"SuperNode {one} is not let in: see {log}")
 
 
-def kill_serverapp(made: Loopback) -> bool:
+def kill_serverapp(made: LocalFlowerFederation) -> bool:
     """End the process of the ServerApp alone; whether there was one. Whoever has just ended was called by nothing."""
     found = False
     for one in psutil.Process(made.running["superlink"].pid).children(recursive=True):
@@ -143,7 +143,7 @@ def kill_serverapp(made: Loopback) -> bool:
     return found
 
 
-def _quietly(made: Loopback) -> None:
+def _quietly(made: LocalFlowerFederation) -> None:
     with contextlib.suppress(RuntimeError):
         made.train(rounds=40)
 

@@ -27,7 +27,7 @@ from fl_audit.audits.membership import shokri_attack
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions import reproduce, run_scheduling
-from fl_audit.experiments.reproductions.bernau2019 import configurations, paper, planning, runs
+from fl_audit.experiments.reproductions.bernau2019 import configurations, paper, runs, sequential_trial_allocation
 from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import _seed_of, values_of
 from fl_audit.experiments.reproductions.bernau2019.epsilons import (
@@ -58,7 +58,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     MembershipData,
     MembershipSetting,
     PrivacyMethod,
-    ShadowTrials,
+    ShadowTrialGroup,
     settings_of,
 )
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
@@ -143,11 +143,11 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
             assert settings_of(data, extent) == ()
             continue
         chosen = settings_of(data, extent)
-        parts = [ShadowTrials(one, number) for one in chosen for number in (0, 1)]
+        parts = [ShadowTrialGroup(one, number) for one in chosen for number in (0, 1)]
         assert len({one.name for one in parts} | {_seed_of(one, size) for one in parts}) == 2 * len(parts)
         assert len(chosen) == 1 + 2 * len(size.levels)
         for setting in chosen:
-            config = parse_config(values_of(ShadowTrials(setting), extent, None))
+            config = parse_config(values_of(ShadowTrialGroup(setting), extent, None))
             assert config.audit.targets == config.data.records
             assert config.privacy.private == (setting.method is PrivacyMethod.CENTRAL)
             assert (config.privacy.local_randomizer is not None) == (setting.method is PrivacyMethod.LOCAL)
@@ -158,11 +158,11 @@ def test_a_member_is_sampled_as_in_the_paper() -> None:
     # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
     faces = CANDIDATES[PublishedDataset.LFW][0][0]
     config = parse_config(
-        values_of(ShadowTrials(MembershipSetting(faces, PrivacyMethod.CENTRAL, 4.0)), ComputeExtent.FULL, None)
+        values_of(ShadowTrialGroup(MembershipSetting(faces, PrivacyMethod.CENTRAL, 4.0)), ComputeExtent.FULL, None)
     )
     assert float(sampling_rate(config)) == pytest.approx(16 / 368)
     config = parse_config(
-        values_of(ShadowTrials(MembershipSetting(faces, PrivacyMethod.LOCAL, 0.1)), ComputeExtent.FULL, None)
+        values_of(ShadowTrialGroup(MembershipSetting(faces, PrivacyMethod.LOCAL, 0.1)), ComputeExtent.FULL, None)
     )
     assert config.training.local_batch == 32
     assert runs.most_epochs(config) == faces.full.epochs
@@ -189,7 +189,7 @@ def made_up(
     setting: MembershipSetting, auc: float, accuracy: float, trials: int = 40, spread: float = 0.01
 ) -> MembershipFindings:
     """Return findings whose attacks reach about an AUC: scores of members are moved by as much."""
-    part = ShadowTrials(setting)
+    part = ShadowTrialGroup(setting)
     random = np.random.default_rng(zlib.crc32(part.name.encode()))
     is_in = random.random((trials, 60)) < 0.5
     shift = np.sqrt(2) * ndtri(auc)
@@ -440,7 +440,7 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     trials = pd.read_parquet(
         tmp_path
         / "runs-quick"
-        / ShadowTrials(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 1.0)).name
+        / ShadowTrialGroup(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 1.0)).name
         / "trials.parquet"
     )
     assert by[label, "test accuracy"] == pytest.approx(trials["test_accuracy"].mean())
@@ -497,11 +497,11 @@ def test_trials_go_where_claims_lack_them_cheapest_first(monkeypatch: pytest.Mon
         _open_claim(Interval(0.2, 0.1, 0.3), "c"),
         _open_claim(Interval(0.05, -0.005, 0.105), "a", "c"),
     ]
-    monkeypatch.setattr(planning, "MOST_OPEN", 2)
-    assert planning._planned(claims, before, seconds, 0.0) == before
+    monkeypatch.setattr(sequential_trial_allocation, "MOST_OPEN", 2)
+    assert sequential_trial_allocation._planned(claims, before, seconds, 0.0) == before
     # The last one is cheapest, with most parts where they are; the first pays for what is left of its own.
-    assert planning._planned(claims, before, seconds, 45.0) == {"a": 5, "b": 1, "c": 4}
-    assert planning._planned(claims, before, seconds, 443.0) == {"a": 5, "b": 5, "c": 4}
+    assert sequential_trial_allocation._planned(claims, before, seconds, 45.0) == {"a": 5, "b": 1, "c": 4}
+    assert sequential_trial_allocation._planned(claims, before, seconds, 443.0) == {"a": 5, "b": 5, "c": 4}
 
 
 def _around(setting: MembershipSetting, auc: float, accuracy: float) -> MembershipFindings:
@@ -595,24 +595,30 @@ def test_a_gain_over_runs_of_unequal_numbers_of_trials_has_its_level() -> None:
 def test_trials_go_to_the_runs_that_the_width_is_due_to() -> None:
     before, seconds = {"a": 1, "b": 1}, {"a": 10.0, "b": 10.0}
     claim = replace(_open_claim(Interval(0.05, -0.05, 0.15), "a", "b"), shares=(0.99, 0.01))
-    needed = planning._narrowed(claim, before, seconds)
+    needed = sequential_trial_allocation._narrowed(claim, before, seconds)
     assert needed == {"a": 6, "b": 1}
-    assert planning._narrowed(replace(claim, shares=()), before, seconds) == {"a": 5, "b": 5}
+    assert sequential_trial_allocation._narrowed(replace(claim, shares=()), before, seconds) == {"a": 5, "b": 5}
     # Where a premise seems to fail, showing that may be cheaper.
     premise = replace(_open_claim(Interval(-0.01, -0.011, 0.002), "b"), statement="premise")
-    assert planning._wanted(replace(claim, premises=(premise,)), before, seconds) == {"b": 2}
-    assert planning._wanted(replace(claim, premises=(replace(premise, lowest=-0.1),)), before, seconds) == needed
+    assert sequential_trial_allocation._wanted(replace(claim, premises=(premise,)), before, seconds) == {"b": 2}
+    assert (
+        sequential_trial_allocation._wanted(replace(claim, premises=(replace(premise, lowest=-0.1),)), before, seconds)
+        == needed
+    )
 
 
 def test_no_trials_are_added_where_few_claims_are_open() -> None:
     claim = _open_claim(Interval(0.05, -0.05, 0.15), "a")
-    few, many = [claim] * planning.MOST_OPEN, [claim] * (planning.MOST_OPEN + 1)
-    assert planning._planned(few, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 1}
-    assert planning._planned(many, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 5}
-    others = [_open_claim(Interval(0.05, -0.05, 0.15), f"{number}") for number in range(planning.MOST_OPEN + 1)]
+    few, many = [claim] * sequential_trial_allocation.MOST_OPEN, [claim] * (sequential_trial_allocation.MOST_OPEN + 1)
+    assert sequential_trial_allocation._planned(few, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 1}
+    assert sequential_trial_allocation._planned(many, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 5}
+    others = [
+        _open_claim(Interval(0.05, -0.05, 0.15), f"{number}")
+        for number in range(sequential_trial_allocation.MOST_OPEN + 1)
+    ]
     before = {claim.runs[0]: 1 for claim in others}
-    more = planning._planned(others, before, dict.fromkeys(before, 1.0), 1e9)
-    assert sum(count > 1 for count in more.values()) == 1 + planning.SPARE
+    more = sequential_trial_allocation._planned(others, before, dict.fromkeys(before, 1.0), 1e9)
+    assert sum(count > 1 for count in more.values()) == 1 + sequential_trial_allocation.SPARE
 
 
 @pytest.mark.long
@@ -624,21 +630,23 @@ def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest
         counts = Counter(part.setting for part in parts)
         return [joined([made_up(one, 0.7, 0.6, trials=8) for _ in range(count)]) for one, count in counts.items()]
 
-    monkeypatch.setattr(planning, "play_parts", findings)
-    monkeypatch.setattr(planning, "_seconds_a_part", lambda context, settings: {one.name: 1.0 for one in settings})
-    monkeypatch.setattr(planning, "cores", lambda: 1)
-    monkeypatch.setattr(planning, "MOST_OPEN", 2)
+    monkeypatch.setattr(sequential_trial_allocation, "play_parts", findings)
+    monkeypatch.setattr(
+        sequential_trial_allocation, "_seconds_a_part", lambda context, settings: {one.name: 1.0 for one in settings}
+    )
+    monkeypatch.setattr(sequential_trial_allocation, "cores", lambda: 1)
+    monkeypatch.setattr(sequential_trial_allocation, "MOST_OPEN", 2)
     context = ItemContext(tmp_path, minutes=5.0)
-    (found,) = planning.play([SKEWED], context, adding=True)
+    (found,) = sequential_trial_allocation.play([SKEWED], context, adding=True)
     settings = settings_of(SKEWED, ComputeExtent.FULL)
     assert len(played[0]) == len(settings)
     assert len(settings) < len(played[1]) <= len(played[2]) <= 300
-    plans = json.loads((tmp_path / "runs" / planning.PLAN).read_text())
+    plans = json.loads((tmp_path / "runs" / sequential_trial_allocation.PLAN).read_text())
     assert len(plans) == 3
     assert {one.setting.name: one.parts for one in found.runs} == plans[-1]
     played.clear()
-    planning.play([SKEWED], context, adding=True)
-    assert json.loads((tmp_path / "runs" / planning.PLAN).read_text()) == plans
+    sequential_trial_allocation.play([SKEWED], context, adding=True)
+    assert json.loads((tmp_path / "runs" / sequential_trial_allocation.PLAN).read_text()) == plans
     assert len(played[-1]) == sum(plans[-1].values())
 
 

@@ -12,7 +12,6 @@ from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import (
     _z_against,
     _z_between,
 )
-from fl_audit.experiments.reproductions.bernau2021.audits import _median_of_largest
 from fl_audit.experiments.reproductions.bernau2021.claims import _largest_exceedance
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import (
     NoisyQuery,
@@ -22,8 +21,9 @@ from fl_audit.experiments.reproductions.bernau2021.closed_forms import (
     figure_3,
     table_3,
 )
+from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import _median_of_largest
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
-from fl_audit.experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderStudy
+from fl_audit.experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderDatasetName
 from fl_audit.experiments.reproductions.papers import COLUMNS, ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, predicted_advantage, resampling
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
@@ -55,7 +55,7 @@ def test_table_3_agrees_with_every_printed_digit() -> None:
 
 def test_table_2_has_every_entry() -> None:
     assert set(TABLE_2) == {
-        (study, scaling, relation) for study in InsiderStudy for scaling in SCALINGS for relation in RELATIONS
+        (study, scaling, relation) for study in InsiderDatasetName for scaling in SCALINGS for relation in RELATIONS
     }
 
 

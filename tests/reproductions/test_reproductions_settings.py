@@ -15,8 +15,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     LOCATION,
     MNIST,
     PURCHASE,
+    InsiderDatasetName,
     InsiderSetting,
-    InsiderStudy,
     _trials_of,
     audit_settings,
     main_settings,
@@ -142,5 +142,5 @@ def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # 
     assert LOCATION.stands_in
     assert not ADULT.stands_in
     assert "Location-30 for Purchase-100" in InsiderSetting(LOCATION, GS, U).label
-    assert LOCATION.study is InsiderStudy.PURCHASE
+    assert LOCATION.study is InsiderDatasetName.PURCHASE
     assert math.isclose(LOCATION.delta, PURCHASE.delta)

@@ -15,7 +15,7 @@ from fl_audit import atomic_files
 from fl_audit.atomic_files import atomic_file, read_json, require_sealed
 from fl_audit.errors import InputError
 from fl_audit.experiments.comparisons.rows import rows
-from fl_audit.experiments.runs import store
+from fl_audit.experiments.runs import trial_batch_store
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -278,7 +278,7 @@ def test_a_run_that_ended_while_it_wrote_is_not_taken_for_edited(run: Path, monk
 
         monkeypatch.setattr(atomic_files, "atomic_file", interrupted(stops))
         with pytest.raises(KeyboardInterrupt):
-            store.write_sealed(run, path, read_json(path) | {"note": last})
+            trial_batch_store.write_sealed(run, path, read_json(path) | {"note": last})
         monkeypatch.undo()
         require_sealed(run)
         assert ("note" in read_json(path)) == (last == 2)

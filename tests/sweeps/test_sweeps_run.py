@@ -23,11 +23,11 @@ from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.engines import Engine, RayOptions
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.experiments.sweeps import schedule
+from fl_audit.experiments.sweeps import point_execution
 from fl_audit.experiments.sweeps.grid import Axis, Point, baselines, grid
 from fl_audit.experiments.sweeps.page import chance_text, claims_text, fit_text, points_html, sweep_page
 from fl_audit.experiments.sweeps.privacy_utility_plot import landscape_figure
-from fl_audit.experiments.sweeps.sweep import Sweep, run_sweep
+from fl_audit.experiments.sweeps.sweep import SweepResults, run_sweep
 from fl_audit.experiments.sweeps.tables import UNTRAINED, UtilityColumn, choose_utility, models_table, points_table
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.released_model.normal_fit_tests import FIT
@@ -157,7 +157,7 @@ def test_an_interrupted_command_says_how_to_go_on(
 def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def here(*epsilons: float) -> Sweep:
+    def here(*epsilons: float) -> SweepResults:
         return run_sweep(grid(VALUES, [Axis("privacy.epsilon", epsilons)]), tmp_path / "out", engine=Engine.LOCAL)
 
     assert len(here(1.0, 4.0).models) == 6
@@ -172,7 +172,7 @@ def test_a_sweep_in_this_process_keeps_its_points_goes_on_and_grows(
         played.append(arguments[1])
         return run_audit(*arguments, **options)
 
-    monkeypatch.setattr("fl_audit.experiments.sweeps.schedule.run_audit", noted)
+    monkeypatch.setattr("fl_audit.experiments.sweeps.point_execution.run_audit", noted)
     assert len(here(1.0, 2.0, 4.0).points) == 3
     assert len(played) == 1
 
@@ -196,7 +196,7 @@ def test_no_ended_sweep_leaves_a_half_point_with_its_seed(tmp_path: Path, monkey
         run_audit(plan, directory, Engine.LOCAL, with_report=False)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fl_audit.experiments.sweeps.schedule.run_audit", interrupted)
+    monkeypatch.setattr("fl_audit.experiments.sweeps.point_execution.run_audit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(points(1.0), tmp_path / "out", engine=Engine.LOCAL)
     assert list((tmp_path / "out" / "points").iterdir()) == []
@@ -246,12 +246,12 @@ def test_points_of_the_membership_audit_name_their_strongest_attack(tmp_path: Pa
     assert table["attack"].fillna("none").tolist() == ["loss", "none"]
     assert table["attack_auc"][0] == rates["auc"]["value"]
     assert table["attack_tpr_at_fpr_001"][0] == rates["tpr_at_fpr_001"]["value"]
-    page = points_html(Sweep(models, table, UtilityColumn.ACCURACY, Figure()))
+    page = points_html(SweepResults(models, table, UtilityColumn.ACCURACY, Figure()))
     assert "Strongest attack" in page
     # What chance reaches stands beside Epsilon*, as in the report of a run.
     untrained = [one.summary["epsilon_star"]["untrained_mean"] for one in found]
     assert models.groupby("point", sort=False)[UNTRAINED].first().tolist() == untrained
-    chance = chance_text(Sweep(models, table, UtilityColumn.ACCURACY, Figure()))
+    chance = chance_text(SweepResults(models, table, UtilityColumn.ACCURACY, Figure()))
     assert all(number_text(one, 3) in chance for one in untrained)
     assert f">{number_text(rates['auc']['value'], 3)}</td>" in page
 
@@ -261,7 +261,7 @@ def test_what_epsilon_star_of_a_sweep_rests_on_is_said() -> None:
 
     def said(**columns: object) -> str:
         models = pd.DataFrame({"point": ["one"] * 4, "epsilon_star": 1.0} | columns)
-        return fit_text(Sweep(models, models, UtilityColumn.ACCURACY, Figure()))
+        return fit_text(SweepResults(models, models, UtilityColumn.ACCURACY, Figure()))
 
     assert "in 2 of 3 models" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
     assert "rejects most" in said(**{FIT: [1e-9, 0.5, 1e-3, np.nan]})
@@ -321,4 +321,4 @@ def test_a_cluster_with_no_node_large_enough_is_noticed(
     node: dict[str, object], is_large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"CPU": 1.0}}, node])
-    assert schedule.has_room(RayOptions("head:6379", threads=4)) == is_large
+    assert point_execution.has_room(RayOptions("head:6379", threads=4)) == is_large

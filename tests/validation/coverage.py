@@ -159,7 +159,7 @@ STATEMENTS = (
             ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
                        "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._surest",
                        "bernau2019.tradeoffs.gain"]),
-            ("bootstrap", ["statistics.bootstrap", "bernau2019.tradeoffs.Curve.interval",
+            ("bootstrap", ["statistics.bootstrap", "bernau2019.tradeoffs.AttackAccuracyEstimates.interval",
                            "bernau2019.claims.phi_above_one"]),
         )
     ),

@@ -40,7 +40,10 @@ from fl_audit.experiments.reproductions.statistics import end_by_end, resampling
 from fl_audit.statistics.intervals import Interval
 
 LOOKS = 3
-"""Number of evaluations of the claims while trials are added: the first part, and twice more (see `planning`)."""
+"""Number of evaluations of the claims while trials are added: the first part, and twice more.
+
+Module `sequential_trial_allocation` adds the trials.
+"""
 CONFIDENCE = 1 - 0.05 / LOOKS
 """Confidence of the intervals of all claims: whenever trials stop being added, a verdict is wrong with 5 % at most."""
 

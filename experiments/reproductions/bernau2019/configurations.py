@@ -22,7 +22,7 @@ EPOCHS_A_ROUND = 2
 """Epochs between two evaluations of the loss where no noise is added; Adam's moments start anew there."""
 
 
-def _seed_of(part: settings.ShadowTrials, size: settings.DataSetSize) -> int:
+def _seed_of(part: settings.ShadowTrialGroup, size: settings.DataSetSize) -> int:
     """Return the seed of a run, derived from the run's name, so that each run has random numbers of its own.
 
     A seed is skipped if it makes some target a member in too many or too few trials: too few shadow models would then
@@ -46,11 +46,13 @@ def all_values(extent: ComputeExtent) -> dict[str, Any]:
     If a data set of the paper has substitutes, the configurations of all of them are included.
     """
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
-    parts = [settings.ShadowTrials(setting) for one in data for setting in settings.settings_of(one, extent)]
+    parts = [settings.ShadowTrialGroup(setting) for one in data for setting in settings.settings_of(one, extent)]
     return {part.name: values_of(part, extent, None) for part in parts}
 
 
-def values_of(part: settings.ShadowTrials, extent: ComputeExtent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
+def values_of(
+    part: settings.ShadowTrialGroup, extent: ComputeExtent, data_dir: Path | None
+) -> dict[str, dict[str, Any]]:
     """Return the configuration of a run as nested dictionaries that are not validated yet.
 
     The outer keys are sections of the configuration, such as "data", and the inner keys are settings.

@@ -11,10 +11,10 @@ from fl_audit.experiments.reproductions.bernau2019.claims import claims_item, cl
 from fl_audit.experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
 from fl_audit.experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, guarantees, table_2, table_3
 from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
-from fl_audit.experiments.reproductions.bernau2019.planning import MOST_OPEN, play
 from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings, most_epochs
-from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, ShadowTrials
+from fl_audit.experiments.reproductions.bernau2019.sequential_trial_allocation import MOST_OPEN, play
+from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, ShadowTrialGroup
 from fl_audit.experiments.reproductions.bernau2019.verdicts_from_published import rejudge
 from fl_audit.experiments.reproductions.claims import verdicts_said
 from fl_audit.experiments.reproductions.dataset_availability import find_data
@@ -39,7 +39,7 @@ _NO_FACES = (
 
 
 @dataclass(frozen=True)
-class MembershipItem(PaperItem):
+class MembershipPaperItem(PaperItem):
     """A table or figure of the paper, with the data sets whose runs it shows (`studies`, empty if it needs no runs)."""
 
     build: Callable[[Sequence[DataSetRuns]], ItemResult]
@@ -50,26 +50,26 @@ class MembershipItem(PaperItem):
         return tuple(one for one in data if one.study in self.studies)
 
 
-def _figure(number: int, study: PublishedDataset) -> MembershipItem:
+def _figure(number: int, study: PublishedDataset) -> MembershipPaperItem:
     title = f"Figure {number}. Accuracy and privacy on {study}"
-    return MembershipItem(f"fig{number}", title, partial(figure_of, study), (study,))
+    return MembershipPaperItem(f"fig{number}", title, partial(figure_of, study), (study,))
 
 
 _ADVERSARIES = "Who learns more at the same epsilon: the adversaries of all three papers"
 _ITEMS = (
-    MembershipItem("table2", "Table 2. Epsilon of local DP", lambda played: table_2()),
-    MembershipItem("table3", "Table 3. Epsilon of central DP", lambda played: table_3()),
+    MembershipPaperItem("table2", "Table 2. Epsilon of local DP", lambda played: table_2()),
+    MembershipPaperItem("table3", "Table 3. Epsilon of central DP", lambda played: table_3()),
     _figure(3, PublishedDataset.TEXAS),
     _figure(4, PublishedDataset.PURCHASES),
     _figure(5, PublishedDataset.COLLAB),
     _figure(6, PublishedDataset.LFW),
     _figure(7, PublishedDataset.SKEWED),
-    MembershipItem("adversaries", _ADVERSARIES, adversaries_item, settings.WITH_INSIDER),
-    MembershipItem("claims", "Claims of sections 5 and 6", claims_item, tuple(PublishedDataset)),
+    MembershipPaperItem("adversaries", _ADVERSARIES, adversaries_item, settings.WITH_INSIDER),
+    MembershipPaperItem("claims", "Claims of sections 5 and 6", claims_item, tuple(PublishedDataset)),
 )
 
 
-def _make(items: Sequence[MembershipItem], context: ItemContext) -> PaperResults:
+def _make(items: Sequence[MembershipPaperItem], context: ItemContext) -> PaperResults:
     """Carry out the runs that several tables and figures need, each run once, and return these tables and figures.
 
     Items whose data sets are not available are left out.
@@ -97,11 +97,13 @@ def _make(items: Sequence[MembershipItem], context: ItemContext) -> PaperResults
     )
 
 
-def _made(item: MembershipItem, played: Sequence[DataSetRuns], context: ItemContext) -> ItemResult:
+def _made(item: MembershipPaperItem, played: Sequence[DataSetRuns], context: ItemContext) -> ItemResult:
     """Return one table or figure, built from the runs on its data sets, with the time that these runs took."""
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
-    parts = {ShadowTrials(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)}
+    parts = {
+        ShadowTrialGroup(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)
+    }
     spent = spent_on({context.runs / part.name: trials for part, trials in parts.items()})
     return replace(item.build(own), spent=spent)
 
@@ -118,11 +120,11 @@ PAPER = Paper(
 )
 
 
-def _why(item: MembershipItem, found: Sequence[settings.MembershipData], extent: ComputeExtent) -> str:
+def _why(item: MembershipPaperItem, found: Sequence[settings.MembershipData], extent: ComputeExtent) -> str:
     return f"not played in the {extent} form" if item.data_of(found) else "its data are not there"
 
 
-def _opening(played: Sequence[DataSetRuns], results: Sequence[tuple[MembershipItem, ItemResult]]) -> str:
+def _opening(played: Sequence[DataSetRuns], results: Sequence[tuple[MembershipPaperItem, ItemResult]]) -> str:
     """Return sentences on how far the results agree with the paper.
 
     The text is empty if there are no runs, and Table 3 is not among the results.

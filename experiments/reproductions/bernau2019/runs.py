@@ -25,7 +25,7 @@ from fl_audit.experiments.runs.attacks import by_target
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of, sampling_rate
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
-from fl_audit.experiments.runs.store import read_frame
+from fl_audit.experiments.runs.trial_batch_store import read_frame
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.server.batch_results import LOGITS
@@ -185,7 +185,7 @@ def _called_together(parts: Sequence[AttackConfidences]) -> AttackConfidences | 
 
 
 def _reduced(
-    part: settings.ShadowTrials,
+    part: settings.ShadowTrialGroup,
     config: RunConfig,
     summary: Mapping[str, Any],
     membership: TargetMembership,
@@ -235,7 +235,7 @@ def _areas(scores: Floats, is_in: Flags) -> Floats:
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def play_parts(parts: Iterable[settings.ShadowTrials], context: ItemContext) -> list[MembershipFindings]:
+def play_parts(parts: Iterable[settings.ShadowTrialGroup], context: ItemContext) -> list[MembershipFindings]:
     """Carry out the runs that are not finished, and return the results of each setting, joined over its runs.
 
     Parameters
@@ -261,7 +261,7 @@ def play_parts(parts: Iterable[settings.ShadowTrials], context: ItemContext) -> 
     return [joined(found) for found in of.values()]
 
 
-def _read_part(part: settings.ShadowTrials, config: RunConfig, run: RunDirectory) -> MembershipFindings:
+def _read_part(part: settings.ShadowTrialGroup, config: RunConfig, run: RunDirectory) -> MembershipFindings:
     """Return the results of a finished run, read from its directory."""
     targets, trials = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "trials"))
     federation, membership = (
@@ -290,7 +290,7 @@ def _read_part(part: settings.ShadowTrials, config: RunConfig, run: RunDirectory
 
 
 def _areas_against_test(
-    part: settings.ShadowTrials,
+    part: settings.ShadowTrialGroup,
     run: RunDirectory,
     federation: LoadedFederation,
     targets: pd.DataFrame,

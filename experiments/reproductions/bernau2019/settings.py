@@ -226,7 +226,7 @@ class MembershipSetting:
 
 
 @dataclass(frozen=True)
-class ShadowTrials:
+class ShadowTrialGroup:
     """One run of a setting; the models of its other trials are the shadow models in the attack on each trial.
 
     Trials of different runs are not used for each other. All runs of a setting have the same number of trials, and

@@ -23,7 +23,7 @@ _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be define
 
 
 @dataclass(frozen=True)
-class Curve:
+class AttackAccuracyEstimates:
     """Estimates and bootstrap resamples of an attack's AUC and of test accuracy, for each of several runs."""
 
     # Mean over trials of the AUC of each run, shape (1 + resamples, runs): the first row as found, then one row for
@@ -69,7 +69,7 @@ class Curve:
         return tuple(float(one) / total for one in variances) if np.isfinite(total) and total > 0 else ()
 
 
-def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Generator) -> Curve:
+def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Generator) -> AttackAccuracyEstimates:
     """Return the AUC of an attack and the test accuracy of several runs, with bootstrap resamples of their trials.
 
     Parameters
@@ -94,7 +94,7 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
         stretched = np.clip(middle + sqrt(2) * (area[drawn].mean(axis=1) - middle), 0.0, 1.0)
         areas.append(np.append(middle, stretched))
         accuracies.append(np.append(accuracy.mean(), accuracy[drawn].mean(axis=1)))
-    return Curve(np.stack(areas, axis=1), np.stack(accuracies, axis=1))
+    return AttackAccuracyEstimates(np.stack(areas, axis=1), np.stack(accuracies, axis=1))
 
 
 def phi(

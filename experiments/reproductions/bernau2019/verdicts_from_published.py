@@ -34,7 +34,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.papers import CONFIDENCE as PUBLISHED_CONFIDENCE
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemResult, ItemRow, Published
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemResult, ItemRow, PublishedReproduction
 from fl_audit.experiments.reproductions.statistics import end_by_end
 from fl_audit.statistics.intervals import Interval
 
@@ -50,7 +50,7 @@ _BY_TITLE = {
 MOST_PHI = 2.0  # at which phi is cut off
 
 
-def rejudge(published: Published) -> Mapping[str, ItemResult]:
+def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
     """Return the table of claims, keyed "claims", evaluated by the current rules from published results.
 
     Parameters
@@ -84,7 +84,7 @@ def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[Pape
         yield claim
 
 
-def _from_tables(data: MembershipData, published: Published) -> Iterator[PaperClaim]:
+def _from_tables(data: MembershipData, published: PublishedReproduction) -> Iterator[PaperClaim]:
     """Yield the claims about AUC and phi on a data set that can be evaluated from rows of its published figure.
 
     Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.

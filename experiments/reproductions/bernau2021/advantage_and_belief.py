@@ -21,8 +21,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     SCALINGS,
     InsiderData,
+    InsiderDatasetName,
     InsiderSetting,
-    InsiderStudy,
     main_settings,
 )
 from fl_audit.experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
@@ -157,7 +157,7 @@ def figure_6(played: InsiderRuns) -> ItemResult:
     data, runs, figure = played.data, played.runs, new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
     by_study = {one.study: one for one in data}
-    for letter, axes, study in zip("abc", panels[:3], InsiderStudy, strict=True):
+    for letter, axes, study in zip("abc", panels[:3], InsiderDatasetName, strict=True):
         if study in by_study:
             _draw_beliefs(axes, [runs[setting] for setting in main_settings([by_study[study]])])
             finish_axes(axes, f"({letter}) {by_study[study].title}", "", "Belief in the truth (probability)")

@@ -12,17 +12,22 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import identified
-from fl_audit.experiments.reproductions.bernau2021.audits import ADVANTAGE, BELIEF, SENSITIVITIES, audit_rows
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import DELTAS, EPSILONS, NoisyQuery, calibrated, table_3
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import SECOND_LOOKS
+from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import (
+    ADVANTAGE,
+    BELIEF,
+    SENSITIVITIES,
+    audit_rows,
+)
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import outlier_share
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     InsiderData,
+    InsiderDatasetName,
     InsiderSetting,
-    InsiderStudy,
 )
 from fl_audit.experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
@@ -131,7 +136,7 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     yield PaperClaim("6.1", "the most dissimilar neighbour has a larger sensitivity than the least", data.title,
                      "median local sensitivity, most less least dissimilar", difference(one, other), 0.0,
                      trials=least.repetitions)  # fmt: skip
-    for name, found in (("most", most), ("least", least)) if data.study is InsiderStudy.MNIST else ():
+    for name, found in (("most", most), ("least", least)) if data.study is InsiderDatasetName.MNIST else ():
         share = _resampled(found, found.sensitivities, outlier_share)
         yield PaperClaim("6.1", "the sensitivities of both extremes have no far outliers",
                          f"{data.title}, {name} dissimilar", "share of outliers", share, highest=FEW_OUTLIERS,
@@ -145,7 +150,7 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
                      "median local sensitivity over 2C", half, highest=0.99, trials=replaced.repetitions)  # fmt: skip
     whole = _ratio(_resampled(removed, removed.sensitivities, np.median), settings.CLIPPING_NORM)
-    near = data.study is not InsiderStudy.ADULT
+    near = data.study is not InsiderDatasetName.ADULT
     said = "is close to C" if near else "lies below C"
     yield PaperClaim("6.2", f"where a record is removed the local sensitivity {said}", data.title,
                      "median local sensitivity over C", whole, NEAR if near else -inf, ROUNDED if near else 0.99,
@@ -225,7 +230,7 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
     known = {relation: advantage_name(runs[InsiderSetting(data, LS, relation)]) for relation in (REPLACED, REMOVED)}
     yield claim("6.2", "where a record is replaced global sensitivity lowers the advantage", data.title,
                 f"{known[REPLACED]} LS B less measured GS B", apart, 0.0)  # fmt: skip
-    adult = data.study is InsiderStudy.ADULT
+    adult = data.study is InsiderDatasetName.ADULT
     said = (
         "where a record is removed, too, on Adult" if adult else "where a record is removed it does not, but on Adult"
     )

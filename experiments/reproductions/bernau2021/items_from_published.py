@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import ADVANTAGE, EXCEEDED, table_2_of
-from fl_audit.experiments.reproductions.bernau2021.audits import INSIDER, audit_of
 from fl_audit.experiments.reproductions.bernau2021.claims import (
     IS_RHO_ALPHA,
     NO_MORE_THAN_DELTA,
@@ -19,17 +18,18 @@ from fl_audit.experiments.reproductions.bernau2021.claims import (
     exceedance,
 )
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import figure_1
+from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import INSIDER, audit_of
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import remarks_of_figure_4
 from fl_audit.experiments.reproductions.bernau2021.settings import InsiderData, InsiderSetting
 from fl_audit.experiments.reproductions.claims import PaperClaim
-from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, Published
+from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, PublishedReproduction
 from fl_audit.report.figure_style import new_figure
 
 _AUDITS = ("fig7", "fig8", "fig9")
 
 
-def rejudge(published: Published) -> Mapping[str, ItemResult]:
+def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
     """Return the tables and figures, by key, that can be recomputed from published numbers.
 
     An empty figure means that the published image is kept.
@@ -55,7 +55,7 @@ def rejudge(published: Published) -> Mapping[str, ItemResult]:
     }
 
 
-def _audit(published: Published, item: str, data: list[InsiderData]) -> ItemResult:
+def _audit(published: PublishedReproduction, item: str, data: list[InsiderData]) -> ItemResult:
     """Return the figure of an audit of epsilon from its published rows and the printed Table 2.
 
     `item` is the figure's key.
@@ -72,7 +72,7 @@ def _audit(published: Published, item: str, data: list[InsiderData]) -> ItemResu
     return audit_of(made, one)
 
 
-def _claims(published: Published, data: list[InsiderData], own: Mapping[str, InsiderSetting]) -> ItemResult:
+def _claims(published: PublishedReproduction, data: list[InsiderData], own: Mapping[str, InsiderSetting]) -> ItemResult:
     rows = {(row.setting, row.quantity): row for row in published.rows("table2")}
     fixed = {(one.statement, one.where) for one in (*closed_forms(), *UNTESTED)}
     tested = [_kept(one, rows, own) for one in published.claims if (one.statement, one.where) not in fixed]

@@ -8,9 +8,9 @@ from fl_audit.audits.page.markup import page_table
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import figure_6, table_2
 from fl_audit.experiments.reproductions.bernau2021.attack_cost_scaling import table_1
-from fl_audit.experiments.reproductions.bernau2021.audits import audit_of_epsilon
 from fl_audit.experiments.reproductions.bernau2021.claims import claims_item
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
+from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import audit_of_epsilon
 from fl_audit.experiments.reproductions.bernau2021.items_from_published import rejudge
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns, play
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
@@ -19,8 +19,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     LEARNING_RATE,
     OPTIMIZER,
     InsiderData,
+    InsiderDatasetName,
     InsiderSetting,
-    InsiderStudy,
 )
 from fl_audit.experiments.reproductions.dataset_availability import find_data
 from fl_audit.experiments.reproductions.papers import (
@@ -49,19 +49,19 @@ class InsiderItem(PaperItem):
     build: Callable[[InsiderRuns], ItemResult]
     # Returns the settings that it needs to be run on given data sets.
     settings: Callable[[Iterable[InsiderData]], tuple[InsiderSetting, ...]] = lambda data: ()
-    studies: tuple[InsiderStudy, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
+    studies: tuple[InsiderDatasetName, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
 
     def data_of(self, found: Iterable[InsiderData]) -> tuple[InsiderData, ...]:
         """Return those of the given data sets that the table or figure shows."""
         return tuple(one for one in found if one.study in self.studies)
 
 
-def _audit(number: int, study: InsiderStudy) -> InsiderItem:
+def _audit(number: int, study: InsiderDatasetName) -> InsiderItem:
     title = f"Figure {number}. Audit of epsilon on {study}"
     return InsiderItem(f"fig{number}", title, audit_of_epsilon, settings.audit_settings, (study,))
 
 
-_ALL = tuple(InsiderStudy)
+_ALL = tuple(InsiderDatasetName)
 _ITEMS = (
     InsiderItem("table1", "Table 1. How the work grows with records and rounds", lambda played: table_1()),
     InsiderItem("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, settings.main_settings, _ALL),
@@ -72,9 +72,9 @@ _ITEMS = (
     InsiderItem("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, settings.neighbour_settings, _ALL),
     InsiderItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, settings.main_settings, _ALL),
     InsiderItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, settings.main_settings, _ALL),
-    _audit(7, InsiderStudy.MNIST),
-    _audit(8, InsiderStudy.PURCHASE),
-    _audit(9, InsiderStudy.ADULT),
+    _audit(7, InsiderDatasetName.MNIST),
+    _audit(8, InsiderDatasetName.PURCHASE),
+    _audit(9, InsiderDatasetName.ADULT),
     InsiderItem("claims", "Claims of the text", claims_item, settings.all_settings, _ALL),
 )
 

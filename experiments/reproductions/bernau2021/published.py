@@ -8,7 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderStudy
+from fl_audit.experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderDatasetName
 from fl_audit.mechanisms.effective_noise import SensitivityKind
 
 
@@ -23,15 +23,15 @@ _KINDS = tuple(  # LS B, LS U, GS B, GS U
     product((SensitivityKind.LOCAL, SensitivityKind.GLOBAL), (Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD))
 )
 _ROWS = {
-    InsiderStudy.MNIST: ((0.2407, 0.002), (0.2272, 0.002), (0.1772, 0.0), (0.2725, 0.004)),
-    InsiderStudy.PURCHASE: ((0.252, 0.0), (0.232, 0.0), (0.096, 0.0), (0.242, 0.001)),
-    InsiderStudy.ADULT: ((0.166, 0.0), (0.224, 0.0), (0.126, 0.0), (0.178, 0.0)),
+    InsiderDatasetName.MNIST: ((0.2407, 0.002), (0.2272, 0.002), (0.1772, 0.0), (0.2725, 0.004)),
+    InsiderDatasetName.PURCHASE: ((0.252, 0.0), (0.232, 0.0), (0.096, 0.0), (0.242, 0.001)),
+    InsiderDatasetName.ADULT: ((0.166, 0.0), (0.224, 0.0), (0.126, 0.0), (0.178, 0.0)),
 }
-TABLE_2: dict[tuple[InsiderStudy, SensitivityKind, Adjacency], PublishedAdvantage] = {
+TABLE_2: dict[tuple[InsiderDatasetName, SensitivityKind, Adjacency], PublishedAdvantage] = {
     (study, *kind): PublishedAdvantage(round(advantage, 2), exceeded)
     for study, row in _ROWS.items() for kind, (advantage, exceeded) in zip(_KINDS, row, strict=True)
 }  # fmt: skip
-TABLE_2_UNROUNDED: dict[tuple[InsiderStudy, SensitivityKind, Adjacency], float] = {
+TABLE_2_UNROUNDED: dict[tuple[InsiderDatasetName, SensitivityKind, Adjacency], float] = {
     (study, *kind): advantage
     for study, row in _ROWS.items() for kind, (advantage, _) in zip(_KINDS, row, strict=True)
 }  # fmt: skip
@@ -66,16 +66,16 @@ def _columns(first: tuple[str, str], delta: str, advantages: tuple[str, ...]) ->
     )
 
 
-TABLE_3: dict[InsiderStudy, tuple[PrintedScores, ...]] = {
-    InsiderStudy.MNIST: _columns(("0.52", "0.08"), "0.01", ("0.01", "0.14", "0.28", "0.54")),
-    InsiderStudy.PURCHASE: _columns(("0.53", "0.12"), "0.001", ("0.01", "0.12", "0.23", "0.46")),
-    InsiderStudy.ADULT: _columns(("0.53", "0.12"), "0.001", ("0.01", "0.12", "0.23", "0.46")),
+TABLE_3: dict[InsiderDatasetName, tuple[PrintedScores, ...]] = {
+    InsiderDatasetName.MNIST: _columns(("0.52", "0.08"), "0.01", ("0.01", "0.14", "0.28", "0.54")),
+    InsiderDatasetName.PURCHASE: _columns(("0.53", "0.12"), "0.001", ("0.01", "0.12", "0.23", "0.46")),
+    InsiderDatasetName.ADULT: _columns(("0.53", "0.12"), "0.001", ("0.01", "0.12", "0.23", "0.46")),
 }
 
-FIGURE_4_MEDIANS: dict[InsiderStudy, tuple[float, float]] = {
-    InsiderStudy.MNIST: (4.4, 0.6),
-    InsiderStudy.PURCHASE: (4.2, 0.2),
-    InsiderStudy.ADULT: (2.2, 0.9),
+FIGURE_4_MEDIANS: dict[InsiderDatasetName, tuple[float, float]] = {
+    InsiderDatasetName.MNIST: (4.4, 0.6),
+    InsiderDatasetName.PURCHASE: (4.2, 0.2),
+    InsiderDatasetName.ADULT: (2.2, 0.9),
 }
 """Median local sensitivities of the most and of the least dissimilar neighbour, read off Figure 4."""
 
@@ -83,8 +83,8 @@ FIGURE_4_OUTLIERS: dict[tuple[str, int], float] = {("least-dissimilar", 2): 0.01
 """Share of outliers among the sensitivities of an MNIST neighbour, by kind and rank, from section 6.1."""
 
 
-def _by_study(*rows: tuple[float, float, float]) -> dict[InsiderStudy, dict[float, float]]:
-    return {study: dict(zip(BELIEFS, row, strict=True)) for study, row in zip(InsiderStudy, rows, strict=True)}
+def _by_study(*rows: tuple[float, float, float]) -> dict[InsiderDatasetName, dict[float, float]]:
+    return {study: dict(zip(BELIEFS, row, strict=True)) for study, row in zip(InsiderDatasetName, rows, strict=True)}
 
 
 # On MNIST, Purchase-100 and Adult.

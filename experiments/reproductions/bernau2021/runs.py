@@ -24,7 +24,7 @@ from fl_audit.experiments.reproductions.statistics import predicted_advantage
 from fl_audit.experiments.runs.audit_plan import data_spec
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
-from fl_audit.experiments.runs.store import read_frame
+from fl_audit.experiments.runs.trial_batch_store import read_frame
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 
@@ -157,7 +157,7 @@ def labels_of(found: InsiderFindings) -> tuple[int, ...]:
     return label, int(split.outside.labels[pair.replacement])
 
 
-class _NeighbourOrder(NamedTuple):
+class _NeighbourRankingKey(NamedTuple):
     """All settings that determine the ranking of neighbours, as the key of a cache.
 
     If `farthest` is true, the most dissimilar neighbour has rank 1; otherwise the least dissimilar one has.
@@ -172,11 +172,11 @@ class _NeighbourOrder(NamedTuple):
     farthest: bool
 
 
-def _question(config: RunConfig) -> tuple[_NeighbourOrder, int]:
+def _question(config: RunConfig) -> tuple[_NeighbourRankingKey, int]:
     """Return the settings that determine a configuration's ranking of neighbours, and the rank of its neighbour."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
-    search = _NeighbourOrder(
+    search = _NeighbourRankingKey(
         data_spec(data), data.records, data.test_records, data.seed,
         config.privacy.adjacency, audit.dissimilarity, farthest,
     )  # fmt: skip
@@ -184,6 +184,6 @@ def _question(config: RunConfig) -> tuple[_NeighbourOrder, int]:
 
 
 @lru_cache(maxsize=32)
-def _ranked(search: _NeighbourOrder) -> tuple[NeighbourPair, ...]:
+def _ranked(search: _NeighbourRankingKey) -> tuple[NeighbourPair, ...]:
     split = select_records(load_source(search.data), search.records, search.test_records, search.seed)
     return ranked_neighbours(search.relation, split.inside, split.outside, search.dissimilarity, RANKS, search.farthest)

@@ -12,7 +12,7 @@ from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns, labels_of
-from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderStudy
+from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderDatasetName
 from fl_audit.experiments.reproductions.papers import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, resampling
 from fl_audit.mechanisms.effective_noise import SensitivityKind
@@ -93,7 +93,7 @@ def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     if setting.relation is _REPLACE and setting.rank == 1:
         extreme = {"most-dissimilar": 0, "least-dissimilar": 1}
         median = FIGURE_4_MEDIANS[setting.data.study][extreme[setting.neighbour]]
-    if setting.relation is _REPLACE and setting.data.study is InsiderStudy.MNIST:
+    if setting.relation is _REPLACE and setting.data.study is InsiderDatasetName.MNIST:
         outliers = FIGURE_4_OUTLIERS.get((setting.neighbour, setting.rank), np.nan)
     label = f"{setting.label}{', most-dissimilar 1' if setting.is_standard_neighbour else ''}"
     quartiles, labels = np.percentile(values, [25, 75]), labels_of(found)

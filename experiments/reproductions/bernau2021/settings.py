@@ -28,7 +28,7 @@ RELATION_LETTERS = {Adjacency.REPLACE_RECORD: "B", Adjacency.ADD_REMOVE_RECORD: 
 SCALING_LETTERS = {SensitivityKind.LOCAL: "LS", SensitivityKind.GLOBAL: "GS"}
 
 
-class InsiderStudy(StrEnum):
+class InsiderDatasetName(StrEnum):
     """The three data sets of the paper, by its names."""
 
     MNIST = "MNIST"
@@ -40,7 +40,7 @@ class InsiderStudy(StrEnum):
 class InsiderData:
     """A data set, with what the paper fixes for it: sizes, model, delta, and measure of dissimilarity."""
 
-    study: InsiderStudy  # the paper's data set that it is, or stands in for
+    study: InsiderDatasetName  # the paper's data set that it is, or stands in for
     name: str  # name in the catalogue of data sets
     title: str  # name as shown, which says so if it stands in for another data set
     records: int  # n, the number of records in D
@@ -73,22 +73,22 @@ class InsiderData:
 
 
 MNIST = InsiderData(
-    InsiderStudy.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, 250,
+    InsiderDatasetName.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, 250,
     (6, 2, 2), "euclidean",
 )  # fmt: skip
 PURCHASE = InsiderData(
-    InsiderStudy.PURCHASE, "purchase100", "Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000,
+    InsiderDatasetName.PURCHASE, "purchase100", "Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000,
     125, (12, 4, 2), "hamming",
 )  # fmt: skip
 LOCATION = replace(PURCHASE, name="location30", title="Location-30 for Purchase-100")
 ADULT = InsiderData(
-    InsiderStudy.ADULT, "adult", "Adult", 1000, 0.001, "adult-mlp", "manhattan", 0.53, 1000, 250,
+    InsiderDatasetName.ADULT, "adult", "Adult", 1000, 0.001, "adult-mlp", "manhattan", 0.53, 1000, 250,
     (60, 30, 10), "manhattan",
 )  # fmt: skip
-CANDIDATES: dict[InsiderStudy, tuple[tuple[InsiderData], ...]] = {
-    InsiderStudy.MNIST: ((MNIST,),),
-    InsiderStudy.PURCHASE: ((PURCHASE,), (LOCATION,)),
-    InsiderStudy.ADULT: ((ADULT,),),
+CANDIDATES: dict[InsiderDatasetName, tuple[tuple[InsiderData], ...]] = {
+    InsiderDatasetName.MNIST: ((MNIST,),),
+    InsiderDatasetName.PURCHASE: ((PURCHASE,), (LOCATION,)),
+    InsiderDatasetName.ADULT: ((ADULT,),),
 }
 """The data sets that may be used for each data set of the paper, best first."""
 
@@ -264,7 +264,7 @@ def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str,
     relation
         The neighbouring relation of D and D': a record is replaced or removed.
     """
-    three = data.study is InsiderStudy.MNIST and relation is Adjacency.REPLACE_RECORD
+    three = data.study is InsiderDatasetName.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)
     most = tuple((str(NeighbourChoice.MOST_DISSIMILAR), rank) for rank in ranks)
     return most + tuple(("least-dissimilar", rank) for rank in reversed(ranks))

@@ -57,7 +57,7 @@ _LOST = (
 
 
 @dataclass(frozen=True)
-class SimulationPair:
+class PaperAndLongSimulation:
     """Settings and results of two simulations: one with the paper's ten repetitions, and one with more repetitions."""
 
     settings: SimulationSettings  # settings of the first simulation
@@ -82,14 +82,14 @@ class SimulationPair:
         )
 
 
-def _simulated(extent: ComputeExtent, separations: int | None = None) -> SimulationPair:
+def _simulated(extent: ComputeExtent, separations: int | None = None) -> PaperAndLongSimulation:
     """Return both simulations, run for the first `separations` distances of the loss distributions; None means all.
 
     The random numbers of a distance depend on its index, so that its results do not depend on `separations`.
     """
     both = SETTINGS[extent], MANY[extent]
     ten, many = (replace(one, separations=one.separations[:separations]) for one in both)
-    return SimulationPair(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
+    return PaperAndLongSimulation(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
 
 
 _BIASED = (
@@ -158,7 +158,7 @@ def figure_5(context: ItemContext) -> ItemResult:
     )
 
 
-def _claims_of_figure_4(found: SimulationPair) -> Iterator[PaperClaim]:
+def _claims_of_figure_4(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
     """Yield the claims of section 8.1 on equal loss distributions, tested on the simulation with more repetitions."""
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
@@ -174,7 +174,7 @@ def _claims_of_figure_4(found: SimulationPair) -> Iterator[PaperClaim]:
                         welch_interval(of[fewer, name], of[more, name]), 0.0)  # fmt: skip
 
 
-def _claims_of_figure_5(found: SimulationPair) -> Iterator[PaperClaim]:
+def _claims_of_figure_5(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
     """Yield the claims of section 8.1 on separated loss distributions, tested with the larger number of repetitions.
 
     Samples of different separations are independent. Repetition r is averaged over all separations into one value.
@@ -220,7 +220,7 @@ def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
         )  # fmt: skip
 
 
-def _rows_of_ten(found: SimulationPair) -> list[ItemRow]:
+def _rows_of_ten(found: PaperAndLongSimulation) -> list[ItemRow]:
     """Return table rows of the estimates over the paper's ten repetitions: first means, then standard deviations."""
     means, spreads = [], []
     for (separation, size, name), cell in cells(found.ten).items():
@@ -241,7 +241,7 @@ def _rows_of_ten(found: SimulationPair) -> list[ItemRow]:
     return [*means, *spreads]
 
 
-def _rows_of_many(found: SimulationPair) -> list[ItemRow]:
+def _rows_of_many(found: PaperAndLongSimulation) -> list[ItemRow]:
     """Return table rows of each estimator's bias, standard deviation and RMSE, over many repetitions."""
     rows, errors = [], summary(found.more)
     for (separation, size, name), apart in _columns(found.more).items():
@@ -259,7 +259,7 @@ def _rows_of_many(found: SimulationPair) -> list[ItemRow]:
     return rows
 
 
-def _rows_of_sizes(found: SimulationPair) -> list[ItemRow]:
+def _rows_of_sizes(found: PaperAndLongSimulation) -> list[ItemRow]:
     """Return table rows of the RMSE over all separations, one for each number of losses and estimator."""
     return [
         ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
@@ -269,7 +269,7 @@ def _rows_of_sizes(found: SimulationPair) -> list[ItemRow]:
     ]  # fmt: skip
 
 
-def _errors_of_size(found: SimulationPair, size: int) -> dict[str, float]:
+def _errors_of_size(found: PaperAndLongSimulation, size: int) -> dict[str, float]:
     errors = summary(found.ten)
     return {
         name: float(np.sqrt(np.mean([errors[apart, size, name].rmse ** 2 for apart in found.settings.separations])))
@@ -281,7 +281,7 @@ def _distribution(separation: float) -> str:
     return f"separation {separation:g}" if separation else "identical distributions"
 
 
-def _remarks_of_figure_4(found: SimulationPair) -> tuple[str, ...]:
+def _remarks_of_figure_4(found: PaperAndLongSimulation) -> tuple[str, ...]:
     errors = summary(found.ten)
     falls = []
     for name in _LOOKS:
@@ -294,7 +294,7 @@ def _remarks_of_figure_4(found: SimulationPair) -> tuple[str, ...]:
     )
 
 
-def _remarks_of_figure_5(found: SimulationPair) -> tuple[str, ...]:
+def _remarks_of_figure_5(found: PaperAndLongSimulation) -> tuple[str, ...]:
     pairs = {size: _errors_of_size(found, size) for size in found.settings.sizes}
     nearer = sum(errors[PARAMETRIC] < errors[EMPIRICAL] for errors in pairs.values())
     named = ", ".join(
@@ -308,7 +308,7 @@ def _remarks_of_figure_5(found: SimulationPair) -> tuple[str, ...]:
     )
 
 
-def _remarks_on_bias(found: SimulationPair) -> tuple[str, ...]:
+def _remarks_on_bias(found: PaperAndLongSimulation) -> tuple[str, ...]:
     """Return remarks on biases that more losses do not remove: of the normal fit, and of cutting error rates.
 
     The cut leaves out error rates near 0 or 1.
@@ -336,7 +336,7 @@ def _between(values: Sequence[float]) -> str:
     return f"{values[0]:.2f}" if len(values) == 1 else f"{min(values):.2f} to {max(values):.2f}"
 
 
-def _nearer_in_both(found: SimulationPair, column: str) -> str:
+def _nearer_in_both(found: PaperAndLongSimulation, column: str) -> str:
     both = ((found.ten, found.settings), (found.more, found.many))
     return "; ".join(_nearer(estimates, column, settings.repetitions) for estimates, settings in both)
 

@@ -31,7 +31,7 @@ from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.engines import RayOptions
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.sweeps.privacy_utility_plot import UTILITY_NAMES
-from fl_audit.experiments.sweeps.sweep import RUNS, Sweep, run_sweep
+from fl_audit.experiments.sweeps.sweep import RUNS, SweepResults, run_sweep
 from fl_audit.experiments.sweeps.tables import models_table
 from fl_audit.plurals import plural
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian
@@ -149,7 +149,7 @@ def _finished_landscape(task: EpsilonStarTask, context: ItemContext) -> PrivacyU
     return _landscape_of(study, models_table(points, runs), context)
 
 
-def _point_rows(sweep: Sweep, found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
+def _point_rows(sweep: SweepResults, found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
     task, epochs_of = found.study.task, {one: f"training.epochs = {one}" for one in found.baselines}
     for row in sweep.points.itertuples():
         models = sweep.models[sweep.models["point"] == row.point]

@@ -103,7 +103,7 @@ def weight_of(message: Message, context: Context) -> int:
 
 
 @dataclass(frozen=True)
-class PackedContext:
+class MissingCallContext:
     """Data and code that a process needs for some client calls and has not received yet."""
 
     references: list[Any]  # Ray's references to functions that load shared pieces, in the order in which to call them
@@ -112,7 +112,7 @@ class PackedContext:
     keys: frozenset[Hashable]  # keys of all these pieces
 
 
-class CallContext:
+class CallContextPacker:
     """Packs the data and code that processes need for client calls, beside the messages.
 
     What many clients need is put into Ray's object store once. The records of a client are packed to be sent with its
@@ -123,7 +123,7 @@ class CallContext:
         self._lock = threading.Lock()
         self._references: dict[Hashable, Any] = {}
 
-    def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> PackedContext:
+    def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> MissingCallContext:
         """Return the packed data and code that a process needs for client calls and has not received yet.
 
         Parameters
@@ -140,7 +140,7 @@ class CallContext:
         buffers = list[pickle.PickleBuffer]()
         pickled = pickle.dumps(own, protocol=5, buffer_callback=buffers.append)
         arrays = [np.frombuffer(one.raw(), np.uint8) for one in buffers]
-        return PackedContext(references, (pickled, arrays) if own else None, frozenset(needed))
+        return MissingCallContext(references, (pickled, arrays) if own else None, frozenset(needed))
 
     def _reference(self, key: Hashable, packed: Callable[[], Callable[[], None]]) -> Any:
         with self._lock:

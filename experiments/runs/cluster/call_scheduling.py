@@ -14,7 +14,7 @@ from flwr.app import Context, Message
 
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.array_transport import SharedArray, bytes_of, shared_arrays, take_out
-from fl_audit.experiments.runs.cluster.call_context import CallContext, compartment_of, weight_of
+from fl_audit.experiments.runs.cluster.call_context import CallContextPacker, compartment_of, weight_of
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls
 from fl_audit.experiments.runs.cluster.pool import (
     SECONDS_OF_A_CALL,
@@ -101,7 +101,7 @@ class CallScheduler:
 
     def __init__(self, pool: ClientPool, retries: int, contexts: dict[int, Context], settle: Settle) -> None:
         self._pool, self._retries, self._contexts, self._settle = pool, retries, contexts, settle
-        self._call_context = CallContext()
+        self._call_context = CallContextPacker()
         self._changed = threading.Condition()
         self._lines: dict[int, _CallQueue] = {}
         self._homes: dict[int, ClientProcess] = {}

@@ -20,9 +20,9 @@ from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTa
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_audit.experiments import verbosity
-from fl_audit.experiments.runs.cluster.access import versions_of
 from fl_audit.experiments.runs.cluster.array_transport import SharedArray, StoreViews
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
+from fl_audit.experiments.runs.cluster.ray_connection import versions_of
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_OF_A_CALL = 0.1

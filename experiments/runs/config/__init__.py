@@ -1,6 +1,6 @@
 """The configuration of a run: a TOML file that is checked completely before the run; one module for each section."""
 
-from fl_audit.experiments.runs.config.audit import LossPooling as LossPooling
+from fl_audit.experiments.runs.config.audit import EpsilonStarLocation as EpsilonStarLocation
 from fl_audit.experiments.runs.config.data import DataSection as DataSection
 from fl_audit.experiments.runs.config.privacy import GUARANTEE_ONLY as GUARANTEE_ONLY
 from fl_audit.experiments.runs.config.privacy import PRIVACY_TARGETS as PRIVACY_TARGETS

@@ -50,7 +50,7 @@ _Kind = Annotated[str, AfterValidator(_kind), WithJsonSchema({"enum": [*AUDITS],
 _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
 
 
-class LossPooling(StrEnum):
+class EpsilonStarLocation(StrEnum):
     """Place where the losses for Epsilon* (a released model's privacy risk) are: one server, or each record's owner."""
 
     POOLED = "pooled"
@@ -133,7 +133,7 @@ class AuditSection(ConfigSection):
     """Whether the risk of every evaluated release is measured as Epsilon*."""
     epsilon_star_cut: Annotated[float, Field(ge=0, lt=0.5)] = PARAMETRIC_CUT
     """Error rates below it and above 1 minus it are left out of Epsilon*; 0 leaves out none."""
-    epsilon_star_losses: Choice[LossPooling] = LossPooling.POOLED
+    epsilon_star_losses: Choice[EpsilonStarLocation] = EpsilonStarLocation.POOLED
     """Place of members' losses when Epsilon* is computed: pooled in one place, or with their owners."""
     loss_range: Annotated[tuple[float, float] | None, BeforeValidator(_loss_range)] = None
     """Public range of losses, with `federated` ones; left out, owners are asked for their extremes."""
@@ -180,9 +180,9 @@ class AuditSection(ConfigSection):
         rank, ranked = self.neighbour_rank, " or ".join(RANKED)
         if rank is not None and self.neighbour not in RANKED:
             raise ValueError(f"neighbour-rank = {rank} needs neighbour = {ranked}, and neighbour is {self.neighbour}")
-        if self.epsilon_star_losses is LossPooling.FEDERATED and not self.epsilon_star:
+        if self.epsilon_star_losses is EpsilonStarLocation.FEDERATED and not self.epsilon_star:
             raise ValueError("epsilon-star-losses = federated needs epsilon-star = true")
-        if self.epsilon_star_losses is LossPooling.POOLED:
+        if self.epsilon_star_losses is EpsilonStarLocation.POOLED:
             for name, given in (("loss-range", self.loss_range), ("client-epsilon-star", self.client_epsilon_star)):
                 if given:
                     raise ValueError(f"{name} needs epsilon-star-losses = federated")

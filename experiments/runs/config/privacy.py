@@ -32,7 +32,7 @@ def _noise(value: str) -> str:
     return value
 
 
-class _NoiseNames:
+class _NoiseNameSchema:
     """JSON schema of the setting `noise`: an enumeration of the names of all registered noises.
 
     It is evaluated whenever a schema is generated, so that it includes noises that were registered meanwhile.
@@ -86,7 +86,7 @@ class PrivacySection(ConfigSection):
     """Scale of the noise: `global` is a private release, `local` the audit device of Bernau et al. 2021."""
     adjacency: Choice[Adjacency] = Adjacency.REPLACE_RECORD
     """Relation of neighbours: it must be named with a claim, and may be left out with private = false."""
-    noise: Annotated[str, AfterValidator(_noise), _NoiseNames] = "central"
+    noise: Annotated[str, AfterValidator(_noise), _NoiseNameSchema] = "central"
     """Party that adds the noise, and whether rounds share it; left out with `dp-sgd-clients`, `inside-training`."""
     bands: Count | None = None
     """Bands of `banded` noise; left out, the number of rounds from one round of a client to its next."""

@@ -39,7 +39,7 @@ def _sampling(value: str) -> str:
     return value
 
 
-class _SamplingNames:
+class _SamplingNameSchema:
     """JSON schema of the setting `sampling`: an enumeration of the names of all registered sampling rules.
 
     It is evaluated whenever a schema is generated, so that it includes rules that were registered meanwhile.
@@ -73,7 +73,7 @@ class TrainingSection(ConfigSection):
     """Instead of `sampling-rate`: mean number of records in a round."""
     client_sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     """Probability with which a client takes part in a round, with `dp-fedavg`; left out, 1."""
-    sampling: Annotated[str, AfterValidator(_sampling), _SamplingNames] | None = None
+    sampling: Annotated[str, AfterValidator(_sampling), _SamplingNameSchema] | None = None
     """Rule that decides who takes part in a round; left out, by the other settings: everybody where there are none."""
     cycle: Annotated[int, Field(ge=2, le=10**9)] | None = None
     """Number of groups of records, users or clients that take turns, with `cyclic-poisson`; left out, none do."""

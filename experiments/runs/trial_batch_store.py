@@ -27,7 +27,7 @@ _OUTPUTS = "outputs.safetensors"
 _OF_A_BATCH = re.compile(r"(?:releases|models)-(batch-\d{5,})\.safetensors")
 
 
-class _Manifest(BaseModel):
+class _BatchManifest(BaseModel):
     """Content of a finished batch's `manifest.json`: its trials, and the SHA-256 digests of its files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -39,7 +39,7 @@ class _Manifest(BaseModel):
     files: dict[str, str]
     seal: str = ""
 
-    def sealed(self) -> "_Manifest":
+    def sealed(self) -> "_BatchManifest":
         """Return a copy of the manifest in which `seal` is the digest of all other fields."""
         content = self.model_dump_json(exclude={"seal"}).encode()
         return self.model_copy(update={"seal": hashlib.sha256(content).hexdigest()})
@@ -77,7 +77,7 @@ def write_table(frame: pd.DataFrame, file: Path) -> None:
 
 
 @dataclass(frozen=True)
-class RunStore:
+class TrialBatchStore:
     """Results of a run's trial batches (trials that are trained together): stored, checked, and joined to tables."""
 
     directory: Path  # the run directory
@@ -156,7 +156,7 @@ class RunStore:
             _write_tensors(secret[-1], result.outputs, private=True)
         for path in secret:
             digests[(place / path.name).relative_to(self.directory).as_posix()] = _digest(path)
-        manifest = _Manifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
+        manifest = _BatchManifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
         write_json(partial / _MANIFEST, manifest.sealed().model_dump(), private=True)
         _remove(place)
         partial.rename(place)
@@ -202,7 +202,7 @@ class RunStore:
         """
         return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
 
-    def _manifests(self, trials: int) -> list[_Manifest]:
+    def _manifests(self, trials: int) -> list[_BatchManifest]:
         """Return the manifests of the finished trial batches, in the order of trials.
 
         A manifest lists the trials of a batch and the digests of its files. Batches that are damaged, overlap with an
@@ -213,10 +213,10 @@ class RunStore:
         trials
             Number of trials of the run.
         """
-        found: list[_Manifest] = []
+        found: list[_BatchManifest] = []
         for path in self._directories():
             match self._inspected(path):
-                case _Manifest() as manifest if manifest.batch.trials.stop <= trials:
+                case _BatchManifest() as manifest if manifest.batch.trials.stop <= trials:
                     if not any(set(manifest.batch.trials) & set(other.batch.trials) for other in found):
                         found.append(manifest)
         return sorted(found, key=lambda manifest: manifest.first)
@@ -224,7 +224,7 @@ class RunStore:
     def _directories(self) -> list[Path]:
         return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
 
-    def _inspected(self, path: Path) -> _Manifest | str:
+    def _inspected(self, path: Path) -> _BatchManifest | str:
         """Return the manifest of a trial batch if all its files are unchanged, else a text about the first problem.
 
         A manifest lists the trials of a batch and the digests of its files.
@@ -235,7 +235,7 @@ class RunStore:
             Directory of the batch.
         """
         try:
-            manifest = _Manifest.model_validate_json((path / _MANIFEST).read_bytes())
+            manifest = _BatchManifest.model_validate_json((path / _MANIFEST).read_bytes())
         except (OSError, ValidationError):
             return f"{path.name} has no manifest that can be read"
         if manifest != manifest.sealed():

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fl_audit.experiments.runs.store import write_table
+from fl_audit.experiments.runs.trial_batch_store import write_table
 
 
 def test_tables_come_back_to_the_bit_whatever_they_hold(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, play
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     MembershipData,
     MembershipSetting,
-    ShadowTrials,
+    ShadowTrialGroup,
     settings_of,
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
@@ -138,14 +138,14 @@ def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) ->
 
 def _played(data: Sequence[MembershipData], plan: Parts, context: ItemContext) -> list[DataSetRuns]:
     settings = [setting for one in data for setting in settings_of(one, context.extent)]
-    parts = [ShadowTrials(one, number) for one in settings for number in range(plan.get(one.name, 1))]
+    parts = [ShadowTrialGroup(one, number) for one in settings for number in range(plan.get(one.name, 1))]
     runs = play_parts(parts, context)
     return [played_of(one, runs) for one in data]
 
 
 def _seconds_a_part(context: ItemContext, settings: Sequence[MembershipSetting]) -> dict[str, float]:
     """Return the duration of each setting's first run in seconds, keyed by the setting's name; 0 before it has run."""
-    found = {one.name: seconds_of(context.runs / ShadowTrials(one).name) for one in settings}
+    found = {one.name: seconds_of(context.runs / ShadowTrialGroup(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 
 

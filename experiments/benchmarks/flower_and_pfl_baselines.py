@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import Tensor, nn
 
-from fl_audit.experiments.runs.cluster.access import RayOptions, ray_for
+from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, ray_for
 from fl_audit.experiments.verbosity import settle_flower
 
 app = ClientApp()

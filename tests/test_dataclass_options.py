@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from fl_audit.experiments.cli.option_groups import with_single_options
+from fl_audit.experiments.cli.dataclass_options import with_single_options
 from fl_audit.experiments.cli.options import option, switch
 
 

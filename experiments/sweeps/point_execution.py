@@ -26,11 +26,11 @@ from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.cluster.access import RayOptions, cluster_at, ray_for
+from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
 from fl_audit.experiments.runs.progress import Progress, RunsProgress, part_of
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.experiments.runs.store import make_private
+from fl_audit.experiments.runs.trial_batch_store import make_private
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import PortableValue, sent_modules
@@ -265,7 +265,7 @@ def _counter() -> Any:
     The actor's class is local, so that it is pickled by value, for machines without this module.
     """
 
-    class Counter:
+    class FinishedRoundCounter:
         def __init__(self) -> None:
             self._total = 0
 
@@ -275,7 +275,7 @@ def _counter() -> Any:
         def total(self) -> int:
             return self._total
 
-    return ray.remote(num_cpus=0)(Counter).remote()
+    return ray.remote(num_cpus=0)(FinishedRoundCounter).remote()
 
 
 def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:

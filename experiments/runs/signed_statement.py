@@ -48,7 +48,7 @@ _PROVES = (
 
 
 @dataclass(frozen=True)
-class Signer:
+class SignerIdentity:
     """Name and role of the person who signs, as stated by that person and not verified."""
 
     name: str = ""
@@ -56,7 +56,7 @@ class Signer:
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedStatement:
     """A statement with a valid signature, and the differences between its list of files and the directory."""
 
     statement: dict[str, Any]  # the in-toto statement
@@ -100,7 +100,9 @@ def new_key(path: Path) -> None:
         write_bytes(file, content, private=file == path)
 
 
-def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bool = False) -> Verified:
+def sign(
+    directory: Path, key: Path, signer: SignerIdentity = SignerIdentity(), with_new_key: bool = False
+) -> VerifiedStatement:
     """Write a signed statement about a finished run into its directory, and return the statement after checking it.
 
     An earlier statement is replaced.
@@ -136,7 +138,7 @@ def sign(directory: Path, key: Path, signer: Signer = Signer(), with_new_key: bo
     return verify(directory)
 
 
-def verify(directory: Path, key: Path | None = None) -> Verified:
+def verify(directory: Path, key: Path | None = None) -> VerifiedStatement:
     """Check the signed statement of a run directory offline, and return it with the files that were changed since.
 
     Parameters
@@ -175,14 +177,14 @@ def verify(directory: Path, key: Path | None = None) -> Verified:
     return _compared(directory, statement, fingerprint(named))
 
 
-def _compared(directory: Path, statement: dict[str, Any], key: str) -> Verified:
+def _compared(directory: Path, statement: dict[str, Any], key: str) -> VerifiedStatement:
     signed = {one["name"]: one["digest"]["sha256"] for one in statement["subject"]}
     here = _digests(directory)
     missing = [name for name in signed if name not in here]
     secret = [name for name in signed if name.startswith(f"{_SECRET}/")]
     # Whoever gets a run without the challenger's folder can check the rest.
     left_out = secret if secret and not (directory / _SECRET).exists() else []
-    return Verified(
+    return VerifiedStatement(
         statement,
         key,
         edited=tuple(name for name in signed if name in here and here[name] != signed[name]),
@@ -197,7 +199,7 @@ def fingerprint(key: "Ed25519PublicKey") -> str:
     return "SHA256:" + hashlib.sha256(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).hexdigest()
 
 
-def _statement(directory: Path, signer: Signer, key: str) -> dict[str, Any]:
+def _statement(directory: Path, signer: SignerIdentity, key: str) -> dict[str, Any]:
     summary, configuration = read_json(directory / "summary.json"), read_json(directory / CONFIGURATION)
     origin = read_provenance(RunDirectory(directory))
     digests = _digests(directory)

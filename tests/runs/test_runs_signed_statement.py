@@ -15,7 +15,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.runs.statement import STATEMENT, Signer, new_key, sign, verify
+from fl_audit.experiments.runs.signed_statement import STATEMENT, SignerIdentity, new_key, sign, verify
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_audit(resolve(parse_config(small_settings())), place / "run", Engine.LOCAL, with_report=False)
     (place / "run" / "report.html").write_text("<p>a page</p>")
     new_key(place / "key")
-    sign(place / "run", place / "key", Signer("A. Officer", "data protection officer"))
+    sign(place / "run", place / "key", SignerIdentity("A. Officer", "data protection officer"))
     return place
 
 
