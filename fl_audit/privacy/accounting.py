@@ -80,7 +80,7 @@ class PrivacyProfile:
         return pld.loss_curves(self.events, self.adjacency)
 
     def resolves(self, delta: float) -> bool:
-        """Return True if epsilon and beliefs at delta have a closed form or come from loss curves.
+        """Return True if epsilon and beliefs at delta have a closed form or come from privacy curves.
 
         False if delta is below the resolution of the curves; epsilon and beliefs are then looser upper bounds.
         """

@@ -189,8 +189,8 @@ def _for_hits(probability: float, chance: float, claim: Claim) -> float:
 def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.PrivacyCurvePair], float]) -> float:
     """Return the noise multiplier that gives the claim the Gaussian-DP parameter mu.
 
-    If a release is sampled or not Gaussian, `gap` is used instead: a function of the claim's loss curves that is 0 at
-    the wanted noise multiplier.
+    If a release is sampled or not Gaussian, `gap` is used instead: a function of the claim's privacy curves that is 0
+    at the wanted noise multiplier.
     """
     unit = claim.profile.gaussian_mu
     return unit / mu if unit is not None else _by_curves(gap, claim, _start(claim, mu))
@@ -222,7 +222,8 @@ def _start(claim: Claim, mu: float) -> float:
 def _by_curves(gap: Callable[[pld.PrivacyCurvePair], float], claim: Claim, start: float) -> float:
     """Search the noise multiplier at which `gap` is 0, from `start` on, and return it.
 
-    `gap` is a function of the claim's loss curves. The search uses a coarse grid of losses first and then a fine one.
+    `gap` is a function of the claim's privacy curves. The search uses a coarse grid of losses first and then a fine
+    one.
     """
 
     def at(points: int) -> Callable[[float], float]:

@@ -167,7 +167,7 @@ def log_odds_distribution(
 
 
 def fine_curves(profile: PrivacyProfile) -> pld.PrivacyCurvePair:
-    """Return the loss curves of a profile on a grid that is up to 32 times as fine as usual.
+    """Return the privacy curves of a profile on a grid that is up to 32 times as fine as usual.
 
     The grid has at most about 500,000 points.
     """

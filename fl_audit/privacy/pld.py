@@ -109,7 +109,7 @@ class PrivacyCurve:
 
 @dataclass(frozen=True, eq=False)
 class PrivacyCurvePair:
-    """Loss curves of a composition, of D against D' and of D' against D; results are the worse of the two."""
+    """Privacy curves of a composition, of D against D' and of D' against D; results are the worse of the two."""
 
     curves: tuple[PrivacyCurve, ...]  # one curve, or two if the directions differ
     interval: float  # h, the width of the grid
@@ -251,7 +251,7 @@ def _spread(count: int, interval: float, probability: float) -> float:
 
 @lru_cache(maxsize=16)
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> PrivacyCurvePair:
-    """Return the loss curves of a composition of releases.
+    """Return the privacy curves of a composition of releases.
 
     Raises `InputError` if losses are above 1e20 or releases are more than 1e9.
 

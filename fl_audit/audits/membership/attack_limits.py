@@ -142,9 +142,9 @@ class _Tradeoff:
 
 
 def _corners(curve: pld.PrivacyCurve) -> tuple[Floats, Floats]:
-    """Return two arrays over the grid points l >= 0 of a loss curve: P(L <= l), rising, and P'(L > l), falling.
+    """Return two arrays over the grid points l >= 0 of a privacy curve: P(L <= l), rising, and P'(L > l), falling.
 
-    The loss curve gives the loss L under a distribution P, and P' is the other distribution of the pair.
+    The privacy curve gives the loss L under a distribution P, and P' is the other distribution of the pair.
     """
     # One more point under the grid: where a loss under 0 is all but impossible, the grid begins above 0.
     losses = np.append(curve.losses[0] - curve.interval, curve.losses)
