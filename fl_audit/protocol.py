@@ -8,7 +8,7 @@ from fl_audit.array_types import Flags
 
 
 class NonTrainingQuery(StrEnum):
-    """Type of a query that the server sends to a party besides training."""
+    """Type of a query, other than a training query, that the server sends to a party."""
 
     IDENTIFY = "identify"
     OBSERVE = "observe"

@@ -119,6 +119,7 @@ def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
 
 PFL_SCRIPT = """
 import json
+import os
 import sys
 import time
 
@@ -195,6 +196,8 @@ def main():
     )
     if get_ops().distributed.global_rank == 0:
         print(json.dumps(noting.over), flush=True)
+    # Threads of torch's process group are still alive, and a normal end would now and then abort because of them.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -113,8 +113,8 @@ def encode_column(
     decimal
         Decimal mark, "." or ","; the other one may separate thousands.
     repeats
-        This column as an identifier, if of all columns it most likely names the person of each record; otherwise None.
-        It only adds advice to an error message.
+        This column as an identifier, if it names the person of each record more likely than all other columns do;
+        otherwise None. It only adds advice to an error message.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:

@@ -186,7 +186,7 @@ def source_of_frames(
 def _counted(words: Mapping[str, int]) -> str:
     """Return a phrase in brackets with the number of records in which each word meant a missing value.
 
-    It is empty if no word but only empty cells meant one.
+    The phrase is empty if only empty cells meant missing values.
     """
     named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
     empty = [f"empty in {words['']:,}"] if words.get("") else []

@@ -169,9 +169,9 @@ def _own_block(left: Floats, right: Floats, name: str) -> Floats:
 def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[Floats, float]:
     """Return the dissimilarities of `exact_block`, computed faster, and a bound on their difference to the exact ones.
 
-    Euclidean, cosine and SSIM dissimilarities come from matrix products. For the others both are equal, and the bound
-    is 0. The bounds are the usual ones for sums of products (Higham 2002, section 3.1). They cover the rounding in both
-    functions.
+    Euclidean, cosine and SSIM dissimilarities come from matrix products. For all other measures the result is that of
+    `exact_block`, and the bound is 0. The bounds are the usual ones for sums of products (Higham 2002, section 3.1).
+    They cover the rounding in both functions.
 
     Parameters
     ----------

@@ -84,10 +84,10 @@ def identifiers(
     """Return the columns of a table that look like identifiers, apart from the columns of labels, owners and users.
 
     A column looks like an identifier if its name says so, if it numbers the records consecutively, or if its values are
-    codes that repeat. They repeat if there are 1.2 to 50 records for each value on average, and most records share
-    their value with another one. Codes are long integers of one length, strings of one pattern, or integers that
+    codes that repeat. Values repeat if there are 1.2 to 50 records for each value on average, and if most records share
+    their value with another record. Codes are long integers of one length, strings of one pattern, or integers that
     determine another column but not monotonically, as a person's number determines the sex. Measurements and counts
-    rarely have one pattern, and columns that they determine follow their order.
+    rarely have one pattern, and a column that is determined by measurements or counts is monotonic in them.
 
     Parameters
     ----------

@@ -91,10 +91,10 @@ def choose_neighbour(
     outside
         Records outside D that may replace one of D; None for none. They are not used by add-or-remove.
     choice
-        Record of D by which D' differs: that of the most or least dissimilar neighbour (see `ranked_neighbours`), a
-        random one, or the one at a given index. With a crafted choice it is a random one, whose place in D a crafted
-        record takes. The replacement is the outside record most dissimilar to a record at a given index, otherwise a
-        random outside record. With `CRAFTED_OPPOSITE` it is None, because a second crafted record is used.
+        Rule for the record. Most or least dissimilar: the record and its replacement are those of `ranked_neighbours`.
+        Random or crafted: both are drawn at random; a crafted record later takes the place of the drawn record. Index:
+        the record at this index, replaced by the outside record most dissimilar to it. With `CRAFTED_OPPOSITE` the
+        second position is None, because the replacement is a second crafted record.
     rank
         Rank among the most or least dissimilar neighbours, from 1. Any other choice accepts only 1.
     dissimilarity

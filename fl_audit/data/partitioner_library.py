@@ -82,7 +82,7 @@ class ArrayTable(datasets.Dataset):  # type: ignore[misc]
         return columns[name]
 
     def select(self, indices: Any, *_: Any, **__: Any) -> Any:
-        """Return a dictionary with the values of the column `index` at some rows, the only column that is used."""
+        """Return a dictionary with one entry, the values of the column `index` at the given rows."""
         return {"index": self["index"][np.asarray(indices, dtype=np.int64)]}
 
     def sort(self, column_names: str, *_: Any, **__: Any) -> Any:

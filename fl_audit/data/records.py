@@ -330,14 +330,14 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 
 
 def alone(crafted: CraftedRecord, like: Records) -> Records:
-    """Return `Records` with a crafted record, made by the auditor, as the only one, without an owner.
+    """Return `Records` with one record only: a record that the auditor crafted. It has no owner.
 
     Parameters
     ----------
     crafted
-        Crafted record with its features as a string.
+        Crafted record, whose features are a base64 string.
     like
-        Records whose shape and classes the crafted record must have, or `InputError` is raised.
+        Records with the shape and the classes of the result. `InputError` is raised if the crafted record has others.
     """
     features = _features(crafted, like.shape)[np.newaxis]
     return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs, inputs=like.inputs)

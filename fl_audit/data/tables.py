@@ -243,8 +243,8 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
 def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
     """Return the cells of a column that are numbers with a comma or a point, each with its decimal mark.
 
-    The mark is None if it is ambiguous. The result is empty if at most half of the different cells are numbers, or if
-    one looks like a date or a list.
+    The mark is None if it is ambiguous. The result is empty if at most half of the different cells are numbers, or if a
+    cell looks like a date or a list.
     """
     cells = amounts(pd.Series(column.dropna().unique()))[0].tolist()
     found: dict[str, str | None] = {}

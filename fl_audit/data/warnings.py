@@ -224,7 +224,7 @@ def _combinations(number: int) -> str:
 
 
 def weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning if columns look like survey weights, numbers of persons or things that a record represents.
+    """Yield a warning if columns look like survey weights, which tell how many persons or things a record represents.
 
     Parameters
     ----------

@@ -3,8 +3,8 @@
 The betting interval of the mean of bounded numbers holds for every distribution and every sample size. Suppose that
 somebody bets against a candidate mean m, with stakes that depend only on earlier numbers. If m is the true mean, the
 capital is a nonnegative martingale, which exceeds 2/alpha with a probability of at most alpha/2 (Ville). A candidate is
-in the interval unless bets on a larger mean, or bets on a smaller mean, have won so much. The width of the interval
-adapts to the variance.
+in the interval unless the capital of bets on a larger mean, or that of bets on a smaller mean, exceeded 2/alpha. The
+width of the interval adapts to the variance.
 """
 
 import math

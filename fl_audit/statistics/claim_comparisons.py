@@ -132,7 +132,11 @@ def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:
 
 
 def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> float:
-    """Return the value that breaks a claim twofold (see `read`), or half of the claim if no number can be so large."""
+    """Return the value that breaks a claim by a factor of two, counted from `origin`.
+
+    It is half of the claim if the claim is a lower limit (`is_least`), otherwise twice the claim. If twice the claim
+    exceeds `largest`, it is half of the claim. See `read`.
+    """
     half, twice = origin + (claim - origin) / 2, origin + 2 * (claim - origin)
     return half if is_least or twice > largest else twice
 

@@ -331,7 +331,7 @@ def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
 
 
 def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return warnings if the scores do not seem to be log-odds of a Gaussian mechanism, or ordered like them."""
+    """Return warnings if the scores do not seem to be increasing functions of log-odds of a Gaussian mechanism."""
     # Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
     # false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
     found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))

@@ -1,4 +1,4 @@
-"""Define the largest false-positive rates of verdicts and of comparisons with claims, fixed before any data."""
+"""Define the largest false-positive rates of verdicts and of comparisons with claims; data never change them."""
 
 FAMILY_LEVEL = 0.001
 """Largest probability with which a federation that keeps its guarantee is called violated."""

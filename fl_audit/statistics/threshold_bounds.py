@@ -136,7 +136,7 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 
 
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return candidate thresholds at values of choosing scores, with the Clopper-Pearson bounds expected from them."""
+    """Return thresholds at values of the scores for choosing, with the Clopper-Pearson bounds expected from them."""
     # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
     # leaves a share of j / (n + 1) of its distribution above it on average; between two of its scores, half a step
     # less. The expected bound is computed for a number of scores that is the geometric mean of the numbers of choosing
@@ -204,9 +204,10 @@ def _by_rank(way: ScoreSplit) -> _Rules:
 
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
-    """Return candidate thresholds, one for each rank k, and the mu that the choosing scores suggest for each of them.
+    """Return a criterion, the threshold and the number of alarms (see `_by_rank`) for thresholds at some ranks.
 
-    The mu is that of a Gaussian trade-off function, minus a margin for its error.
+    The criterion is the mu of a Gaussian trade-off function that `way.choosing`, the scores for the choice of a
+    threshold, suggests at this threshold, minus a margin for its error.
     """
     # The criterion is Phi^-1(TPR) - Phi^-1(FPR), less `_CAUTION` of its standard errors over the choosing scores.
     first, second = way.choosing

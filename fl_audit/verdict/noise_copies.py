@@ -175,8 +175,8 @@ def joint_places(measured: NoiseMeasurements) -> TestResult:
     Many weak copies make the sum too large. Noise from low-discrepancy sequences, which fill space evenly, makes it too
     small. With n rounds over all trials, each squared correlation has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)),
     and any two are uncorrelated. The p-value is from a shifted gamma distribution with the exact mean, variance and
-    third cumulant of the sum. If there are more coordinates than rounds, the upper tail is far heavier than a normal
-    one.
+    third cumulant of the sum. If there are more coordinates than rounds, the upper tail is far heavier than that of
+    a normal distribution.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape

@@ -133,9 +133,10 @@ class NoiseMeasurer:
         return sides / sigma.view(-1, 1, 1)
 
     def _noises(self, seen: ReleaseUnderHypotheses, columns: slice | Tensor) -> list[Tensor]:
-        """Return for each hypothesis the release minus the sum under it at some coordinates, (trials, coordinates).
+        """Return the noise of the release under each hypothesis at some coordinates, each (trials, coordinates).
 
-        The hypotheses are D, D' and, if `with_neither`, that the release contains neither differing contribution.
+        It is the release minus the sum that the hypothesis claims. The hypotheses are D, D' and, if `with_neither` is
+        True, that the release contains neither of the two contributions that differ.
         """
         rest = seen.release[:, columns] - seen.shared[:, columns]
         found = [rest - seen.present[:, columns], rest - seen.absent[:, columns]]
@@ -190,7 +191,7 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
 
 
 def _grain(seen: ReleaseUnderHypotheses, numbers: Tensor) -> Tensor:
-    """Return the float32 rounding step of the largest value of release or shared sum at some coordinates, (trials,)."""
+    """Return the float32 rounding step at the largest absolute value of releases and shared sums, shape (trials,)."""
     largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)
 

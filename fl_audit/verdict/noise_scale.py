@@ -332,7 +332,7 @@ def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _
 
 
 def _split(members: Flags, sums: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of the trials with D and of the trials with D', without trials of 0 degrees of freedom."""
+    """Return the sums of the trials with D and of the trials with D', without trials that have 0 degrees of freedom."""
     with_d, without = (side & (freedom > 0) for side in (members, ~members))
     return (sums[with_d], freedom[with_d]), (sums[without], freedom[without])
 

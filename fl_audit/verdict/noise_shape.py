@@ -229,8 +229,8 @@ def _strongest_frequency(look: _CharacteristicFunctionInput) -> tuple[float, flo
 def sensitivity(measured: NoiseMeasurements) -> TestResult:
     """Test whether ||f(D) - f(D')|| is at most the claimed sensitivity; the p-value is 1 if it is, otherwise 0.
 
-    In every round it may be at most sigma / z, with z the claimed noise multiplier. If the claim limits whole trials,
-    the square root of the sum of (||f(D) - f(D')|| / sigma)^2 over the rounds of a trial may be at most `largest_mu`.
+    The limit of this norm in each round is sigma / z, where z is the claimed noise multiplier. If the claim also limits
+    whole trials, the root of the sum of (||f(D) - f(D')|| / sigma)^2 over a trial's rounds may be at most `largest_mu`.
     """
     signal = measured.sensitivity / measured.sigma
     trial, number = divmod(int(signal.argmax()), measured.rounds)

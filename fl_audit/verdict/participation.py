@@ -121,7 +121,8 @@ def target_turns(opened: OpenedSecrets) -> TestResult:
 def unit_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether every unit except the target takes part at the claimed rate, independently of secret and target.
 
-    The smallest exact p-value over all units and the three questions is corrected by Bonferroni.
+    Three hypotheses are tested for each unit: its rate is as claimed, it does not depend on the secret, and it does not
+    depend on whether the target takes part. The smallest of all exact p-values is corrected by Bonferroni.
     """
     samples = _samples(opened)
     draws = int(samples.sizes.size)

@@ -136,7 +136,10 @@ class NoiseMeasurements:
 
     @cached_property
     def own_noise(self) -> Floats:
-        """Noise along the target unit's contribution over the claimed noise, (trials, rounds); NaN if it is 0."""
+        """Noise along the target unit's contribution over the claimed noise, (trials, rounds).
+
+        It is NaN in rounds in which the target unit contributes nothing.
+        """
         towards = np.where(self.members, 1.0, -1.0)[:, None] * self.innovations
         along = towards if self._opened is None else self._opened[..., 1]
         return np.where(self.own_length > 0, along, np.nan)
@@ -264,7 +267,7 @@ def _scale(means: Floats, freedom: Floats) -> Floats:
 
 
 def _studentized(values: Floats) -> Floats:
-    """Return normal scores of values over the root mean square of the other values in their trial and round."""
+    """Return each value over the root mean square of the others in its trial and round, as a normal score."""
     places = values.shape[2]
     others = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (places - 1)
     t = values / np.sqrt(np.maximum(others, 1e-300))

@@ -40,7 +40,7 @@ def _sentence(numbers: NoiseFinding, contents: ReportContents) -> str:
 
 
 def _accuracy(row: Row) -> str:
-    """Return the distance from a ratio to the farther end of its interval, as a percentage of the claimed noise."""
+    """Return the distance from a ratio to the farther end of its interval as text in percent."""
     half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
     return percent(float(f"{half:.2g}"))
 
@@ -67,9 +67,10 @@ def _meaning(row: Row) -> str:
 
 
 def _row(name: str, noise: Sequence[float], basis: str, found: NoiseRatioEstimate, of: tuple[SquareSum, float]) -> Row:
-    """Return a table row on the measured noise, given as (ratio, low, high).
+    """Return a table row on the measured noise.
 
-    `of` holds the sum of squares behind the ratio and the significance level of its test.
+    `noise` is the ratio of the measured to the claimed noise with its interval, as (ratio, low, high). `of` holds the
+    sum of squares behind the ratio and the significance level of its test.
     """
     (ratio, low, high), (squares, level) = noise, of
     return Row(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,

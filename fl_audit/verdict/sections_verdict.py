@@ -197,10 +197,10 @@ def _alarms(found: VerdictDetails, facts: RunDescription) -> str:
 
 
 def _looks_text(found: VerdictDetails | None, facts: RunDescription) -> str:
-    """Return sentences on the false-positive rate of a growing run that was judged repeatedly; empty if judged once.
+    """Return sentences on the false-positive rate of a run that was judged repeatedly as it grew; empty if judged once.
 
     If the numbers of trials are fixed in advance, the rate is bounded by Bonferroni. If they depend on earlier results,
-    two analyses fail up to 3.1 times as often as one (for a test whose statistic is a sum of normal numbers).
+    the rate of two analyses is up to 3.1 times that of one (for a test whose statistic is a sum of normal numbers).
     """
     often = len(facts.looks)
     if found is None or often < 2:
@@ -265,8 +265,8 @@ def _detection_text(found: VerdictDetails, guarantee: Guarantee, unit: UnitWords
 def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
     """Return sentences on the limit of detection for a target unit that counts more than once, ending with a space.
 
-    The first sentences are about a target that counts more than once in every training, the last about one that does so
-    in a few trainings. The text is empty if `signal` is None.
+    The first sentences are about a target that counts more than once in every training. The last one is about a target
+    that counts more than once in a few trainings. The text is empty if `target_contribution_tests` is None.
     """
     if signal is None:
         return ""

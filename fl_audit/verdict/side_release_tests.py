@@ -1,4 +1,4 @@
-"""Test the releases beside the noised sum: shares of the noise, quantile bits, model steps and last bits.
+"""Test released values other than the noised sum: shares of the noise, quantile bits, model steps and last bits.
 
 Clients may add shares of the noise, and adaptive clipping releases noised quantile bits. If the claim holds, the shares
 and the noise of the bits are independent draws of N(0, 1). The steps of the model and of the clipping norm are not
@@ -81,9 +81,10 @@ def bit_noise(opened: OpenedSecrets) -> TestResult:
 
 
 def _repeat_p(values: Floats) -> float:
-    """Return an upper bound on the probability that two of as many N(0, 1) draws are as close as the closest values.
+    """Return an upper bound on the probability that two of n N(0, 1) draws are as close as the closest two values.
 
-    Absolute values are compared. It is a union bound, and 1 if the closest two differ by more than `_CLOSE`.
+    n is the number of values. Absolute values are compared. The bound is a union bound, and 1 if the closest two values
+    differ by more than `_CLOSE`.
     """
     pairs = values.size * (values.size - 1) / 2
     # The difference of two has density 1 / (2 sqrt(pi)) at 0; sizes are compared, so the sign makes it twice that.

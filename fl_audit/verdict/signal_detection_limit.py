@@ -178,11 +178,11 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
 
 
 def _limits(limit: float, trials: int, freedom: int, level: float, each: float, share: float) -> SignalDetectionLimit:
-    """Return the limits of detection, given the number of times `limit` that is just detected.
+    """Return the limits of detection of the test `target_contribution_tests`.
 
-    They include the number of trials in which 1.5 times would be detected. The shift grows with the root of the number
-    of trials, and the degrees of freedom grow with the trials. `each` is the shift of one trial, and `share` the share
-    of the trials with the target.
+    `limit` is the number of times that a target must count to be just detected in `trials` trials, with `freedom`
+    degrees of freedom and the significance level `level`. The trials needed to detect 1.5 times follow from it. `each`
+    is the shift of one trial, and `share` the share of the trials with the target.
     """
     if not math.isfinite(limit):
         return SignalDetectionLimit()

@@ -139,9 +139,10 @@ def signal(measured: NoiseMeasurements) -> TestResult:
 
 
 def signal_of(drift: TargetDrift | None) -> TestResult:
-    """Return the result of the test `signal`, of whether the target unit counts more than once, for a given drift.
+    """Return the result of the test `target_contribution_tests`, which tests whether the target unit counts more than
+    once in the sums.
 
-    Raises `TestNotApplicableError` if the drift is None.
+    Raises `TestNotApplicableError` if `drift`, the measured drift along the target's contribution, is None.
     """
     if drift is None or drift.unit == 0:
         only_if(False, NotTestedReason.NO_DIFFERENCE)
@@ -189,7 +190,7 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
 
 
 def _beside_rounds(along: Floats) -> tuple[float, int]:
-    """Return the sum of squared deviations of the noise from the mean of its round, and its degrees of freedom."""
+    """Return the sum of squared deviations of the noise from its mean in each round, and the degrees of freedom."""
     known = np.sum(~np.isnan(along), axis=0)
     means = np.nansum(along, axis=0) / np.maximum(known, 1)
     return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())

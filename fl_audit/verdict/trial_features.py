@@ -3,8 +3,8 @@
 If the claim holds, opened noise over the claimed noise is independent N(0, 1), whatever the secret and the course of
 the training. So the features have the same distribution in all trials. Sensitivities, releases and the number of rounds
 without a difference may differ between D and D' in an honest run, so no feature uses them. The directions of f(D) -
-f(D') and of the gradients depend on the course of the training. So the noise along them has features of its own, apart
-from those of the sampled coordinates: their joint distribution would depend on it too.
+f(D') and of the gradients depend on the course of the training. So would the joint distribution of the noise along them
+and at the sampled coordinates. Therefore each of the two kinds of noise has features of its own.
 """
 
 import hashlib
@@ -249,9 +249,9 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
 
 
 def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the log scale of the noise in each class of coordinates and in all, and its changes, by name.
+    """Return the log scale of the noise in each class of coordinates and in all classes together, by name.
 
-    The changes are those over the rounds.
+    The changes of this scale over the rounds are included.
     """
     names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
     squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds

@@ -392,7 +392,8 @@ def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
     is_broken
         True if at least one test refuted the guarantee.
     is_conclusive
-        True if the tests would have found a breach of 1.5 times the guarantee; otherwise the verdict is inconclusive.
+        True if the tests would have found a breach of 1.5 times the guarantee. If it is False, and no test refuted the
+        guarantee, the verdict is inconclusive.
     """
     if is_broken:
         return Verdict.VIOLATED

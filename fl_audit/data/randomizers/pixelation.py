@@ -51,9 +51,9 @@ class LaplacePixelation:
         return self.neighbourhood / (self.block**2 * self.epsilon)
 
     def require_records(self, records: Records) -> None:
-        """Raise `InputError` unless records are grey images in [0, 1] of whole blocks and enough pixels.
+        """Raise `InputError` unless records are grey images with pixels in [0, 1] that can be pixelated.
 
-        An image must have at least `neighbourhood` pixels.
+        Height and width must be divisible by `block`, and an image must have at least `neighbourhood` pixels.
         """
         shape, pixels = records.shape, int(np.prod(records.shape))
         accepted = "grey images, (1, height, width)"
@@ -66,7 +66,7 @@ class LaplacePixelation:
         self.require_images(records.features)
 
     def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Floats32:
-        """Return pixelated images with Laplace noise, of the same shape.
+        """Return pixelated images with Laplace noise, in the shape of `features`.
 
         Raises `InputError` if `require_images` refuses the images.
 
@@ -149,7 +149,10 @@ class LaplacePixelation:
         return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in found if step > 0)
 
     def require_images(self, images: NDArray[np.floating]) -> None:
-        """Raise `InputError` unless images are grey, in [0, 1], and their sides are multiples of the block's side."""
+        """Check the images that are to be pixelated.
+
+        Raises `InputError` unless they are grey, have pixels in [0, 1], and have height and width divisible by `block`.
+        """
         one_channel = images.ndim in (2, 3) or (images.ndim > 3 and images.shape[-3] == 1)
         accepted = "accepted are grey ones, (n, 1, h, w)"
         require(one_channel and images.size > 0, f"images have shape {images.shape}: {accepted}")
