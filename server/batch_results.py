@@ -107,10 +107,12 @@ ResultSink = Callable[[BatchResult], None]  # a function that stores the result 
 
 
 def _believed(log_odds: Floats, bits: Flags, prior: float) -> dict[str, Floats | Flags]:
-    """Return the insider's posterior belief in the true data set, and whether its guess is right, keyed by name.
+    """Return the insider's posterior belief in the true data set, and whether its guess is right.
 
-    `bits` says where D is true. The insider guesses D if its posterior belief in D exceeds 1/2, and D' otherwise. An
-    insider that learns nothing and has an even prior therefore always guesses D'.
+    The keys are "belief" and "won", and both arrays have the shape of `log_odds`. `log_odds` are those of D against D'
+    without the prior, `bits` is true where D is the true data set, and `prior` is the prior probability of D. The
+    insider guesses D if its posterior belief in D exceeds 1/2, and D' otherwise. An insider that learns nothing and has
+    an even prior therefore always guesses D'.
     """
     posterior = log_odds + logit(prior)
     return {"belief": expit(np.where(bits, 1.0, -1.0) * posterior), "won": (posterior > 0) == (bits != 0)}
@@ -187,7 +189,12 @@ class TargetOutputs:
         return ResultColumns(targets=told)
 
     def _answers(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
-        """Return the final models' outputs for the further queries `more`, keyed by name."""
+        """Return the outputs that the further queries in `self.more` get from the final models, float32.
+
+        The keys are "queries", with scaled confidences on variations of the targets' records, (trials, targets,
+        queries), and "values", with losses for each value of an attribute, (trials, records, values). A key is missing
+        if its query was not requested.
+        """
         found, records, more = dict[str, Tensor](), federation.differing, self.more
         labels = records.labels.cpu().numpy()
         if more.ways is not None:

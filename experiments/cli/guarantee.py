@@ -76,7 +76,10 @@ class TargetOptions:
     ] = None
 
     def target(self) -> "Target":
-        """Return the target of the calibration; raise `InputError` unless exactly one is given."""
+        """Return the guarantee that the calibrated noise must give.
+
+        Raises `InputError` unless exactly one option states a guarantee.
+        """
         return late_privacy.targets.one_target({name.replace("_", "-"): it for name, it in vars(self).items()}, "--")
 
 

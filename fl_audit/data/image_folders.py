@@ -122,7 +122,11 @@ def load_image_folder(
 
 
 def _pictures(place: Path) -> list[Path]:
-    """Return the paths of the images of all classes, sorted by class and by file name."""
+    """Return the paths of the images of all classes, sorted by class and by file name.
+
+    `place` is a directory with one subfolder for each class. Raises `InputError` if there is no class, or a class
+    without images.
+    """
     classes = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     require(len(classes) > 0, f"{place} has no folders: accepted is a folder with a folder of pictures for each class")
     found = []

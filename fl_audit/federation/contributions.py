@@ -197,7 +197,10 @@ def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> boo
 
 
 def _order_draw(federation: LoadedFederation, client: int, moment: RoundContext) -> np.random.Generator:
-    """Return the public random generator that orders a client's records in a round; it is the same in all trials."""
+    """Return the public random generator that orders a client's records in a round; it is the same in all trials.
+
+    `moment` has the number of the round.
+    """
     return generator(federation.public.data_seed, Purpose.LOCAL_ORDER, round=moment.number, client=client)
 
 

@@ -215,12 +215,18 @@ class LoadedFederation:
 
     @cached_property
     def test(self) -> Examples:
-        """Test records as tensors; computed at first use. A client's process has none."""
+        """Test records as tensors; computed at first use.
+
+        Raises `AssertionError` in a client's process, which holds no test records.
+        """
         return self.examples(self.test_records)
 
     @cached_property
     def population(self) -> Examples:
-        """Population sample as tensors; computed at first use. A client's process has none."""
+        """Population sample as tensors; computed at first use.
+
+        Raises `AssertionError` in a client's process, which holds no population records.
+        """
         return self.examples(self.population_records)
 
     def examples(self, records: Records) -> Examples:
@@ -433,7 +439,10 @@ def load_federation(public: Federation) -> LoadedFederation:
 
 
 def _examples(records: Records, user: Integers | None, public: Federation, core: VggCore | None) -> Examples:
-    """Return records as tensors; the users of the records are included only if users are the units."""
+    """Return records as tensors, passed through the frozen backbone `core` if there is one.
+
+    The users of the records are included only if `user` is given, which means that users are the units.
+    """
     examples = Examples.of(records, public.device, core)
     return examples if user is not None else replace(examples, user=None)
 

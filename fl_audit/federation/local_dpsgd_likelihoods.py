@@ -60,9 +60,13 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
 
 
 def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
-    """Return the root mean square rounding error of the observation, as the adversary scales it, float64 (trials,).
+    """Return the rounding error in the updates that the adversary sees: a root mean square, float64 (trials,).
 
-    A client's update is the difference of two float32 models, of which the second is rounded.
+    The unit of the error is that of the adversary's likelihood ratio test: updates are multiplied by a public factor,
+    so that the DP noise has the standard deviation z C (noise multiplier times clipping norm). A client's update is the
+    difference of two float32 models, of which the second is rounded. The error counts the updates of all clients whose
+    noise the adversary does not know. If the adversary is a client, it also counts the rounding of a noised sum that is
+    recovered from models.
 
     Parameters
     ----------
@@ -104,7 +108,20 @@ def _scale(federation: LoadedFederation, insider: int) -> _UpdateScaleFactors:
 
 
 def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
-    """Return the sum of the client updates whose noise the adversary does not know, float64 (trials, parameters)."""
+    """Return the sum of the client updates whose noise the adversary does not know, float64 (trials, parameters).
+
+    The server sees the update of the target's client alone, and this is returned. An insider sees the sum of all
+    updates, from which its own update and those of its colluders are subtracted: it knows the seeds of their noise.
+
+    Parameters
+    ----------
+    federation
+        The federation, whose clients train by DP-SGD.
+    seen
+        The round as the adversary sees it.
+    insider
+        Number of the client that is the adversary; not used if the server is the adversary.
+    """
     if federation.public.threat_model.adversary is Adversary.SERVER:
         return shown(seen.side.contribution, "the contribution of the target's client").double()
     rest, known = seen.sums(federation.public.mechanism).double().clone(), (insider, *federation.colluders(insider))
@@ -118,7 +135,8 @@ def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider:
 def _sum_of_common(federation: LoadedFederation, seen: ObservedRound, client: int) -> Tensor:
     """Return the sum of the clipped gradients of a client's sampled records, without the differing record.
 
-    Its shape is (trials, parameters).
+    Its shape is (trials, parameters). `seen` is the round as the adversary sees it: it has the models from which the
+    client started, and the client's sample.
     """
     stays = ~federation.differs(client)
     if not stays.any():

@@ -213,13 +213,19 @@ class _StepRange:
         return cls(is_own, flat, targets, products, placed)
 
     def picked(self, values: Tensor, step: Tensor) -> Tensor:
-        """Return the rows of one step's mini-batch, (trials, batch, width), from `values` (trials, n, width)."""
+        """Return the rows of one step's mini-batch, (trials, batch, width), from `values` (trials, n, width).
+
+        `step` is an element of `steps`: the indices of the records in the mini-batch.
+        """
         if self.is_own:
             return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
         return values.index_select(1, step)
 
     def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
-        """Add `more` (trials, batch, width) in place to a mini-batch's rows in `values` (trials, n, width)."""
+        """Add `more` (trials, batch, width) in place to one mini-batch's rows in `values` (trials, n, width).
+
+        `step` is an element of `steps`: the indices of the records in the mini-batch.
+        """
         if self.is_own:
             values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
         else:
@@ -229,7 +235,9 @@ class _StepRange:
 def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
     """Divide the steps into ranges of consecutive steps that use few different records.
 
-    Yields for each range its records, as indices or a slice, and its mini-batches as indices of these records.
+    For each range, yields its records and the mini-batch of each of its steps. Records are given as indices, or as a
+    slice of all; the entries of a mini-batch are positions among these records. `records` is the number of all records,
+    and `batches` has the indices of the records of each step.
     """
     sizes = [batch.shape[-1] for batch in batches]
     if fits_one_stretch(records, sum(sizes)):
@@ -247,7 +255,23 @@ def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slic
 def _move(
     layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _StepRange, rate: float
 ) -> None:
-    """Take the steps of a range from the parameters `now`, and write `models` minus the final parameters to `moved`."""
+    """Take the local SGD steps of a range, and write the models before the first step of the round minus the result.
+
+    Parameters
+    ----------
+    layers
+        Layers of the chain.
+    models
+        Parameters before the first step of the round, float32 (trials, parameters).
+    now
+        Parameters before the first step of the range; `models` itself if the range is the first one.
+    moved
+        Tensor like `models` to which the difference is written.
+    stretch
+        The range of steps, with its records.
+    rate
+        Learning rate.
+    """
     front, upper = _FirstLayer(layers[0], now, stretch), [_UpperLayer(layer, now) for layer in layers[1:]]
     for step in stretch.steps:
         values = front.forward(step)
@@ -308,7 +332,11 @@ class _UpperLayer:
         return self._outputs
 
     def backward(self, signal: Tensor) -> Tensor:
-        """Update the layer, and return the gradients at its inputs, computed with the weights before the update."""
+        """Update the layer, and return the gradients at its inputs, computed with the weights before the update.
+
+        `target_contribution_tests` holds the gradients at the outputs of its activation, times the learning rate,
+        (trials, batch, outs).
+        """
         signal = self._layer.activation.pull_back(signal, self._outputs)
         below = torch.bmm(signal, self._weights)
         self._weights.baddbmm_(signal.transpose(1, 2), self._inputs, alpha=-1)
@@ -317,7 +345,10 @@ class _UpperLayer:
         return below
 
     def settle(self, models: Tensor, moved: Tensor) -> None:
-        """Write the layer's parameters in `models` minus its current parameters to `moved`."""
+        """Write the layer's total update to its columns of `moved`: the parameters in `models` minus its current ones.
+
+        Both tensors have the shape (trials, parameters), with the parameters of the whole model.
+        """
         torch.sub(self._layer.weights(models), self._weights, out=self._layer.weights(moved))
         if self._layer.bias is not None and self._biases is not None:
             torch.sub(models[:, self._layer.bias], self._biases.squeeze(1), out=moved[:, self._layer.bias])

@@ -147,7 +147,11 @@ def _choosers(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
 def _as_floats(
     module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Forward pre-hook that turns a padding mask (n, tokens) into an additive mask (n, 1, tokens, tokens)."""
+    """Forward pre-hook that turns a padding mask (n, tokens) into an additive mask (n, 1, tokens, tokens).
+
+    `given` are the positional and `named` the keyword arguments of the module; the mask is one of the latter. Without a
+    mask of this shape, both are returned unchanged.
+    """
     mask = named.get(MASK)
     if not isinstance(mask, Tensor) or mask.dim() != 2:
         return given, named
@@ -157,7 +161,11 @@ def _as_floats(
 
 
 def _padded_rows(inputs: tuple[NamedInput, ...]) -> Tensor:
-    """Return two rows of token ids 0 and 1; in the second row, the second half is marked as padding."""
+    """Return two rows of input on which a module is tested: token ids that alternate between 0 and 1, and a mask.
+
+    The padding mask is 1 everywhere in the first row. In the second row it is 0, for padding, in the second half. The
+    shape is (2, total width of `inputs`).
+    """
     parts = []
     for one in inputs:
         part = torch.ones(2, max(1, one.width))

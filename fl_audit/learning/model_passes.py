@@ -144,8 +144,8 @@ class ModelPasses:
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
         """Return the logits (n, classes) of one model for features as returned by `read`.
 
-        Searching for parameters with two names takes longer than many a layer. So this was done once, with the result
-        `_is_tied`.
+        torch must be told whether some parameter has two names, because its own search takes longer than many layers.
+        The constructor searches once, and stores the result as `_is_tied`.
         """
         logits: Tensor = functional_call(self.behind, parameters, (features,), tie_weights=self._is_tied)
         return logits

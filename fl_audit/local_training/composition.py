@@ -83,9 +83,10 @@ def _is_bare(training: RecordedTraining) -> bool:
 
 
 def _claim(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> Claim:
-    """Return the claim of one or more kinds of steps, with the exact accountant.
+    """Return the claim of one or more kinds of DP-SGD steps, with the exact accountant.
 
-    `steps` holds noise multiplier, sampling rate and number of steps of each kind.
+    `steps` holds the noise multiplier, the sampling rate and the number of steps of each kind. The adjacency is
+    add-remove-record if `records_per_user` is 1, and otherwise add-remove-user.
     """
     events = [event for noise, rate, count in steps for event in gaussian_rounds(noise, count, rate)]
     unit = Adjacency.ADD_REMOVE_RECORD if records_per_user == 1 else Adjacency.ADD_REMOVE_USER
@@ -95,7 +96,8 @@ def _claim(steps: Sequence[tuple[float, float, int]], delta: float, records_per_
 def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> float:
     """Return epsilon at delta of DP-SGD steps together: 0 without steps, infinite if their noise is too small.
 
-    `steps` holds noise multiplier, sampling rate and number of steps of each kind.
+    `steps` holds the noise multiplier, the sampling rate and the number of steps of each kind. `records_per_user` is
+    the largest number of records of one user, from 1.
     """
     try:
         return _claim(steps, delta, records_per_user).profile.epsilon(delta) if steps else 0.0
@@ -104,7 +106,7 @@ def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float, records_pe
 
 
 def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator[tuple[tuple[float, float], int]]:
-    """Yield the kinds of steps of a training: noise multiplier and sampling rate, with the number of steps.
+    """Yield each kind of step of a training as ((noise multiplier, sampling rate), number of steps).
 
     The noise multiplier is relative to the real effect of a unit: a record, or a user with `of_user` records. `factor`
     is the largest observed effect of a record over the claimed effect.

@@ -111,9 +111,10 @@ def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> F
 
 
 def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: float) -> None:
-    """Add a point mass at a loss to the masses `points`, in place.
+    """Add a point mass at a loss to the masses `points` of a grid, in place.
 
-    It is split between the two nearest grid points so that P- and Q-mass are preserved.
+    Point i of the grid is the loss (first + i) h, where h is `interval`. The mass is split between the two points
+    nearest to `loss` so that P- and Q-mass are preserved.
     """
     index = min(math.floor(loss / interval) - first, points.size - 2)
     above = loss - (first + index) * interval

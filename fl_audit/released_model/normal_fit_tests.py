@@ -18,10 +18,11 @@ TRIALS_TESTED = 100
 
 
 def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Integers, seed: int) -> Floats:
-    """Return a p-value for each trial, shape (trials,): the smaller one of those of its fits to members and population.
+    """Return a p-value for each trial, shape (trials,), which tests whether its losses fit normal distributions.
 
-    Each fit is a normal distribution of the scores, checked by a two-sample Kolmogorov-Smirnov test. The p-value is NaN
-    if the trial's number is `TRIALS_TESTED` or more, or if a set has fewer than `FEWEST` losses.
+    One normal distribution is fitted to the members' scores and one to the population's. Each fit is checked by a
+    two-sample Kolmogorov-Smirnov test. The smaller of both p-values is returned. It is NaN if the trial's number is
+    `TRIALS_TESTED` or more, or if a set has fewer than `FEWEST` losses.
 
     Parameters
     ----------

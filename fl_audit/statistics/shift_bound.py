@@ -33,7 +33,10 @@ class ShiftEstimate(NamedTuple):
 
 
 def _checked(scores: Floats, who: str) -> Floats:
-    """Return the scores as float64 of one axis; raise `InputError` if there are more axes or one is not finite."""
+    """Return the scores as float64 of one axis; raise `InputError` if there are more axes or one is not finite.
+
+    The message says that they are the scores of `who`.
+    """
     array = np.asarray(scores, dtype=np.float64)
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
     wrong = np.flatnonzero(~np.isfinite(array))
@@ -45,7 +48,8 @@ def _checked(scores: Floats, who: str) -> Floats:
 def _studentised(member: Floats, nonmember: Floats) -> float:
     """Return the difference of the means of two groups over their pooled standard deviation.
 
-    Two groups that are constant at one value give 0, at different values `InputError`.
+    The result is 0 if all values of both groups are equal. If all values within each group are equal, but the groups
+    differ, `InputError` is raised.
     """
     scale = max(float(np.max(np.abs(member))), float(np.max(np.abs(nonmember)))) or 1.0
     one, zero = member / scale, nonmember / scale
@@ -126,20 +130,36 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
 
 
 def _estimate(shift: float, root: float, degrees: int, probability: float) -> ShiftEstimate:
-    """Return a studentised shift with its lower bound.
+    """Return a studentised shift with the lower bound on its true value.
 
-    `root` is the noncentrality that belongs to a shift of 1, and `probability` the confidence of the bound.
+    Parameters
+    ----------
+    shift
+        Observed shift in standard deviations.
+    root
+        Noncentrality of the t distribution if the true shift is 1.
+    degrees
+        Degrees of freedom of the t distribution.
+    probability
+        Confidence of the bound.
     """
     return ShiftEstimate(shift, noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0)
 
 
 def spread_of_parts(parts: Floats) -> float:
-    """Return the root of the sum of squared deviations of parts from their mean: the noncentrality of a slope of 1."""
+    """Return the root of the sum of squared deviations of parts from their mean.
+
+    In `gaussian_slope`, which fits scores to these parts, it is the noncentrality of t for a true slope of 1. `parts`
+    has the shape (n,), and says which part of a member each trial includes.
+    """
     return float(np.linalg.norm(parts - parts.mean()))
 
 
 def _root_of_sizes(n1: int, n0: int) -> float:
-    """Return sqrt(n1 n0 / (n1 + n0)), the noncentrality of a shift of 1."""
+    """Return sqrt(n1 n0 / (n1 + n0)), from the sizes of two groups.
+
+    This is the noncentrality of Student's two-sample t if the group means differ by one standard deviation.
+    """
     return math.sqrt(n1 * n0 / (n1 + n0))
 
 

@@ -66,7 +66,8 @@ def _used(values: Floats) -> Floats:
 def _detectable_shift(count: int, groups: int, level: float) -> float:
     """Return the mean, in standard deviations, that the F-test of `count` noise values finds with probability 0.9.
 
-    With this mean the statistic is noncentral F with noncentrality count * mean^2.
+    The values are in `groups` groups, and `level` is the significance level of the test. With this mean the statistic
+    is noncentral F with noncentrality count * mean^2.
     """
     rest = count - groups
     critical = float(fdtri(groups, rest, 1 - level))
@@ -82,7 +83,10 @@ def _detectable_shift(count: int, groups: int, level: float) -> float:
 
 @of_family(TestName.DRIFT_ALONG_GRADIENTS)
 def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the noise in the direction of the sum that D and D' share has mean 0: Student's t, two-sided."""
+    """Test whether the noise along the sum of the contributions common to D and D' has mean 0: Student's t, two-sided.
+
+    The direction of this sum is taken orthogonal to f(D) - f(D').
+    """
     only_if(has_direction(measured), why_no_direction(measured))
     values = _used(measured.noise.gradient / measured.sigma)
     only_if(values.size > 0, NotTestedReason.NO_SHARED_SUM)

@@ -1,8 +1,9 @@
-"""Test released values other than the noised sum: shares of the noise, quantile bits, model steps and last bits.
+"""Test values that are released besides the noised sum: clients' shares of the noise, quantile bits, and model steps.
 
 Clients may add shares of the noise, and adaptive clipping releases noised quantile bits. If the claim holds, the shares
 and the noise of the bits are independent draws of N(0, 1). The steps of the model and of the clipping norm are not
-random, so they are compared bit by bit with the public rule.
+random, so they are compared bit by bit with the public rule. A further test compares the last bits of released floats
+in trials with D with those in trials with D'.
 """
 
 import math
@@ -28,9 +29,9 @@ _CLOSE = 1e-9  # two draws of continuous noise are as close as this with a proba
 def share_pairs(opened: OpenedSecrets) -> TestResult:
     """Test whether any two clients' shares of the noise are correlated, by the largest absolute correlation.
 
-    The insider, an adversary among the clients, knows some of the shares. The noise without these is compared too, but
-    only with them, because it contains the shares of all other clients. The p-value is that of cosines of independent
-    normal vectors, corrected by Bonferroni for the number of pairs.
+    If the insider, an adversary among the clients, knows some shares, one more vector is tested: the total noise minus
+    these known shares. It is compared only with the known shares, because it contains the shares of all other clients.
+    The p-value is that of cosines of independent normal vectors, corrected by Bonferroni for the number of pairs.
     """
     only_if(opened.has_shares, NotTestedReason.NO_SHARES)
     only_if(opened.shares is not None and opened.shares.draws >= 2, NotTestedReason.UNOPENED_SHARES)
@@ -53,10 +54,10 @@ def share_pairs(opened: OpenedSecrets) -> TestResult:
 
 @of_opened(TestName.BIT_NOISE)
 def bit_noise(opened: OpenedSecrets) -> TestResult:
-    """Test whether the noise of the quantile bits is independent N(0, 1): its size, mean, repeats and shape.
+    """Test whether the noise of the quantile bits consists of independent draws of N(0, 1).
 
-    A fifth test compares its size with D and with D'. All five have exact or limiting distributions. The smallest
-    p-value is corrected by Bonferroni.
+    Five properties are tested: size, mean, repeated values, shape, and whether the size differs between trials with D
+    and trials with D'. All five have exact or limiting distributions. The smallest p-value is corrected by Bonferroni.
     """
     only_if(opened.is_adaptive, NotTestedReason.NO_BITS)
     only_if(opened.bits is not None, NotTestedReason.NOT_OPENED)
@@ -155,10 +156,11 @@ def secret_last_bits(opened: OpenedSecrets) -> TestResult:
 
 
 def _gap_of_trials(odd: Floats, members: Flags) -> float:
-    """Return Student's two-sided p-value for the trials' means of `odd`, comparing trials with D to trials with D'.
+    """Return the p-value of Student's two-sided t-test of `odd`, comparing trials with D to trials with D'.
 
-    `odd` (trials, rounds) is the standardised share of released numbers with the last bit 1. The p-value is 1 if all
-    means are equal, or if there are too few trials.
+    `odd` (trials, rounds) is the standardised share of released numbers with the last bit 1. The test compares the
+    means of the trials over their rounds. `members` is true for trials with D, (trials,). The p-value is 1 if all means
+    are equal, or if there are too few trials.
     """
     means = odd.mean(axis=1)
     sides = means[members], means[~members]

@@ -110,9 +110,10 @@ def _opened(run: FinishedRun, of_pair: bool) -> OpenedSecrets:
 
 
 def _opened_rounds(federation: Federation) -> Flags | None:
-    """Return True for every round whose samples of units are revealed after the run, (rounds,), or None for all rounds.
+    """Return whether the samples of units in each round are revealed after the run, bool (rounds,).
 
-    If groups of units take turns, only the samples of the first group's rounds are revealed.
+    If groups of units take turns, only the samples of the first group's rounds are revealed. Without groups, the
+    samples of all rounds are revealed, and the result is None.
     """
     if (first := federation.turn(1)) is None:
         return None
@@ -121,11 +122,11 @@ def _opened_rounds(federation: Federation) -> Flags | None:
 
 
 def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
-    """Return the noise along f(D) - f(D') as standard normal scores, (trials, rounds).
+    """Return the noise along f(D) - f(D') as standard normal scores, (trials, rounds), or None.
 
-    None is returned if the scores follow from the increments of the log-likelihood ratio. If the target's participation
-    is secret, the scores come from the noise statistics of the true side, which take into account who took part.
-    Otherwise they are the scores that the run stored.
+    It is None if the run stored no scores, because they follow from the increments of the log-likelihood ratio. If the
+    target's participation is secret, the scores are taken from the noise statistics `residuals`, which take into
+    account in which rounds the target took part. Otherwise they are the scores that the run stored.
     """
     if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
         return run.scores
@@ -162,10 +163,12 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
 
 
 def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | None:
-    """Return the standardised sum of the noise along each target over the trials that contain it, (targets,).
+    """Return the sum of the noise along each target over all trials that contain it, scaled to variance 1, (targets,).
 
-    None is returned if fewer than two targets contribute. `is_in`, `rounds` and `sums` have the shape (trials,
-    targets).
+    The inputs have the shape (trials, targets). `is_in` says whether the trial contains the target. `rounds` is the
+    number of rounds in which the noise along the target was measured. `sums` is the sum of this noise over these
+    rounds, in standard deviations of the noise. Targets without a measured round are left out, and None is returned if
+    fewer than two targets remain.
     """
     held = is_in & (rounds > 0)
     counts, drifts = (np.where(held, values, 0.0).sum(axis=0) for values in (rounds, sums))

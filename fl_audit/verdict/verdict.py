@@ -117,9 +117,10 @@ class VerdictDetails:
 
     @property
     def trials_that_tell(self) -> int | None:
-        """Number of trials with which a run would be conclusive; None if no number is enough.
+        """Number of trials with which a run would be conclusive; None if no number is enough, or if it is unknown.
 
-        Conclusive means that it would find 1.5 times the claimed epsilon, and a target that counts 1.5 times.
+        A run is conclusive if it would find both of two breaches: an epsilon of 1.5 times the claimed one, and a target
+        that counts 1.5 times in the released sums.
         """
         needed = [self.trials_needed] + ([] if self.signal is None else [self.signal.trials_needed])
         known = [number for number in needed if number is not None]
@@ -127,7 +128,10 @@ class VerdictDetails:
 
     @property
     def level_of_limit(self) -> float:
-        """Significance level of the test to which `limit_of_detection` refers; the family's if it was not made."""
+        """Significance level of the test from which `limit_of_detection` was computed.
+
+        It is the level of the whole family if that test is not in `tests`.
+        """
         return next((test.level for test in self.tests if test.name == self.method), self.level)
 
 

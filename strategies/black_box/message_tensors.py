@@ -211,9 +211,10 @@ def _is_float(value: NDArray[np.generic]) -> bool:
 
 
 def _nearly(base: Arrays) -> Arrays:
-    """Return tensors, keyed by name, with one floating-point value increased by four spacings, but by at least 1e-6.
+    """Return tensors, keyed by name, in which one floating-point value is slightly larger than in `base`.
 
-    Tensors without any floating-point value are returned unchanged.
+    It is increased by four times the distance to the next floating-point number, but at least by 1e-6. Tensors without
+    any floating-point value are returned unchanged.
     """
     for name in sorted(base):
         if _is_float(base[name]) and base[name].size:

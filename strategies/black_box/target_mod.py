@@ -92,7 +92,10 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
 
 
 def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
-    """Return the content of the client's reply to the same round of an earlier trial; None if there is none."""
+    """Return the content of the client's reply to round `round` of an earlier trial; None if there is none.
+
+    `kept` holds the audit's own entries of the client's state, in which such replies are stored.
+    """
     start = f"{_STILL}{round}."
     found = {key.removeprefix(start): deepcopy(record) for key, record in kept.items() if key.startswith(start)}
     return RecordDict(found) if found else None
@@ -119,9 +122,11 @@ def _spared(trial: int) -> AbstractContextManager[None]:
 
 
 def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floats | None:
-    """Change a reply as the audit's tag demands; return the update that the client itself learned, (parameters,).
+    """Change a reply of the target's client as the audit's tag `note` demands, in place.
 
-    Return None if no record of the reply has the shapes of the received model.
+    Returned is the update that the client itself learned, (parameters,), or None if no record of the reply has the
+    shapes of the received model. `received` holds the tensors that the client received, keyed by record and tensor
+    name.
     """
     assert note.action is not None
     update = None
@@ -141,9 +146,19 @@ def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floa
 
 @contextmanager
 def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[str, Any]]:
-    """Give a client the state of the current trial within a `with` block, as if other trials had not happened.
+    """Give a client the state of the current trial within a `with` block, so that trials do not affect each other.
 
     The state persists from one message of a trial to the next. The block receives the audit's own entries of the state.
+
+    Parameters
+    ----------
+    context
+        Context of the client, whose state is exchanged in place.
+    trial
+        Number of the trial; 0 for the app's own training.
+    is_noted
+        Whether the message has a tag of the audit. Without a tag, the state of a client that was never in a trial is
+        left alone.
     """
     ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
     if not trial:  # a new training of the app discards the replies that clients repeat in trials
@@ -214,9 +229,10 @@ _shard: ContextVar[RecordRequestLog | None] = ContextVar("shard", default=None)
 
 @contextmanager
 def shard_of(action: TargetAction | None) -> Iterator[RecordRequestLog]:
-    """Apply an action to all calls of `held` within a `with` block; yield the object that records these calls.
+    """Let the app's calls of `held` return records that an action has changed, within a `with` block.
 
-    If the action is None, no records are changed.
+    The function `held` hands a client's records to the app. The block receives an object that records these calls. If
+    the action is None, `held` returns the records unchanged.
     """
     shard = RecordRequestLog(action)
     token = _shard.set(shard)

@@ -86,10 +86,10 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> ModelWithDirection
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
-    """Return whether an update in a given direction changes a tensor of this sort.
+    """Return whether an update in a given direction changes a tensor because of the tensor's sort.
 
-    The sorts are scalars (SCALAR), integers (COUNTER), booleans (SWITCH) and running statistics (RUNNING). The result
-    is False for every other direction.
+    An update in direction SCALAR changes floating-point scalars, COUNTER integers, SWITCH booleans, and RUNNING the
+    running statistics of normalisation layers. The result is False for every other direction, whatever the tensor.
 
     Parameters
     ----------
@@ -173,8 +173,8 @@ def others_of(others: OtherContributions, model: ModelWithDirections, count: int
     Parameters
     ----------
     others
-        Directions of the updates: random, in opposite pairs, or half along `model.first` and half against it. IDENTICAL
-        is not accepted.
+        Directions of the updates. SPREAD: random directions. PAIRS: random directions and their opposites. MEDIAN: half
+        of the clients along the vector `model.first`, and half against it. IDENTICAL is not accepted.
     model
         Model of the trial, whose parameters the updates change.
     count

@@ -188,6 +188,19 @@ class WorkerPool(Generic[Task, Done]):
         """Store the result that a worker sends, or raise the exception that it sends.
 
         If the worker has died, its task is executed again; after a second death the result of `lost` is stored.
+
+        Parameters
+        ----------
+        worker
+            Worker whose connection has a result, or was closed by the worker's death.
+        tasks
+            All tasks.
+        left
+            Positions of the tasks that still wait; the task of a dead worker is appended.
+        deaths
+            Number of workers that died on each task, keyed by position; changed in place.
+        found
+            Results, keyed by position; the new result is added.
         """
         place, worker.place = worker.place, None
         assert place is not None
@@ -243,8 +256,9 @@ def _seconds_of(worker: _Worker) -> float:
 def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: int) -> None:
     """Receive tasks from a connection, execute each one, and send back its result, until the connection is closed.
 
-    This is the main loop of a worker process. The loop sends (True, result), or (False, exception) if the task raised
-    one.
+    This is the main loop of a worker process. A task arrives together with the monotonic time at which it should stop,
+    and is executed by `work(task, time)`. The loop sends (True, result), or (False, exception) if the task raised one.
+    The process ends together with its parent process, whose process ID is `parent`.
     """
     end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts, and ends this process

@@ -124,7 +124,11 @@ class _ParsedApp:
 
 
 def _read(directory: Path, wishes: ReviewOptions) -> _ParsedApp:
-    """Load an app and its claim, inspect its clients' training if they use Opacus, and prepare the audited system."""
+    """Load an app and its claim, inspect its clients' training if they use Opacus, and prepare the audited system.
+
+    `directory` holds the app with its `pyproject.toml`. `wishes` are the options of the review, with the reviewer's
+    claim if there is one.
+    """
     stand_ins = StandIns(directory)
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
@@ -153,7 +157,21 @@ def _read(directory: Path, wishes: ReviewOptions) -> _ParsedApp:
 def _planned(
     read: _ParsedApp, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[ReviewResult], None]
 ) -> "_PlannedReview":
-    """Measure by a dry run how long a trial takes, and return the review with its planned trials."""
+    """Measure by a dry run how long a trial takes, and return the review with its planned trials.
+
+    Parameters
+    ----------
+    read
+        The app with its strategy and claim.
+    wishes
+        Options of the review, with its time limit.
+    began
+        Monotonic time, in seconds, at which the review began.
+    tell
+        Function that is called with messages on progress.
+    keep
+        Function that is called with the review so far.
+    """
     system, slow, quick, has_written, unoffered = rehearsed(read.system, read.claim)
     asked, stated, claim = dict(read.stage.most), read.stated, read.claim
     kinds = planning.telling_kinds(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
@@ -210,7 +228,11 @@ class _PlannedReview:
         return StatedClaim(self.claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=self.claim.delta)
 
     def carried_out(self) -> ReviewResult:
-        """Run the trials on the model, with few clients, and on metrics and other side channels; return the review."""
+        """Run all planned trials of the app, and return the review.
+
+        The first trials test the model, the next ones test it with the fewest clients with which the app starts. The
+        last ones test metrics and other side channels, if the adversary is a client.
+        """
         waiting = _not_begun(self.of_numbers, self.about) if self.is_beside else None
         self.keep(self.found(_not_begun(self.claim, self.names), waiting))
         result = self.held(
@@ -232,7 +254,8 @@ class _PlannedReview:
     def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
         """Run trials with the smallest number of clients that the app starts with, and return one remark on them.
 
-        Nothing is run or returned if the app then asks as many clients as its noise is calibrated for.
+        Nothing is run, and the result is empty, if the app then asks as many clients as its noise is calibrated for.
+        `so_far` makes a review of an intermediate result, which is then passed to the caller of the review.
         """
         read = self.read
         early = planning.early_of(read.start.strategy, read.stated.clients)
@@ -265,9 +288,16 @@ class _PlannedReview:
         )  # fmt: skip
 
     def found(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> ReviewResult:
-        """Return the review so far, given the audits of the model (`result`) and of metrics and the like (`beside`).
+        """Return the review so far, from the audits that are finished or still running.
 
-        `early` holds remarks.
+        Parameters
+        ----------
+        result
+            Audit of the model.
+        beside
+            Audit of metrics and other side channels; None if they are not tested.
+        early
+            Remarks on the trials with the fewest clients with which the app starts.
         """
         read, caught, stated = self.read, self.read.caught, self.read.stated
         results = [result] if beside is None else [result, beside]
@@ -298,17 +328,31 @@ class _PlannedReview:
 
 
 def _not_begun(claim: StatedClaim, kinds: Sequence[str]) -> ClaimAudit:
-    """Return the inconclusive audit of a claim for which no trial has been run yet."""
+    """Return the inconclusive audit of a claim for which no trial has been run yet.
+
+    `kinds` holds the names of the scenarios (conditions of trials) that are planned.
+    """
     return ClaimAudit(claim, Verdict.INCONCLUSIVE, (), (), 0, unplayed=tuple(kinds))
 
 
 def _claimed(
     caught: CapturedStrategy, stated: StatedAppClaim, app: AppDescription, found: tuple[RecordPrivacyMention, ...]
 ) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
-    """Return the app's mentions of record-level privacy, and the parts of its claim that could not be loaded or read.
+    """Return all mentions of record-level privacy in an app, and the parts of its claim that were not observed.
 
-    Privacy settings of the app belong to the claim if there is one. Otherwise they are mentions of record-level privacy
-    if the code has such mentions, and else parts that were not observed.
+    With a claim, the mentions are those in the code (`found`), unchanged. Without a claim, the app's privacy settings
+    are considered too: if the code has mentions, the settings are further mentions, and otherwise unobserved parts.
+
+    Parameters
+    ----------
+    caught
+        The app's strategy as captured at its start, with the parts that were not observed.
+    stated
+        The claim of the app or the reviewer, if there is one, and the parts of it that could not be read.
+    app
+        The app with its configuration.
+    found
+        Mentions of record-level privacy in the app's code.
     """
     if stated.claim is not None:
         return found, caught.unseen
@@ -320,7 +364,19 @@ def _claimed(
 def _remarks(
     found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StandIns, has_written: bool
 ) -> Iterator[str]:
-    """Yield remarks on an app: record-level privacy, metrics left out, missing packages, and files that it writes."""
+    """Yield remarks on an app for the report of its review.
+
+    Parameters
+    ----------
+    found
+        Mentions of record-level privacy in the app's code.
+    unoffered
+        Names of metrics that the app expects in clients' replies, and that the trials leave out.
+    stand_ins
+        Replacements of packages that the app imports and that are not installed.
+    has_written
+        Whether the app writes files while it trains.
+    """
     if found:
         names = of_records_words(found)
         yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
@@ -346,6 +402,21 @@ def _verdict(
     The verdict is also inconclusive if the trials do not support a reviewer's epsilon for the whole training. Without a
     claim, the verdict is that there is no guarantee, or, if the code mentions record-level privacy, that the guarantee
     is not audited.
+
+    Parameters
+    ----------
+    stated
+        Claim of the app or the reviewer, if there is one.
+    result
+        Audit of the claim by trials.
+    rounds
+        Number of rounds of the app's training.
+    played
+        Number of rounds of a trial.
+    unseen
+        Parts of the app that were not observed.
+    found
+        Mentions of record-level privacy in the app.
     """
     # Unobserved parts may add noise, or reveal more.
     if unseen:
@@ -363,9 +434,23 @@ def _look_inside(
     wishes: ReviewOptions,
     code: tuple[RecordPrivacyMention, ...],
 ) -> "ClientInspection | None":
-    """Return the inspection of the clients' training, if the code uses Opacus or the reviewer gives data for clients.
+    """Inspect the training of the app's clients, and return the result; None if there is nothing to inspect.
 
-    Otherwise, or without a ClientApp, return None.
+    Clients are inspected if the app has a ClientApp, and if its code uses Opacus or the reviewer gives data for
+    clients.
+
+    Parameters
+    ----------
+    app
+        The app under review.
+    caught
+        The app's strategy, as captured at its start.
+    nodes
+        Number of clients of the app.
+    wishes
+        Options of the review, with the data for clients and the time limit.
+    code
+        Mentions of record-level privacy in the app's code, such as that of Opacus.
     """
     if not app.client or not (wishes.client_data or any(one.what == "Opacus" for one in code)):
         return None
@@ -376,9 +461,11 @@ def _look_inside(
 
 
 def _with_clients(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:
-    """Return the joint verdict of the trials and of the inspection of the clients' training.
+    """Return the joint verdict of the trials (`verdict`) and of the inspection of the clients' training (`inside`).
 
-    The joint verdict is a violation if either verdict is. Without an inspection, it is the verdict of the trials.
+    Without an inspection, or if it could not audit, the verdict of the trials is returned. Otherwise the joint verdict
+    is a violation if either verdict is. If `stated` has no claim about clients, the verdict of the inspection counts
+    alone. In all other cases the joint verdict is inconclusive if either is, and else the verdict of the trials.
     """
     if inside is None or inside.assessment is None:
         return verdict
@@ -408,7 +495,17 @@ def _early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit)
 
 
 def _stated(caught: CapturedStrategy, wishes: ReviewOptions, rounds: int) -> StatedAppClaim:
-    """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app."""
+    """Return the reviewer's privacy claim if there is one, and otherwise the claim found in the app.
+
+    Parameters
+    ----------
+    caught
+        The app's strategy and mods, as captured at its start.
+    wishes
+        Options of the review, with the reviewer's claim.
+    rounds
+        Number of rounds that the claim covers.
+    """
     adjacency = None if wishes.adjacency is None else Adjacency(wishes.adjacency)
     found = stated_by(caught.start.strategy, [one.mod for one in caught.mods], adjacency, rounds, wishes.delta)
     if wishes.epsilon is not None or wishes.noise_multiplier is not None:

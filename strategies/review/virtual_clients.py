@@ -1,6 +1,7 @@
-"""Trials in which an app's strategy sees all clients of the app, but only those asked in a round are simulated.
+"""Trials of an app in which its strategy sees all clients, although only a few clients are simulated.
 
-The simulated clients are called seats.
+The simulated clients are called seats. A client that the strategy asks in a round is played by a seat; clients that it
+does not ask are never simulated.
 """
 
 from collections.abc import Iterable
@@ -18,11 +19,11 @@ from fl_audit.strategies.flower_grids import FIRST_NODE, DelegatingGrid
 
 
 class VirtualClientGrid(DelegatingGrid):
-    """Grid with many clients; a few simulated ones, called seats, answer for the clients that are asked in a round.
+    """Grid that shows many clients to a strategy, and lets a few simulated clients, called seats, reply in their name.
 
-    The first client that the strategy asks in a round gets the first seat, and so on. The first seat is the target, so
-    the target takes part in every round even if the strategy samples clients. A claim without amplification by sampling
-    must hold for every sampled client, so these trials may test it.
+    The first client that the strategy asks in a round is played by the first seat, the second by the second seat, and
+    so on. The first seat is the target, so the target takes part in every round even if the strategy samples clients. A
+    claim without amplification by sampling must hold for every sampled client, so these trials may test it.
     """
 
     def __init__(self, room: Grid, nodes: int, seats: int) -> None:
@@ -68,7 +69,11 @@ class VirtualClientGrid(DelegatingGrid):
 
 @dataclass
 class TrialStrategyFactory:
-    """Factory of an app's strategy for trials: the strategy sees all clients, and a few simulated ones answer."""
+    """Factory of an app's strategy for trials in which it sees all clients, although only a few clients are simulated.
+
+    The strategy runs on a `VirtualClientGrid`, in which simulated clients reply in the name of the clients that it
+    asks.
+    """
 
     start: StrategyStartCall  # the app's strategy, and the arguments of its `start`
     nodes: int  # number of clients that the strategy sees
@@ -76,9 +81,9 @@ class TrialStrategyFactory:
     most: dict[str, int] = field(default_factory=dict)  # most messages sent at once, for `train` and `evaluate`
 
     def made(self) -> Strategy:
-        """Return a copy of the strategy; its `start` takes a grid, initial arrays and a number of rounds.
+        """Return a copy of the app's strategy, whose `start` takes a grid, initial arrays and a number of rounds.
 
-        The other arguments are the app's, and the grid is wrapped in a `VirtualClientGrid`.
+        `start` wraps the grid in a `VirtualClientGrid`. It passes all other arguments as the app passed them.
         """
         # The strategy's generators continue from the global ones, which are seeded for the trials.
         draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002

@@ -114,9 +114,10 @@ def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def trade(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim of section 6 on the AUC under local minus central DP at equal accuracy, for each attack.
+    """Yield for each attack the claim of section 6 on its AUC under local DP minus its AUC under central DP.
 
-    Nothing is yielded if section 6 makes no statement on the data set, or if one of the two kinds of DP was not run.
+    Both AUCs are taken at equal test accuracy. Nothing is yielded if section 6 makes no statement on the data set, or
+    if one of the two kinds of DP was not run.
     """
     sentence = trade_sentence(played.data)
     if sentence is None or not played.local or not played.central:
@@ -363,7 +364,10 @@ UNTESTED = (
 
 
 def claims_of(played: Sequence[DataSetRuns]) -> list[PaperClaim]:
-    """Return all claims that can be tested: first those without runs, then those of each test on each data set."""
+    """Return all claims that can be tested: first those that need no runs, then each test's claims on each data set.
+
+    `played` holds the runs of each data set.
+    """
     return [*closed_forms(), *(claim for test in TESTS for one in played for claim in test(one))]
 
 

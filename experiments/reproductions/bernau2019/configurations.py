@@ -25,8 +25,9 @@ EPOCHS_A_ROUND = 2
 def _seed_of(part: settings.ShadowTrialGroup, size: settings.DataSetSize) -> int:
     """Return the seed of a run, derived from the run's name, so that each run has random numbers of its own.
 
-    A seed is skipped if it makes some target a member in too many or too few trials: too few shadow models would then
-    be trained without or with this target. With 24 trials and 2,000 targets this happens to one seed in 170.
+    `part` is the run, and `size` has its numbers of records and trials. A seed is skipped if it makes some target a
+    member in too many or too few trials: too few shadow models would then be trained without or with this target. With
+    24 trials and 2,000 targets this happens to one seed in 170.
     """
     return _first_seed(part.name, size.records, size.trials)
 
@@ -41,9 +42,10 @@ def _first_seed(name: str, records: int, trials: int) -> int:
 
 
 def all_values(extent: ComputeExtent) -> dict[str, Any]:
-    """Return the configurations of the first run of every setting on every candidate data set, keyed by the run's name.
+    """Return the configuration of the first run of each setting, keyed by the run's name.
 
-    If a data set of the paper has substitutes, the configurations of all of them are included.
+    A setting is a data set with a kind and a level of privacy. If a data set of the paper has substitutes, the settings
+    on all of them are included. `extent` is the full or the quick form of the reproduction.
     """
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
     parts = [settings.ShadowTrialGroup(setting) for one in data for setting in settings.settings_of(one, extent)]
@@ -107,9 +109,10 @@ def values_of(
 def _with_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[dict[str, Any], int]:
     """Return the training settings of central DP with one step per round, and the number of rounds per evaluation.
 
-    The model is evaluated once per epoch. The paper's batch has b of n members. Here 2n targets are records that may be
-    members, and on average half of them are. The expected batch is therefore 2b targets, and each member is sampled
-    with the paper's probability b/n.
+    `recipe` has the paper's hyperparameters, and `size` the numbers of records and epochs. The model is evaluated once
+    per epoch. The paper's batch has b of n members. Here 2n targets are records that may be members, and on average
+    half of them are. The expected batch is therefore 2b targets, and each member is sampled with the paper's
+    probability b/n.
     """
     batch = min(2 * recipe.central_batch, size.records // 4)
     training = {
@@ -123,7 +126,11 @@ def _with_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[di
 
 
 def _without_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[dict[str, Any], int]:
-    """Return the training settings without central DP (at most two epochs per round), and 1 round per evaluation."""
+    """Return the training settings without central DP, and 1, the number of rounds per evaluation.
+
+    `recipe` has the paper's hyperparameters, and `size` the numbers of records and epochs. A round has at most
+    `EPOCHS_A_ROUND` (two) epochs.
+    """
     epochs = min(EPOCHS_A_ROUND, size.epochs)
     training = {
         "strategy": "dp-fedavg",

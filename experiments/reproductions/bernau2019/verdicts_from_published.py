@@ -72,7 +72,11 @@ def _key(claim: PaperClaim) -> tuple[str, str, str]:
 
 
 def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[PaperClaim]:
-    """Yield a published claim, changed to agree with the current rules; nothing if they drop the claim."""
+    """Yield a published claim, updated to the current rules: its statement and accepted range, or its premise.
+
+    Nothing is yielded if the current rules no longer make this claim. `published` holds all published claims, among
+    which the premise of a claim is searched.
+    """
     if claim.quantity.endswith(AT_LIKE_ACCURACY):
         sentence = trade_sentence(_BY_TITLE[claim.where])
         if sentence is not None:

@@ -149,7 +149,7 @@ def figure_1() -> ItemResult:
 
 
 def _belief_off(query: NoisyQuery, trials: QueryTrials) -> float:
-    """Return the z-score of the mean belief in the data set that was used, against its theoretical value."""
+    """Return the mean belief in the data set that was used, minus its theoretical value, in standard errors."""
     beliefs = expit(trials.towards_truth)
     error = float(beliefs.std(ddof=1)) / math.sqrt(beliefs.size)
     return (float(beliefs.mean()) - mean_belief(query.mu)) / error
@@ -180,7 +180,10 @@ def _draw_densities(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
 
 
 def _draw_measured_belief(axes: Axes, trials: QueryTrials) -> None:
-    """Draw the share of trials that used D over the answer; it equals the belief in D if beliefs are calibrated."""
+    """Plot, for each range of noisy answers, the share of trials that used D.
+
+    If beliefs are calibrated, this share equals the belief in D.
+    """
     edges = np.linspace(-1.75, 2.75, 19)
     place = np.digitize(trials.answers[:, 0], edges) - 1
     centres = (edges[:-1] + edges[1:]) / 2
@@ -286,9 +289,9 @@ def _belief_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
 
 
 def table_3() -> ItemResult:
-    """Return Table 3: printed values, their closed forms, and the guarantee of noise for each rho_beta and delta.
+    """Return Table 3: printed values, their closed forms, and the guarantee of the noise, for each rho_beta and delta.
 
-    rho_beta is the claimed upper bound on the adversary's belief in the true data set.
+    rho_beta is the claimed upper bound on the adversary's belief in the true data set. The noise is calibrated to it.
     """
     rows = [row for study, columns in TABLE_3.items() for column in columns for row in _rows_of_column(study, column)]
     figure = new_figure(4.1)
@@ -326,7 +329,9 @@ def table_3() -> ItemResult:
 
 
 def calibrated(belief: float, delta: float) -> Guarantee:
-    """Return the guarantee of noise that bounds the insider's belief after all 30 rounds, by the paper's accountant.
+    """Calibrate the noise so that it bounds the insider's belief after all 30 rounds, and return its guarantee.
+
+    The accountant is that of the paper.
 
     Parameters
     ----------

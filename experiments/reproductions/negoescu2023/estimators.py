@@ -344,10 +344,23 @@ def _nearer_in_both(found: PaperAndLongSimulation, column: str) -> str:
 def _nearer(
     estimates: pd.DataFrame, column: str, repetitions: int, truth: str = "truth", parametric: str = PARAMETRIC
 ) -> str:
-    """Return in words in how many cells the parametric estimator has the smaller error than the empirical one.
+    """Return a phrase on the number of cells in which the parametric estimator has a smaller error than the empirical.
 
-    A cell is a separation with a number of losses. `column` names the kind of error, such as bias, and `truth` the
-    column of true values.
+    A cell is a separation of the loss distributions with a number of losses. The phrase also names the cells in which
+    the parametric estimator does not have the smaller error.
+
+    Parameters
+    ----------
+    estimates
+        Estimates of all repetitions.
+    column
+        Kind of error that is compared, such as `rmse`.
+    repetitions
+        Number of repetitions, for the phrase.
+    truth
+        Column of true values.
+    parametric
+        Name of the parametric estimator.
     """
     errors = summary(estimates, truth)
     pairs = {

@@ -92,11 +92,17 @@ class EpsilonStarStudy:
                 assert_never(self.task)
 
     def baselines(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return the settings of the models without DP, as points of a sweep in ascending order of their epochs."""
+        """Return the settings of the models without DP, as points of a sweep in ascending order of their epochs.
+
+        `data_dir` is the directory of the data sets; None means the default directory.
+        """
         return baselines(self.values(data_dir), [Axis("training.epochs", self.baseline_epochs)])
 
     def private(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return the settings of the models with DP, as sweep points over epsilons, clipping norms and batch sizes."""
+        """Return the settings of the models with DP, as sweep points over epsilons, clipping norms and batch sizes.
+
+        `data_dir` is the directory of the data sets; None means the default directory.
+        """
         axes = (
             Axis("privacy.epsilon", self.epsilons),
             Axis("privacy.clipping-norm", self.clipping_norms),
@@ -105,7 +111,10 @@ class EpsilonStarStudy:
         return grid(self.values(data_dir), axes)
 
     def points(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return the settings of all models, as points of a sweep: first those without DP, then those with DP."""
+        """Return the settings of all models, as points of a sweep: first those without DP, then those with DP.
+
+        `data_dir` is the directory of the data sets; None means the default directory.
+        """
         return self.baselines(data_dir) + self.private(data_dir)
 
     def values(self, data_dir: Path | None) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class CallError(RuntimeError):
 
 @contextmanager
 def room_is_told() -> Iterator[None]:
-    """Replace an error of the block about a full object store or disk of Ray by a one-line `CallError`."""
+    """Replace Ray's error that its object store or a disk is full by a one-line `CallError`, within a `with` block."""
     try:
         yield
     except (ObjectStoreFullError, OutOfDiskError) as error:

@@ -51,7 +51,10 @@ _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
 
 
 class EpsilonStarLocation(StrEnum):
-    """Place where the losses for Epsilon* (a released model's privacy risk) are: one server, or each record's owner."""
+    """Place where the losses for Epsilon* (a released model's privacy risk) are collected.
+
+    POOLED: one server collects all of them. FEDERATED: each client evaluates the losses of its own records.
+    """
 
     POOLED = "pooled"
     FEDERATED = "federated"

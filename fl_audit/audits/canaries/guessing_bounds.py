@@ -218,18 +218,19 @@ def approximate_inverse(epsilon: float, delta: float) -> Inverse:
 
 
 def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
-    """Return whether `guesses.right` or more right guesses can have probability `tail` under a trade-off curve.
+    """Return whether a mechanism with a given trade-off curve can make `guesses.right` or more right guesses.
 
-    The probability is P(N >= v) of the module's docstring, which also explains the computation.
+    The question is whether the probability of so many right guesses can be `tail`. The computation is explained in the
+    module's docstring.
 
     Parameters
     ----------
     guesses
         Counts of coins, guesses and right guesses; m, r and v of the module's docstring.
     tail
-        The tail probability in question, from 0 to 1.
+        Probability of `guesses.right` or more right guesses, from 0 to 1; tau of the module's docstring.
     inverse
-        The function F^-1 of the trade-off curve, convex, increasing, and at most its argument.
+        The function F^-1 of the trade-off curve f, with F(x) = 1 - f(x); convex, increasing, and at most its argument.
     """
     m, r, v = guesses.coins, guesses.guessed, guesses.right
     a, b = tail * v / m, tail * (r - v) / m

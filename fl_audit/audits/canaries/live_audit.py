@@ -102,9 +102,9 @@ class LiveFinding:
     def verdict(self) -> Verdict:
         """The verdict from the interim analyses so far; also `violated` if more rounds were released than claimed.
 
-        The interim analyses are ignored in two cases: canaries that should send nothing when they are out seem to send
-        their opposite, which increases their effect; or rounds start from models other than the previous rounds
-        released.
+        Two inconsistencies in the stored rounds make the interim analyses useless, so that they cannot give `violated`.
+        Either rounds start from models other than the previous rounds released. Or the adjacency is add-remove, and
+        canaries that are out seem to send something instead of nothing.
         """
         is_replaced = self.guarantee.claim.adjacency.relation is Relation.REPLACE
         is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
@@ -250,7 +250,8 @@ def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) ->
 def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> float:
     """Return the smallest mu of one round that an analysis of `rounds` rounds detects with probability 0.9.
 
-    `level` is the significance level of the analysis.
+    `kept` is the stored guarantee, with the number of canaries and the claimed noise multiplier. `claim` determines
+    whether decoys are used, which is under add-remove only. `level` is the significance level of the analysis.
     """
     decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
     is_in = rounds * kept.canaries // 2
@@ -272,10 +273,21 @@ def _dilution(
 ) -> OtherClientsVariance:
     """Return the variance that other clients' updates add to the scores of canaries.
 
-    Its unit is the squared sensitivity of the heaviest client, and `part` is the weight of a canary relative to that
-    client. `opened_rounds` holds scores, coins and decoy scores of the rounds, and `finding` the bounds from them.
-    Rounds in which the number of other clients is unknown count as if there were none, unless the scores show more
-    variance.
+    Its unit is the squared sensitivity of the heaviest client. Rounds in which the number of other clients is unknown
+    count as if there were none, unless the scores show more variance.
+
+    Parameters
+    ----------
+    rounds
+        The complete rounds, as stored.
+    opened_rounds
+        Scores (rounds, canaries), coins (rounds, canaries) and decoy scores (rounds, decoys).
+    kept
+        The stored guarantee, with the claimed terms and the number of canaries.
+    finding
+        The bounds that were computed from these rounds.
+    part
+        Weight of a canary relative to the heaviest client, from 0 to 1.
     """
     is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
     bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]

@@ -30,9 +30,10 @@ def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedDetec
 
 
 def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalDetectionLimit | None:
-    """Return which excess weight of the target a planned run would detect; None without an insider with an exact LLR.
+    """Return the factor by which the target must count too heavily for a planned run to detect it.
 
-    The weight is the factor by which the target counts more than the claim assumes. LLR is the log-likelihood ratio.
+    The factor compares the effect on the released sums with the effect that the claim assumes. The result is None if
+    the run has no insider, or if its mechanism has no exact LLR (log-likelihood ratio).
 
     Parameters
     ----------

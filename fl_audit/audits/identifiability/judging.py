@@ -52,10 +52,10 @@ class IdentifiabilityJudging(AuditJudging):
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
-        """Return which excess weight of the target a planned run would detect; None without an exact LLR.
+        """Return the factor by which the target must count too heavily for a planned run to detect it.
 
-        The weight is the factor by which the target counts more than the claim assumes. LLR is the log-likelihood
-        ratio.
+        The factor compares the effect on the released sums with the effect that the claim assumes. The result is None
+        if the run has no insider, or if its mechanism has no exact LLR (log-likelihood ratio).
         """
         is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
         return limit_of_signal(planned, is_replaced)

@@ -152,7 +152,10 @@ def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, 
 
 
 def _of_records(answers: T | None, attack: str) -> T:
-    """Return the values unchanged, or raise `InputError` if they are None because targets are not single records."""
+    """Return the values unchanged, or raise `InputError` if they are None because targets are not single records.
+
+    `answers` are outputs of models, and `attack` is the name of the attack for the message.
+    """
     accepted = f"accepted about clients are {' and '.join(OF_ANY_UNIT)}"
     require(answers is not None, f"attack '{attack}' is asked about records: {accepted}")
     assert answers is not None

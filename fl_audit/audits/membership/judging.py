@@ -64,10 +64,10 @@ class MembershipJudging(AuditJudging):
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
-        """Return which excess weight of the target a planned run would detect; None without an exact LLR.
+        """Return the factor by which the target must count too heavily for a planned run to detect it.
 
-        The weight is the factor by which the target counts more than the claim assumes. LLR is the log-likelihood
-        ratio.
+        The factor compares the effect on the released sums with the effect that the claim assumes. The result is None
+        if the run has no insider, or if its mechanism has no exact LLR (log-likelihood ratio).
         """
         return limit_of_signal(planned, is_always_in=False)
 

@@ -53,11 +53,14 @@ def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
 
 
 def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroup:
-    """Return statistics of the shadow trials on one side (in or out) for each trial's attacker.
+    """Return count, mean and sum of squares of the values in the shadow trials of one side, for each attacked trial.
 
-    The attacked trial is left out. `values` has shape (trials, targets, queries). `side` marks the trials on this side
-    for each target, (trials, targets), and `shadows` the trials that may serve, (trials,). Raises `InputError` if a
-    group has fewer than `at_least` shadow trials; the message calls the side `name`.
+    A side is the shadow trials in which a target is in, or those in which it is out. For each trial, the statistics
+    leave out this trial itself, because it is the one under attack. Raises `InputError` if fewer than `at_least` shadow
+    trials remain for some trial and target; the message calls the side `name`.
+
+    `values` holds what an attack measures in each trial, shape (trials, targets, queries). `side` marks the trials on
+    this side for each target, (trials, targets), and `shadows` the trials that may serve as shadows, (trials,).
 
     With S the sum of n values, Q the sum of their squares, and x the value of the attacked trial, the n - 1 other
     values have the mean (S - x) / (n - 1) and the sum of squares Q - x^2 - (n - 1) mean^2 about it. Values are taken

@@ -220,10 +220,12 @@ def reads_first_layer(model: StackedModel) -> bool:
 def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
     """Return each owner's image from the first layer's gradient of its only record, float32 (owners, 1, *shape).
 
-    Pixels are from 0 to 1. If d_k is the gradient of the bias of unit k, the gradient of its weights is d_k x for the
-    image x (Geiping et al. 2020, Proposition 3.1). The result is the least squares solution over all units: the sum of
-    d_k times the gradient of the weights, divided by the sum of d_k^2. An update of zero gives a black image. `seen`
-    holds the observed updates.
+    `model` is a chain of dense layers whose first layer has a bias, and `seen` holds the observed updates, (owners,
+    parameters). Pixels are from 0 to 1.
+
+    If d_k is the gradient of the bias of unit k, the gradient of its weights is d_k x for the image x (Geiping et al.
+    2020, Proposition 3.1). The result is the least squares solution over all units: the sum of d_k times the gradient
+    of the weights, divided by the sum of d_k^2. An update of zero gives a black image.
     """
     assert model.chain is not None, "the model is a chain"
     weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
@@ -236,7 +238,8 @@ def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
 def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
     """Return a linear least squares estimate of each owner's images, float32 (owners, count, *shape), from 0 to 1.
 
-    The attacker computes the updates u of other people's images x without noise. The estimate is mean(x) + Cov(x, u)
+    The attacker knows other people's images x (`pictures`), and computes their updates u (`updates`) without noise. The
+    standard deviation of the noise in the observed updates (`seen`) is `noise`. The estimate is mean(x) + Cov(x, u)
     (Cov(u) + noise^2 I)^-1 (seen - mean(u)), with means and covariances over these images (the Gauss-Markov estimate).
     It is valid for every model and every rule for updates. With X and U the centred images and updates of n people as
     rows, it is computed as mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)).
@@ -255,12 +258,13 @@ def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor
 def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
     """Return the inferred classes of the records of each owner, int64 (owners, count), in ascending order.
 
-    `seen` holds the owners' updates. `like` and `like_labels` are at least `count` records of the population, with
-    labels. The gradient of the bias of class k is the sum over records of p_k - [label is k], where p_k is the model's
-    probability of the class. The population's mean of p_k turns it into the expected number of records of the class.
-    Classes are then assigned greedily, each time the class with the largest number of missing records. For one record
-    this is the only class whose bias has a negative gradient (Zhao et al. 2020, "iDLG"). For several records it is the
-    rule of Wainakh et al. 2022, "User-level label leakage from gradients in federated learning".
+    `shared` is the function from an owner's records to its update, and `seen` holds the owners' observed updates.
+    `like` and `like_labels` are at least `count` records of the population, with labels. The gradient of the bias of
+    class k is the sum over records of p_k - [label is k], where p_k is the model's probability of the class. The
+    population's mean of p_k turns it into the expected number of records of the class. Classes are then assigned
+    greedily, each time the class with the largest number of missing records. For one record this is the only class
+    whose bias has a negative gradient (Zhao et al. 2020, "iDLG"). For several records it is the rule of Wainakh et al.
+    2022, "User-level label leakage from gradients in federated learning".
     """
     logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
     require_last_bias(shared.model, logits.shape[1])
@@ -293,8 +297,8 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 def _weight(shared: UpdateFunction, count: int, like: Tensor, like_labels: Tensor) -> float:
     """Return the mean factor with which a record's gradient enters an update, from learning rate, steps and clipping.
 
-    The factor of clipping is estimated from population records `like` with labels `like_labels`. `count` is the number
-    of records of an owner.
+    `shared` is the function from an owner's records to its update, which has these settings. The factor of clipping is
+    estimated from population records `like` with labels `like_labels`. `count` is the number of records of an owner.
     """
     schedule = shared.schedule
     alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count

@@ -27,9 +27,10 @@ class ReconstructionJudging(AuditJudging):
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
-        """Return the judgement by the right first guesses and the noise along the true candidate.
+        """Judge the guarantee by the share of right first guesses, and by the noise along the true candidate.
 
-        A judgement has a verdict on the guarantee and a lower bound on epsilon. None without an insider.
+        The judgement has a verdict on the guarantee and a lower bound on epsilon. It includes the tests of values that
+        were revealed after the run, such as who took part. None without an insider.
         """
         if (ranks := candidate_ranks(run)) is None:
             return None
@@ -58,10 +59,10 @@ class ReconstructionJudging(AuditJudging):
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
-        """Return which excess weight of a candidate a planned run would detect; None without an exact LLR.
+        """Return the factor by which a candidate must count too heavily for a planned run to detect it.
 
-        The weight is the factor by which a candidate counts more than the claim assumes. LLR is the log-likelihood
-        ratio.
+        The factor compares the effect on the released sums with the effect that the claim assumes. The result is None
+        if the run has no insider, or if its mechanism has no exact LLR (log-likelihood ratio).
         """
         return limit_of_signal(planned, is_always_in=True)
 

@@ -32,5 +32,8 @@ class Everybody(Participation):
         return rounds
 
     def words(self, words: ParticipationWords) -> str:
-        """Return a phrase for reports which says that every unit participates in every round."""
+        """Return a phrase for reports which says that every unit participates in every round.
+
+        `words` has the name of a unit, such as "record".
+        """
         return f"every {words.one} in every round"
