@@ -272,7 +272,10 @@ class PortableValue(Generic[T]):
 
 
 def _restored(directory: str, pickled: bytes) -> object:
-    """Return the value of a `PortableValue`; the bytes come from another process of the same run, never from a file."""
+    """Return the value that a `PortableValue` pickled, after moving `directory` to the end of `sys.path`.
+
+    The bytes come from another process of the same run, never from a file.
+    """
     search_last(Path(directory))
     return pickle.loads(pickled)
 
@@ -367,7 +370,7 @@ def _directory(top: str) -> Path | None:
 
 
 def _files(directory: Path) -> list[Path]:
-    """Return the files of all modules in a directory and in the packages in it that have been imported."""
+    """Return the Python files directly in a directory, and those in its packages that this process has imported."""
     packages = {name for name in list(sys.modules) if "." not in name and (directory / name).is_dir()}
     within = [file for name in sorted(packages - {OWN_PACKAGE}) for file in (directory / name).rglob("*.py")]
     return [*directory.glob("*.py"), *within]

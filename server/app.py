@@ -281,10 +281,11 @@ def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Chal
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
-    """Yield the functions that evaluate each release.
+    """Yield functions, each of which evaluates a release and returns columns of results, such as the accuracy.
 
-    If members' losses stay with their owners, one of the functions stores population losses in `losses`, keyed by batch
-    and release, for later queries to the owners.
+    If the losses of members stay with their owners, one function computes nothing. It stores the population losses of
+    the release in `losses`, keyed by the name of the batch and the number of the release. Later queries send them to
+    the owners.
     """
 
     def kept_population(release: evaluation.EvaluatedRelease) -> ResultColumns:
@@ -337,9 +338,22 @@ def _round_queries(
     population: Callable[[TrialBatch, int], Floats],
     challenger: SeededChallenger,
 ) -> tuple[_Queries, ...]:
-    """Return the queries of a run in addition to training: for accountants' states, for insiders, and for losses.
+    """Return the queries of a run besides training: for states of accountants, for answers of insiders, and for losses.
 
-    `population` takes a batch and the number of a release, and returns the population losses.
+    Parameters
+    ----------
+    plan
+        The plan of the federation.
+    federation
+        The federation with its data.
+    insiders
+        Noise seeds that each insider knows, keyed by the number of the insider's client.
+    wave
+        Batches of trials that are trained at the same time.
+    population
+        Function that takes a batch and the number of a release, and returns the population losses.
+    challenger
+        Challenger of the run, which knows the secrets of the trials.
     """
     round_queries, public = list[_Queries](), plan.public
     if isinstance(public.mechanism.contribution, PrivateTraining):
@@ -355,9 +369,11 @@ def _round_queries(
 def _release_queries(
     federation: LoadedFederation, insiders: dict[int, list[int]], wave: _Wave, challenger: SeededChallenger
 ) -> list[_Queries]:
-    """Return the queries by which this audit shows every release to insiders (adversarial clients).
+    """Return the queries by which this audit sends every release to insiders (clients that act as adversaries).
 
-    A release is the models after a round. The result is empty if the audit shows no release.
+    A release is the models after a round. The result is empty if the audit sends no release to insiders. `insiders`
+    maps the number of each insider's client to the noise seeds that it knows. `wave` holds the batches of trials that
+    are trained at the same time.
     """
     public = federation.public
     match audit_of(public).query(public):

@@ -55,15 +55,27 @@ class ReleaseQueries(RunQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """For each array of an adversary's answer, its shape per trial, and whether all its values must be finite."""
+        """Expected form of an adversary's answer by key: (shape per trial, whether all its numbers must be finite)."""
         raise NotImplementedError
 
     def messages(
         self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return a message for each batch of trials and insider, with the latest round as this insider sees it.
+        """Return the messages that send the latest release to the insiders, one for each batch of trials and insider.
 
-        An insider is a client that acts as the adversary.
+        An insider is a client that acts as the adversary. A message contains what this insider sees of the latest
+        round.
+
+        Parameters
+        ----------
+        exchange
+            Number of the exchange of messages, from 1. The result is empty in the first, which no release precedes.
+        transcripts
+            State of the training of each batch, keyed by the name of the batch.
+        to_observer
+            Function that writes a message to an insider.
+        to_owner
+            Function that writes a message to a data owner; not used here.
         """
         written = []
         for batch in self._asked(exchange):
@@ -88,7 +100,15 @@ class ReleaseQueries(RunQueries):
         return [ReplyKey(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
 
     def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
-        """Check and store the adversaries' answers in an exchange; raises `FederationError` if one is malformed."""
+        """Check and store the adversaries' answers in an exchange; raises `FederationError` if one is malformed.
+
+        Parameters
+        ----------
+        exchange
+            Number of the exchange of messages, from 1.
+        found
+            The received replies; the key names the sender, the message type and the batch of trials.
+        """
         for batch in self._asked(exchange):
             for client in self.insiders:
                 reply = found[ReplyKey(client, _OBSERVE, batch.name)]
@@ -111,9 +131,10 @@ class ReleaseQueries(RunQueries):
         return np.stack(self._said[client, batch.name, key], axis=1)
 
     def _of_several(self, name: str, totals: Sequence[Floats]) -> ResultColumns:
-        """Return the column `name` of all insiders' totals, (trials, insiders), given each total (trials,).
+        """Return the totals of all insiders as a table column, shape (trials, insiders); no column for one insider.
 
-        There is no column if there is only one insider. An insider is a client that acts as the adversary.
+        An insider is a client that acts as the adversary. `name` is the name of the column. `totals` holds one array of
+        shape (trials,) for each insider.
         """
         if len(totals) == 1:
             return ResultColumns()
@@ -135,15 +156,20 @@ class LogOddsQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """For log-odds, local sensitivity, noise scores and residuals: shape per trial, and if they must be finite."""
+        """Expected form of an insider's answer, by key: a pair (shape per trial, whether all numbers must be finite).
+
+        The keys are those of log-odds and local sensitivity (a number each, finite), noise scores (2 numbers), and
+        residuals (all noise statistics).
+        """
         measured = {Key.SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
         return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
         """Return the first insider's log-odds and noise measurements for all rounds of a batch of trials.
 
-        The noise is measured by the residuals that remain if the true hypothesis is subtracted. If there are several
-        insiders, the result also has the final log-odds of each. An insider is a client that acts as the adversary.
+        The noise is measured on the release minus the sum of contributions that is expected under the data set that was
+        used. If there are several insiders, the result also has the final log-odds of each. An insider is a client that
+        acts as the adversary.
         """
         increments = [self._by_round(client, batch, Key.LOG_ODDS) for client in self.insiders]
         first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
@@ -176,7 +202,10 @@ class ScoreQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """For the score: shape per trial, (), and True, because it must be finite."""
+        """Expected form of an insider's answer: the key SCORE with one finite score.
+
+        The value is (shape per trial, whether all numbers must be finite), here ((), True).
+        """
         return {Key.SCORE: ((), True)}
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
@@ -207,9 +236,11 @@ class TargetQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """For each target's log-odds, signal and noise: shape per trial, (targets,), and whether they must be finite.
+        """Expected form of an answer, by key: a pair (shape per trial, whether all numbers must be finite).
 
-        The signal is the ratio of the target's contribution to the noise; the noise is measured along the contribution.
+        Every array has the shape (targets,) per trial. The keys are those of each target's log-odds, of its signal
+        (both finite), and of the noise along its contribution. The signal is the norm of the contribution over the
+        standard deviation of the noise.
         """
         shape = (self.public.targets,)
         return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}
@@ -232,12 +263,13 @@ class TargetQueries(ReleaseQueries):
             self._sums[batch.name, name] = self._sums.get((batch.name, name), np.zeros(values.shape)) + values
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the final log-odds of each target and its mu over all rounds, (trials, targets), for one batch.
+        """Return the results of each target for one batch, as columns of shape (trials, targets).
 
-        The signal of a round is the ratio of the target's contribution to the noise, and mu is the root of the sum of
-        its squares. Further columns are sums over rounds of the signal, of the noise along the target's contribution
-        and of its square, and the number of rounds in these sums. In the reconstruction audit these sums cover only the
-        candidate that is in the data.
+        The columns `log_odds` and `mu` hold the final log-odds, and the root of the sum of squared signals over all
+        rounds. The signal of a round is the norm of the target's contribution over the standard deviation of the noise.
+        Further columns are sums over rounds: of the signal, of the noise along the target's contribution, of the
+        squares of this noise, and the number of added rounds. Rounds with a negligible signal or unknown noise are left
+        out of these sums. In the reconstruction audit they are 0 for all candidates but the one that is in the data.
         """
         sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
         return ResultColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})
@@ -259,9 +291,10 @@ class CanaryQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """For scores of canaries and decoys: shape per trial, (directions,), and True, because they must be finite.
+        """Expected form of an observer's answer: the key CANARIES with a finite score for each canary and each decoy.
 
-        A canary is an artificial contribution in a known direction; a decoy is a direction that is never inserted.
+        The value is (shape per trial, whether all numbers must be finite), here ((directions,), True). A direction
+        belongs to a canary, which is an artificial contribution, or to a decoy, which is never inserted.
         """
         return {Key.CANARIES: ((directions_read(self.public),), True)}
 
@@ -273,7 +306,16 @@ class CanaryQueries(ReleaseQueries):
         return isinstance(self.public.mechanism.contribution, PrivateTraining)
 
     def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
-        """Store the scores of an exchange of messages, and with DP-SGD how many local steps sampled each canary."""
+        """Store the scores that the observer sent, and with DP-SGD how many local steps sampled each canary.
+
+        Parameters
+        ----------
+        exchange
+            Number of the exchange of messages, from 1. An exchange trains the round of this number, and asks for the
+            scores of the release before it.
+        found
+            The received replies; the key names the sender, the message type and the batch of trials.
+        """
         for batch in self.batches if exchange <= self.public.rounds else ():
             # Number of times that each canary is in the round's contribution if it is in, (trials, canaries).
             taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
@@ -284,11 +326,13 @@ class CanaryQueries(ReleaseQueries):
         super().note(exchange, found)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the score of each canary and decoy, whether it was inserted, and its inserted share, for one batch.
+        """Return three columns for one batch, by canary or decoy: `is_in`, `part` and `score`.
 
-        The columns have the shape (trials, rounds, directions), canaries before decoys. The share is the part of a
-        whole canary that the release contains, for example because only some DP-SGD steps sampled it. A canary is an
-        artificial contribution in a known direction; a decoy is a direction that is never inserted.
+        The columns have the shape (trials, rounds, directions), canaries before decoys. A canary is an artificial
+        contribution in a known direction; a decoy is a direction that is never inserted. `is_in` says whether the
+        canary was inserted. `part` is the share of a whole canary that the release contains if it was inserted; it is
+        below 1 if, for example, only some DP-SGD steps sampled it. Both are 0 for decoys. `score` is the score of the
+        release along the direction.
         """
         public, steps = self.public, 1
         if self._trains_privately:

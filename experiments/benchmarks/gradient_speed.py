@@ -67,9 +67,11 @@ SETTINGS = (
 
 
 def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float, float, float]:
-    """Return the seconds for all trials by four methods: clipped sums, plain at once, plain one by one, and Opacus.
+    """Measure four ways of computing gradients, and return the seconds that each takes for all trials.
 
-    Each is the median of `repeat` turns after a warm-up. Opacus is timed on at most 4 trials and scaled to all.
+    The ways are: clipped sums of stacked trials; plain gradients of all trials at once; plain gradients, one trial
+    after the other; clipped sums by Opacus. Each time is the median of `repeat` turns after a warm-up. Opacus is timed
+    on at most 4 trials, and its time is scaled to all.
     """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
@@ -128,9 +130,11 @@ def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels
 
 
 def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tuple[float, list[float]]:
-    """Return the seconds of clipping per record for all trials, and clipping per user relative to this time.
+    """Measure clipping per record and clipping per user on one network.
 
-    There is one relative time for each number of records per user in `_SIZES`.
+    Return the seconds of clipping per record for all trials, and for each number of records per user in `_SIZES` the
+    time of clipping per user, as a multiple of the former. Times are medians of `repeat` turns. `spec` defines the
+    network, and `records` is the number of records.
     """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(records, *spec.feature_shape, generator=source)

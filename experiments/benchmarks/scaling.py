@@ -147,9 +147,10 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
 
 
 def _child(scratch: Path, engine: Engine | None) -> None:
-    """Run the configuration in the directory `scratch` in this process.
+    """Carry out the run whose configuration is `audit.json` in the directory `scratch`, within this process.
 
-    If an engine is given, it is used, and the cost until the end of the first round is printed as JSON.
+    If an engine is given, it executes the run, and the cost until the end of the first round is printed as JSON:
+    wall-clock seconds, CPU seconds, and peak memory in MiB. If it is None, the engine is chosen by the kind of audit.
     """
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
     if engine is None:

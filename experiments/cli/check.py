@@ -135,9 +135,11 @@ def _limit_of_detection(found: "RunCheckResult") -> str:
 
 
 def _limit_of_signal(found: "RunCheckResult") -> str:
-    """Return the end of a text about the limit of detection, for a unit whose contribution counts several times.
+    """Return a sentence on the smallest weight of the target that a planned run would detect.
 
-    The result is empty if the run does not test this.
+    The weight is the number of times that the target's contribution counts in the released sum; the claim allows 1. The
+    sentence begins with ". " because it continues a text on the limit of detection; it is empty if the run does not
+    test the weight.
     """
     if (signal := found.signal) is None:
         return ""

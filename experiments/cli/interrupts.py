@@ -57,7 +57,9 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 
 @contextmanager
 def goes_on_with(way: WayOn) -> Iterator[None]:
-    """Print the command that continues the block's work if Ctrl-C interrupts the block.
+    """Print the command that continues the block's work if Ctrl-C interrupts the block, and end with status 130.
+
+    If `arm` was called, its thread reacts to Ctrl-C instead; it prints the same command and ends the program.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ def goes_on_with(way: WayOn) -> Iterator[None]:
     Raises
     ------
     SystemExit
-        Raised in place of KeyboardInterrupt if `arm` was not called.
+        If Ctrl-C interrupts the block and `arm` was not called.
     """
     _ways.append(way)
     try:

@@ -71,10 +71,11 @@ def with_attacks(plan: AuditPlan, store: TrialBatchStore, targets: pd.DataFrame)
 
 
 def _guesses(plan: AuditPlan, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:
-    """Return the columns of the attack on an attribute, by name, each of shape (trials * targets,).
+    """Return the true and the guessed values of the attacked table column, as columns of results by name.
 
-    The columns are the true values, and the values guessed from the prior alone, from the losses, and from the
-    distribution of losses.
+    Each has the shape (trials * targets,) and holds the indices of values among the possible ones. There is one column
+    of true values, and three of guesses. The first guess uses only how frequent values are, the second the losses of
+    the trial's model, and the third also the losses of the models of other trials.
     """
     federation = load_federation(plan.public)
     attribute = attribute_of(plan.config, federation)

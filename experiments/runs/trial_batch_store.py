@@ -110,10 +110,10 @@ class TrialBatchStore:
         return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
 
     def clear(self, trials: int) -> None:
-        """Remove public files of trial batches that do not count as finished.
+        """Remove files of unfinished trial batches from the run's folder `public`, which all clients may see.
 
-        Such batches are incomplete or damaged, or overlap with finished batches. Raises `InputError` if a directory has
-        the name of such a file.
+        A batch is unfinished if it is incomplete, damaged, or overlaps with a finished batch. Raises `InputError` if a
+        directory has the name of such a file.
 
         Parameters
         ----------

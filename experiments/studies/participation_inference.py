@@ -70,7 +70,7 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AllAttacksFinding:
     """Carry out a membership audit, and return how well each attack infers which clients took part.
 
-    `epsilon` is the claimed epsilon for clients, None for no guarantee.
+    `data` holds settings of section [data], and `epsilon` is the claimed epsilon for clients, None for no guarantee.
     """
     audit = {"kind": "membership", "trials": trials, "attacks": ["loss", "lira", "rmia"]}
     found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AllAttacksFinding)
@@ -79,9 +79,11 @@ def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) 
 
 
 def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[Success, Success]:
-    """Return the success rates of identifying the client that took part, and of inferring its frequent classes.
+    """Run a reconstruction audit on the client that took part; return two success rates of the attacker.
 
-    `data` holds settings of section [data], and `epsilon` is the claimed epsilon for clients.
+    The first is the rate of identifying this client. The second is the rate of inferring, for each class, whether the
+    share of this class in the client's records is above the median over clients. `data` holds settings of section
+    [data], and `epsilon` is the claimed epsilon for clients.
     """
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
     contents, guarantee = played(plan, progress=progress_bar), plan.guarantee

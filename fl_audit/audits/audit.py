@@ -145,10 +145,15 @@ class AuditJudging(Protocol):
         """
 
     def planned_signal(self, planned: ClaimedRun) -> "SignalDetectionLimit | None":
-        """Return which excess weight of the target a planned run would detect; None if insiders have no exact LLR.
+        """Return the smallest excess weight of the target that a planned run would detect; None if it is not tested.
 
-        The weight is the factor by which the target counts more than the claim assumes. LLR is the log-likelihood
-        ratio, and insiders are adversaries that are clients.
+        The weight is the number of times that the target's contribution counts; the claim allows 1. The test needs
+        insiders (clients that attack) who can compute exact log-likelihood ratios.
+
+        Parameters
+        ----------
+        planned
+            The planned run with its claimed guarantee.
         """
 
 
@@ -185,14 +190,15 @@ class AuditKind(ABC):
         return {}, {}
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
-        """Return the name of the column whose possible values the attacker has to tell apart; None for no column.
+        """Return the name of the table column whose possible values are the candidates; None if there is none.
 
-        Without a column the attacker has to tell records, users or clients apart.
+        The attacker has to find out which candidate is in the data. Without a column the candidates are records, users
+        or clients.
 
         Parameters
         ----------
         attribute
-            Value of the setting `attribute` of [audit]: name or index of a column, or None.
+            Value of the setting `attribute_inference` of [audit]: name or index of a column, or None.
         """
         return None
 
@@ -232,10 +238,10 @@ class AuditKind(ABC):
 
     @abstractmethod
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield pairs of a mask of trials and the losses of the selected trials on their own training sets.
+        """Yield the losses of models on their own training sets, as pairs of a mask of trials and an array of losses.
 
-        The mask has shape (trials,), and the losses have shape (selected trials, records). The trials of a pair have
-        training sets of the same size, and each trial is in exactly one pair.
+        The mask, shape (trials,), selects trials whose training sets have the same size. The array has the shape
+        (selected trials, records), one column for each record of the training set. Each trial is in exactly one pair.
 
         Parameters
         ----------
@@ -247,7 +253,7 @@ class AuditKind(ABC):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: TargetMembership, losses: "LossesOf"
     ) -> "list[tuple[Floats, Flags]]":
-        """Return losses on a client's records that only some trials trained on, as pairs of losses and a trial mask.
+        """Return the losses of a client's records that only some trials trained on, as a list of pairs (losses, mask).
 
         The losses have shape (trials, records). The mask has shape (trials,) and is true for the trials that trained on
         these records.

@@ -194,6 +194,17 @@ def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, A
 
     A string may become a path, but never a number.
 
+    Parameters
+    ----------
+    loader
+        Name of the user's loader, for error messages.
+    option
+        Name of the setting, which is that of a parameter with hyphens for underscores.
+    value
+        Value of the setting.
+    hints
+        Annotated types of the loader's parameters, by name; a parameter without one accepts any value.
+
     Raises
     ------
     InputError

@@ -69,7 +69,20 @@ def graph_records(
 
 
 def _graph(number: int, given: ArrayLike) -> AdjacencyMatrix:
-    """Return an adjacency matrix as bool array; raise `InputError` unless it is square, symmetric and of 0 and 1."""
+    """Return an adjacency matrix as bool array; it must be square, symmetric and of 0 and 1.
+
+    Parameters
+    ----------
+    number
+        Position of the graph among all graphs, for the error message.
+    given
+        Adjacency matrix of the graph.
+
+    Raises
+    ------
+    InputError
+        If the matrix has another form.
+    """
     try:
         matrix = np.asarray(given)
     except ValueError as error:

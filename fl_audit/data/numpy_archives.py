@@ -101,7 +101,21 @@ def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str]
 def _of_named(
     arrays: Mapping[str, NDArray[np.generic]], label: str, named: Mapping[str, str], file: Path, axes: str | None
 ) -> LoadedDataset:
-    """Return the data set of an archive without `x`, whose arrays are named inputs of a model."""
+    """Return the data set of an archive without the array `x`; its arrays are inputs that the model takes by name.
+
+    Parameters
+    ----------
+    arrays
+        All arrays of the archive, by key.
+    label
+        Key of the labels; the test records' arrays have the same keys with the ending `_test`.
+    named
+        Keys of the arrays of owners and users, by "owner" and "user"; empty if they are unknown.
+    file
+        Path of the archive, for error messages.
+    axes
+        Must be None, because the setting `axes` applies to `x` only; otherwise `InputError` is raised.
+    """
     require(axes is None, f"{file}: axes is {axes!r}, and there is no array x: leave axes out of [data]")
     others = [key for key in arrays if key not in (label, f"{label}{_TEST}", *named.values())]
     trained = [key for key in others if not key.endswith(_TEST)]
@@ -128,7 +142,11 @@ def _of_named(
 
 
 def _said(shape: tuple[int, ...], is_sequence: bool) -> str:
-    """Return a phrase with the size of an image or a sequence; empty unless the shape has three axes."""
+    """Return a phrase with the size of an image or a sequence, such as " of 8x8 pixels".
+
+    `shape` has the axes (records, height, width) or (records, steps, features); for any other number of axes the phrase
+    is empty.
+    """
     if len(shape) != 3:
         return ""
     return f" of {shape[1]:,} steps by {shape[2]:,} features" if is_sequence else f" of {shape[1]}x{shape[2]} pixels"
@@ -153,7 +171,20 @@ def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWa
 
 
 def _as_labels(values: NDArray[np.generic], what: str) -> NDArray[np.generic]:
-    """Return labels with shape (n,): one-hot rows become the position of the 1, a single column becomes one axis."""
+    """Return labels with shape (n,): one-hot rows become the position of the 1, a single column becomes one axis.
+
+    Parameters
+    ----------
+    values
+        Labels, shape (n,) or (n, 1), or one-hot rows, shape (n, classes).
+    what
+        Phrase that names the array at the beginning of an error message.
+
+    Raises
+    ------
+    InputError
+        If the labels have another shape, or a row is not one-hot.
+    """
     if values.ndim == 2 and values.shape[1] > 1 and values.dtype.kind in "biuf":
         is_one = values == 1
         rows = (is_one.sum(axis=1) == 1) & ((values == 0).sum(axis=1) == values.shape[1] - 1)

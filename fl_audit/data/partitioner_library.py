@@ -82,7 +82,10 @@ class ArrayTable(datasets.Dataset):  # type: ignore[misc]
         return columns[name]
 
     def select(self, indices: Any, *_: Any, **__: Any) -> Any:
-        """Return a dictionary with one entry, the values of the column `index` at the given rows."""
+        """Return {"index": values}, where values are those of the table's column "index" at the given row numbers.
+
+        Further arguments are ignored.
+        """
         return {"index": self["index"][np.asarray(indices, dtype=np.int64)]}
 
     def sort(self, column_names: str, *_: Any, **__: Any) -> Any:

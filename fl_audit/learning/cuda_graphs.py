@@ -35,12 +35,14 @@ class CapturedCall(NamedTuple):
 
 
 class GraphedCalls:
-    """Calls tensor functions; a call whose input shapes recur is launched as a CUDA graph. For a single thread.
+    """Caller of tensor functions, which launches a call as a CUDA graph if its input shapes have recurred often enough.
+
+    An object is for a single thread.
 
     Parameters
     ----------
     capture
-        Function that makes a call ready to be launched again; None for `captured_graph`.
+        Function that turns a call into a CUDA graph, which can be launched again; None for `captured_graph`.
     """
 
     def __init__(self, capture: "Callable[[Compute, Inputs], CapturedCall] | None" = None) -> None:

@@ -152,18 +152,22 @@ def _generic_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> T
 
 
 def _agrees(passes: ModelPasses, models: Tensor, portion: Microbatch, expected: Tensor) -> bool:
-    """Return whether the model's stacked layers exist and give the expected sums.
+    """Return whether a model has stacked layers, and their sums of clipped gradients agree with the expected ones.
 
-    Stacked layers compute all trials at once. If they exist, `passes.activations` is set.
+    Stacked layers compute all trials at once. If they exist, `passes.activations` is set. `expected` holds each trial's
+    sum of gradients clipped to norm 1, shape (trials, parameters), computed otherwise from the same `models` and the
+    examples `portion`.
     """
     found = _stacked_sums(passes, models, portion)
     return found is not None and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: Microbatch, expected: Tensor) -> bool:
-    """Return whether stacked layers are close to the expected float32 sums, and equal those in double precision.
+    """Return whether the sums of clipped gradients by stacked layers agree with those of another computation.
 
-    Stacked layers compute all trials at once. A ReLU whose input is zero up to rounding may pass the gradient in one
+    Stacked layers compute all trials at once. Their float32 sums need to be only roughly equal to `expected`, the sums
+    of the other computation, shape (trials, parameters). In double precision both computations, repeated here, must
+    agree up to rounding. The reason is that a ReLU whose input is zero up to rounding may pass the gradient in one
     computation and not in another. So float32 sums may differ by 1e-2 although both are right.
     """
     found = _stacked_sums(passes, models, portion)
@@ -180,10 +184,10 @@ def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: Microbatch, 
 
 
 def _stacked_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> Tensor | None:
-    """Return each trial's sum of gradients clipped to norm 1, by stacked layers, and set `passes.activations`.
+    """Return each trial's sum of gradients clipped to norm 1, computed by stacked layers, shape (trials, parameters).
 
-    Stacked layers compute all trials at once. Return None if there are none, or if one of them is not called exactly
-    once.
+    Stacked layers compute all trials at once. Return None if the model has none, if they fail, or if one of them is not
+    called exactly once. Otherwise `passes.activations` is set.
     """
     if passes.parts.stacked is None:
         return None

@@ -210,7 +210,7 @@ def located(
     features
         Features of the records, shape (n, *shape).
     names
-        Name of each record for the message.
+        Name of each of the n records, by which the result names the failing one.
     """
     watched = sharing_copy(module).eval()
     with _LayerWatch(watched) as watch:
@@ -275,7 +275,11 @@ class _LayerWatch:
 
 
 def _fix(place: FaultPlace, shape: tuple[int, ...], inputs: tuple[NamedInput, ...]) -> str | None:
-    """Return a sentence with the remedy for a failure; None if no remedy is known."""
+    """Return a sentence with the remedy for a failure of a user's model; None if no remedy is known.
+
+    `shape` is the shape of one record's features. `inputs` are the arrays that the model's `forward` takes by name;
+    empty if it takes a single tensor.
+    """
     text, given = str(place.error), place.given
     if "must have the same dtype" in text or "expected scalar type" in text:
         return "records arrive as float32, and so are its weights: call .float() on what the layer is given"

@@ -100,7 +100,10 @@ def widen(module: nn.Module) -> None:
 
 
 def constants_of(module: nn.Module) -> Iterator[Tensor]:
-    """Yield the tensors of a module that are neither parameters nor buffers, such as those of `set_aside_frozen`."""
+    """Yield the tensors that a module's layers hold as plain attributes, that is, neither as parameters nor as buffers.
+
+    `set_aside_frozen` turns frozen parameters into such tensors.
+    """
     for layer in module.modules():
         yield from (value for value in vars(layer).values() if isinstance(value, Tensor))
 
@@ -209,7 +212,25 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
 
 
 def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: torch.Generator) -> None:
-    """Raise `InputError` if a module's outputs depend on its mode, or on changed buffers, after its weights changed."""
+    """Raise `InputError` if a module's outputs in training and evaluation mode differ after its weights have changed.
+
+    It is also raised if training mode changes buffers in a way that changes the outputs in evaluation mode, and if the
+    module cannot be run.
+
+    Parameters
+    ----------
+    module
+        Module to check; it is not changed, because a copy gets the changed weights.
+    features
+        Features of the records on which it is run, shape (n, *shape).
+    source
+        Generator of the random numbers that are added to the weights.
+
+    Raises
+    ------
+    InputError
+        If the outputs differ, or the module cannot be run with the changed weights.
+    """
     # Spectral normalisation is alike in both modes at first: its buffers, which training mode moves, fit the first
     # weights, and not those after a step.
     subject = sharing_copy(module).train()
@@ -231,10 +252,22 @@ def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: to
 def _after_a_step(
     subject: nn.Module, features: Tensor, source: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, list[str]]:
-    """Add random numbers of about the weights' size to a module's weights, and compare its modes.
+    """Change a module's weights by random numbers of about their size, and return its outputs in both modes.
 
-    Return its outputs in evaluation mode, in training mode, and in evaluation mode again, and the names of the buffers
-    that training mode changed.
+    Parameters
+    ----------
+    subject
+        Module in training mode; its weights and buffers are changed.
+    features
+        Features of the records on which it is run, shape (n, *shape).
+    source
+        Generator of the random numbers.
+
+    Returns
+    -------
+    tuple
+        Outputs in evaluation mode, then in training mode, then in evaluation mode again; and the names of the buffers
+        that the run in training mode changed.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
         for parameter in subject.parameters():
@@ -323,7 +356,11 @@ def start_from_zeros(module: nn.Module) -> None:
 def _begin_with_zeros(
     layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return a recurrent layer's arguments with a zero state made from its input; None if a state is given."""
+    """Return a recurrent layer's arguments with a zero state added that is made from its input.
+
+    None if a state is given already, so that the call remains unchanged. `given` are the positional and `named` the
+    keyword arguments of the call.
+    """
     states = given[1] if len(given) > 1 else named.get("hx")
     inputs = given[0] if given else named.get("input")
     if states is not None or not isinstance(inputs, Tensor):

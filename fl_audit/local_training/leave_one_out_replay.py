@@ -30,7 +30,10 @@ _TOLERANCE = 1e-4  # of the clipping norm, and of the largest gradient: sums of 
 
 @dataclass(frozen=True)
 class LeaveOneOutEffect:
-    """Effect of leaving out or replacing one record, measured over the steps of a training that were compared."""
+    """Effect of leaving out or replacing one record on the sums of clipped gradients of a training.
+
+    It is measured by comparing steps of the training with the same steps of a replay without the record.
+    """
 
     record: str  # description of the record
     index: int  # position of the record in the data set, from 0
@@ -48,7 +51,10 @@ class LeaveOneOutEffect:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the sums differ by no more than claimed, and not at all in steps without the record."""
+        """Whether the sums of clipped gradients differ with and without the record by no more than the claim allows.
+
+        They must not differ at all in steps whose mini-batch does not contain the record.
+        """
         return self.moved <= self.claimed + _TOLERANCE and self.moved_absent <= _TOLERANCE
 
     @property
@@ -122,10 +128,28 @@ def _replayed(
     other: Any,
     is_short: bool,
 ) -> LeaveOneOutEffect | None:
-    """Replay a training without one record, or with another in its place, and return the effect of the record.
+    """Repeat a training without one record, or with another in its place, and return the effect of the record.
 
-    None if no steps can be compared. `led` is the training with the record; `other` is the record that takes its place,
-    or None to leave the record out.
+    None if no step of the two trainings can be compared.
+
+    Parameters
+    ----------
+    run
+        Function that repeats the training with a recorder and a function that modifies its data set.
+    name
+        Description of the record for the result, such as "a crafted record".
+    index
+        Position of the record in the data set, from 0.
+    edit
+        Function that modifies the data set of both trainings, for instance by inserting the record.
+    led
+        The training with the record: its recorder and its recorded facts.
+    start
+        Random states from which both trainings start.
+    other
+        Record that takes the place of the record; None leaves the record out.
+    is_short
+        Whether the repeated training ends as soon as enough steps have been compared.
     """
     leader, longer = led
 
@@ -141,9 +165,10 @@ def _replayed(
 
 
 def _pairs(longer: RecordedTraining, shorter: RecordedTraining) -> Iterator[tuple[PrivateStep, PrivateStep]]:
-    """Yield the pairs of steps that both trainings took on the same mini-batch.
+    """Yield pairs of steps that two trainings took on the same mini-batch, first the step of `longer`.
 
-    Of several steps on a mini-batch only the first is used, because only this one starts from the recorded weights.
+    `longer` is the training with the record in question, `shorter` the one without it. If a training took several steps
+    on a mini-batch, only the first is used, because only the first starts from the recorded weights.
     """
     found = {step.batches[-1:]: step for step in shorter.steps if step.is_fresh}
     for step in longer.steps:
@@ -184,10 +209,22 @@ def _compared(
 
 
 def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:
-    """Return the largest difference between other records' gradients in two steps, over the largest gradient.
+    """Return the largest difference of the other records' gradients between two steps, over the largest gradient.
 
-    `one` and `two` hold the per-record gradients of the steps, (records, parameters), `places` the positions of the
-    records of `one`, and `index` the record in question. None if the gradients were not stored or do not match.
+    None if gradients were not stored or belong to different records.
+
+    Parameters
+    ----------
+    one
+        Per-record gradients of the step with the record in question, shape (records, parameters); None if not stored.
+    two
+        Per-record gradients of the step without this record, in the same order; None if not stored.
+    places
+        Position in the data set of each row of `one`.
+    index
+        Position in the data set of the record in question, whose gradient is left out.
+    is_replaced
+        Whether another record took the place of the record in `two`.
     """
     if one is None or two is None or len(one) != len(places):
         return None
@@ -202,9 +239,11 @@ def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, 
 def _schedule(
     longer: RecordedTraining, shorter: RecordedTraining, is_short: bool
 ) -> Iterable[tuple[str, float, float]]:
-    """Yield the settings that changed with the number of records: name, value with the record, value without it.
+    """Yield the training settings that depend on the number of records and differ between a training and its replay.
 
-    They are the expected batch, the sampling rate, the noise multiplier and the number of steps.
+    Each is a tuple of name, value with the record in question, and value without it. Compared are the expected batch,
+    the sampling rate, the noise multiplier and, unless the replay ended early (`is_short`), the number of steps.
+    `longer` is the training with the record, `shorter` the replay without it.
     """
     for left, right in zip(longer.noised[:1], shorter.noised[:1], strict=False):
         if left.expected_batch != right.expected_batch:

@@ -149,16 +149,17 @@ class Recorder:
         return self._kept > 0
 
     def draws(self, iterator: Any, drawn: Any) -> Any:
-        """Record the positions that a loader has drawn, and return the positions that it must use.
+        """Record the positions of the records that a data loader has drawn, and return the positions that it must use.
 
-        They are the same, except in a replay, in which they are those of the followed training.
+        The returned positions are the drawn ones. Only in a replay, which repeats an earlier training, are they those
+        of the same draw in the earlier training.
 
         Parameters
         ----------
         iterator
-            One pass over the loader.
+            The data loader's iterator, which stands for one pass over the data.
         drawn
-            Positions of the drawn records; an object of another kind is returned without being recorded.
+            Positions of the drawn records. If it holds no positions, it is returned unchanged and not recorded.
         """
         positions = _positions(drawn)
         if positions is None:
@@ -205,9 +206,10 @@ class Recorder:
             track.weights.append({name: value.detach().cpu().clone() for name, value in live.items()})
 
     def _follow(self, number: int) -> None:
-        """Set random states, weights and clipping norms to those of the followed training at its draw `number`, from 0.
+        """Set random states, weights and clipping norms as they were in an earlier training at its mini-batch `number`.
 
-        Without a followed training, or after its last recorded draw, nothing is changed.
+        The earlier training is the one that this training follows in a replay; mini-batches are counted from 0 in the
+        order in which they were drawn. Without it, or after its last mini-batch, nothing is changed.
         """
         track = None if self._followed is None else self._followed.track
         if track is None or number >= len(track.states):
@@ -353,7 +355,10 @@ class Recorder:
     def left_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
     ) -> TrainingOutputs:
-        """Compare a client's returned tensors with the models that Opacus made private, and return all its outputs.
+        """Return all outputs of a client: its metrics, and how its returned tensors compare with the private models.
+
+        Private models are those that Opacus made private. The result names the returned tensors that are in no such
+        model, and says if the other tensors have the values of an earlier step instead of the last one.
 
         Parameters
         ----------

@@ -63,7 +63,8 @@ class PrivateTraining:
 
     Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
 
-    Raises `InputError` if there is no shard, a shard has no records, or `hiding` is below 1.
+    Raises `InputError` if there is no shard (a client's records), if a shard has no records, or if `hiding` is below 1.
+    `hiding` is the factor by which other clients' noise increases the noise of the target's client.
     """
 
     # Training of a client in a round. Each step samples a record with probability 1 / (steps per epoch).
@@ -92,9 +93,10 @@ class PrivateTraining:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Distinct sampling rates of the clients' records in a round, ascending.
+        """Sampling rates of the clients' records in a round: the distinct ones, ascending.
 
-        It is (1.0,) if a client takes several steps in a round, because almost every record is then in one of them.
+        The result is (1.0,) if a client takes several steps in a round, because almost every record is then in one of
+        them.
         """
         if not self.is_one_step:
             return (1.0,)

@@ -50,10 +50,10 @@ class LedgerTraining:
 
     @property
     def shortfall(self) -> float:
-        """Factor, at least 1, by which the real sensitivity of the sum exceeds the stated sensitivity.
+        """Factor, at least 1, by which the real sensitivity of the sum exceeds the sensitivity stated in the entry.
 
-        The real sensitivity follows from the clipping norm and the adjacency. The factor is 1 if no sensitivity is
-        given.
+        The real sensitivity follows from the clipping norm and the adjacency. The factor is 1 if the entry states no
+        sensitivity.
         """
         if self.sensitivity is None or self.clipping_norm is None:
             return 1.0

@@ -227,7 +227,7 @@ def _rates(rates: ArrayLike, name: str) -> Floats:
 class LossAttackResults:
     """Results of attacks that classify a record as a member if its loss is at most a threshold.
 
-    All arrays have the shape (...) of the models' axes.
+    All arrays have the same shape (...), with one entry for each attacked model.
     """
 
     # Probability that a member's loss is smaller than the loss of a population record, where ties count half; from 0 to

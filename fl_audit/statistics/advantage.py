@@ -79,10 +79,12 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
 
 @dataclass(frozen=True, eq=False)
 class AdvantageBets:
-    """Bets on numbers by which each candidate for their mean is tested.
+    """Bets that test candidates for the mean of some numbers: a candidate is refuted if bets against it win enough.
 
-    `values` are the numbers scaled to [0, 1], `stakes` the stake on each, and `log_threshold` the log of the capital
-    that refutes a candidate.
+    `values` are the numbers scaled to [0, 1]. `stakes` are the stakes, one for each number, which depend only on
+    earlier numbers. The capital starts at 1 and grows by the factor 1 + stake (value - candidate) with each number, or
+    with a minus sign if the bet is on a smaller mean. `log_threshold` is the log of the capital that refutes a
+    candidate.
     """
 
     values: Floats
@@ -91,16 +93,16 @@ class AdvantageBets:
 
     @classmethod
     def of(cls, values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "AdvantageBets":
-        """Return the bets on numbers from `smallest` to `largest`, as `mean_interval` uses them.
+        """Return bets on numbers with a common expectation, by which `mean_interval` bounds the expectation.
 
-        Raises `InputError` as `mean_interval` does.
+        The stake on each number depends only on the earlier numbers. Raises `InputError` as `mean_interval` does.
 
         Parameters
         ----------
         values
-            Independent numbers with the same expectation, shape (n,), n at least 1.
+            Independent numbers with the same expectation, shape (n,), n at least 1, from `smallest` to `largest`.
         confidence
-            Confidence of the interval, above 0 and below 1.
+            Confidence of the interval, above 0 and below 1. It sets the capital at which a candidate is refuted.
         smallest
             Lower bound of the numbers.
         largest
@@ -119,19 +121,25 @@ class AdvantageBets:
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
     def on(self, values: Floats) -> "AdvantageBets":
-        """Return bets with the same stakes on other numbers from 0 to 1, shape (n,).
+        """Return bets with the same stakes on other numbers from 0 to 1, shape (n,), to test candidates for their mean.
 
-        Each number must become known at the same time as the one that it replaces.
+        The i-th of these numbers must become known at the same time as the i-th of the original numbers.
         """
         return AdvantageBets(values, self.stakes, self.log_threshold)
 
     def refutes_too_small(self, mean: float) -> bool:
-        """Return True if bets on a true mean above `mean` have won enough to refute `mean`."""
+        """Return True if `mean`, a candidate for the true mean of the numbers, is refuted because it is too small.
+
+        It is refuted if bets that the numbers lie above `mean` on average have won enough.
+        """
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / mean) if mean > 0 else self.stakes
         return self._wins(stakes * (self.values - mean))
 
     def refutes_too_large(self, mean: float) -> bool:
-        """Return True if bets on a true mean below `mean` have won enough to refute `mean`."""
+        """Return True if `mean`, a candidate for the true mean of the numbers, is refuted because it is too large.
+
+        It is refuted if bets that the numbers lie below `mean` on average have won enough.
+        """
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / (1 - mean)) if mean < 1 else self.stakes
         return self._wins(-stakes * (self.values - mean))
 

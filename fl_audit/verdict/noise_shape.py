@@ -68,9 +68,10 @@ def _distance(values: Floats) -> tuple[float, float]:
 
 
 def _detectable_distance(count: int, level: float) -> float:
-    """Return a Kolmogorov-Smirnov distance that the test finds with at least `DETECTION_POWER`.
+    """Return a distance between distributions that the Kolmogorov-Smirnov test detects with at least `DETECTION_POWER`.
 
-    It is the critical value plus a normal quantile over 2 sqrt(count).
+    `count` is the number of values, and `level` the significance level of the test. The result is the critical value
+    plus a normal quantile over 2 sqrt(count).
     """
     return (math.sqrt(-math.log(level / 2) / 2) + float(ndtri(DETECTION_POWER)) / 2) / math.sqrt(count)
 
@@ -89,7 +90,10 @@ def tails(measured: NoiseMeasurements) -> TestResult:
 
 
 def _binomial_p(found: int, count: int, share: float) -> float:
-    """Return the two-sided p-value of a binomial count: twice the smaller tail probability, at most 1."""
+    """Return the two-sided p-value of a binomial count: twice the smaller tail probability, at most 1.
+
+    `found` is the number of successes among `count` trials, and `share` the probability of success under the claim.
+    """
     upper = 1.0 if found == 0 else float(bdtrc(found - 1, count, share))
     return of_looks(2, float(np.minimum(bdtr(found, count, share), upper)))
 
@@ -120,10 +124,11 @@ def _largest_at(probability: float, count: int) -> float:
 
 @of_family(TestName.SHAPE_ALONG_RECORD)
 def shape_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the innovations, the noise along f(D) - f(D'), are normal: distance, tails and largest value.
+    """Test whether the innovations, the noise along f(D) - f(D'), are normal, by three tests at once.
 
-    The smallest p-value of the three tests is corrected by Bonferroni. The test is not made if there is significantly
-    more noise than claimed, at level 0.001. A mixture of larger scales is no breach, but it is not normal.
+    They test the Kolmogorov-Smirnov distance, the share of values beyond 3 standard deviations, and the largest
+    absolute value. The smallest p-value is corrected by Bonferroni. The test is not made if there is significantly more
+    noise than claimed, at level 0.001. A mixture of larger scales is no breach, but it is not normal.
     """
     values = measured.used_innovations
     only_if(
@@ -143,12 +148,14 @@ def shape_along_record(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.LOW_BITS)
 def low_bits(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the noise was rounded to half precision, by the phases of its low bits: upper tail.
+    """Test whether the noise was rounded to half precision, by its bits below the 11 significant bits (upper tail).
 
-    The phase of a value is its remainder in units of the last of 11 significant bits. For each of `LOW_BITS_KINDS` the
-    statistic is the sum of the cosines of all phases over sqrt(count / 2). The largest is compared with N(0, 1), its
-    limit for many coordinates, with Bonferroni over the kinds. For few coordinates the p-value is slightly too large,
-    because a cosine is bounded.
+    The phase of a number is the part of it below the last of these 11 bits, in units of this bit. Phases are uniform
+    for continuous noise, and 0 for rounded noise. `LOW_BITS_KINDS` lists the examined numbers: the noise, the noise
+    over its standard deviation, and the release. For each kind the statistic is the sum of cos(2 pi phase) over
+    sqrt(count / 2), where count is the number of coordinates. The largest statistic is compared with N(0, 1), its limit
+    for many coordinates, with Bonferroni over the kinds. For few coordinates the p-value is slightly too large, because
+    a cosine is bounded.
     """
     sums, counts = measured.noise.low_bits[:, :, 0], measured.noise.low_bits_count[:, :, 0]
     known = ~np.isnan(sums)
@@ -167,7 +174,10 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
 
 @dataclass(frozen=True)
 class _CharacteristicFunctionInput:
-    """Noise that is tested for a grid, a common step of all values, and the frequencies at which a grid would show."""
+    """Input of the test for a grid: noise values, and the range of frequencies at which a grid would show.
+
+    A grid is a step of which all values are multiples.
+    """
 
     unit: str  # name of the unit of the values; frequencies are in its inverse
     values: Floats  # values of the noise, in this unit
@@ -212,9 +222,9 @@ def _looks(measured: NoiseMeasurements) -> Iterator[_CharacteristicFunctionInput
 
 
 def _strongest_frequency(look: _CharacteristicFunctionInput) -> tuple[float, float, int]:
-    """Return the largest N |phi|^2 over the tested frequencies, its frequency, and the number of frequencies.
+    """Return the largest N |phi|^2 over the tested frequencies, the frequency at which it lies, and their number.
 
-    phi is the characteristic function of the N values.
+    phi is the characteristic function of the N noise values. `look` holds the values and the range of the frequencies.
     """
     counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
     frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)
@@ -229,8 +239,9 @@ def _strongest_frequency(look: _CharacteristicFunctionInput) -> tuple[float, flo
 def sensitivity(measured: NoiseMeasurements) -> TestResult:
     """Test whether ||f(D) - f(D')|| is at most the claimed sensitivity; the p-value is 1 if it is, otherwise 0.
 
-    The limit of this norm in each round is sigma / z, where z is the claimed noise multiplier. If the claim also limits
-    whole trials, the root of the sum of (||f(D) - f(D')|| / sigma)^2 over a trial's rounds may be at most `largest_mu`.
+    Here f is the sum of contributions to a round. The norm is compared with sigma / z in each round, where sigma is the
+    standard deviation of the noise and z the claimed noise multiplier. If the claim also limits whole trials, the root
+    of the sum of (||f(D) - f(D')|| / sigma)^2 over a trial's rounds may be at most `largest_mu`.
     """
     signal = measured.sensitivity / measured.sigma
     trial, number = divmod(int(signal.argmax()), measured.rounds)

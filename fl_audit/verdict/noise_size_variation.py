@@ -1,9 +1,10 @@
 """Test whether the size of the noise varies between rounds as it should, and whether noise is missing in some places.
 
 The size of the noise in a round is its sum of squares, which is chi-square distributed. Its normal score is the
-standard normal quantile of its chi-square probability. The scores are independent N(0, 1) over trials and rounds. They
-hardly differ if the noise of every round is scaled to one length, and shuffled noise keeps its score. An adversary who
-knows such a fault can infer the secret from the sizes.
+standard normal quantile of its chi-square probability. Under the claim the scores are independent N(0, 1) over trials
+and rounds. Two faults break this. If the noise of every round is scaled to the same length, the scores are almost
+equal. If a round uses the shuffled noise of an earlier round, it has the score of that round. An adversary who knows
+such a fault can infer the secret from the sizes.
 """
 
 import math
@@ -44,15 +45,19 @@ def normal_scores(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
-    """Return True if the total amount of noise differs from the claim (chi-square tail probability under `EVIDENT`)."""
+    """Return True if the total amount of noise differs from the claim (chi-square tail probability under `EVIDENT`).
+
+    `squares` are sums of squares of the noise, divided by the claimed variance, and `freedom` their degrees of freedom.
+    """
     total, degrees = float(squares.sum()), int(freedom.sum())
     return bool(min(chdtr(degrees, total), chdtrc(degrees, total)) < EVIDENT)
 
 
 def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
-    """Return approximately normal scores of sums of squares, relative to their common mean per degree of freedom.
+    """Return approximately normal scores of sums of squares, at a scale that is estimated from these sums.
 
-    The cube roots of the sums are used (Wilson and Hilferty 1931).
+    The scale is the mean sum per degree of freedom over all values. `freedom` holds the degrees of freedom of each sum,
+    each above 0. The scores have the shape of `squares` and are computed from cube roots (Wilson and Hilferty 1931).
     """
     mean = max(1e-300, float(squares.sum() / freedom.sum()))
     spread = 2 / (9 * freedom)
@@ -60,10 +65,11 @@ def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _ranked(squares: Floats, freedom: Integers) -> Floats:
-    """Return the normal scores of the ranks of the sizes of the noise, (trials, rounds).
+    """Return the normal scores of the ranks of the sizes of the noise, shape (trials, rounds).
 
-    The size is the sum of squares per degree of freedom. Before the ranking, the means of every trial and of every
-    round are subtracted from the log sizes. All scores of a trial are NaN if the size is missing in any of its rounds.
+    The size of the noise in a round is its sum of squares, `squares`, over its degrees of freedom, `freedom`. The logs
+    of the sizes are ranked, after the mean of each trial and of each round is subtracted. If a trial has a round
+    without size, all its scores are NaN.
     """
     whole = (freedom > 0).all(axis=1)
     found = np.full(squares.shape, np.nan)
@@ -76,10 +82,11 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
-    """Return, by part of the model, the sum of squares of the noise in every round and its degrees of freedom.
+    """Return the sums of squares of the noise and their degrees of freedom, for the whole model and for each tensor.
 
-    Both have the shape (trials, rounds). The key "" stands for all parameters, and a key such as "tensor 'weight'" for
-    one tensor.
+    Each value is a pair of arrays with the shape (trials, rounds). The sums are divided by the claimed variance. The
+    key "" stands for all parameters, and a key such as "tensor 'weight'" for one tensor; a model of one tensor has only
+    the key "".
     """
     only_if(has_direction(measured), why_no_direction(measured))
     noise, variance = measured.noise, measured.sigma**2
@@ -155,8 +162,8 @@ def _of_parts(measured: NoiseMeasurements) -> tuple[Floats, Integers]:
     """Return the sum of squares of every tensor's noise over the claimed variance, and its degrees of freedom.
 
     Both have the shape (trials, rounds, tensors). The measured sum of a tensor also contains a little noise of other
-    tensors, which could hide that a small tensor has no noise. So for a tensor whose coordinates are all sampled, the
-    sum is computed from the sample.
+    tensors, which could hide that a small tensor has no noise. So if every coordinate of a tensor is in the small
+    stored sample of the noise, its sum is computed from this sample.
     """
     squares = np.maximum(0.0, measured.noise.squares / (measured.sigma**2)[..., None])
     freedom, trials = measured.noise.freedom.copy(), measured.sampled_trials

@@ -54,7 +54,10 @@ def stride_sizes(parameters: int) -> Integers:
 
 
 def stride_names(parameters: int) -> list[str]:
-    """Return for every class of coordinates, whose squared noise is summed, a phrase that names the coordinates."""
+    """Return a phrase for each class of coordinates, such as "one coordinate in 31, from number 0".
+
+    A class is a set of coordinates whose squared noise is summed. `parameters` is the number of coordinates of a model.
+    """
     step = stride_step(parameters)
     return [f"one coordinate in {STRIDES * step}, from number {first * step}" for first in range(STRIDES)]
 
@@ -73,9 +76,9 @@ class NoiseStatisticsLayout:
     parameters: int  # P, number of scalars of the model
 
     def _entries(self) -> dict[str, tuple[str, ...] | None]:
-        """Return for every field of `NoiseStatistics` the names of its entries for one hypothesis, in column order.
+        """Return the names of the entries of every field of `NoiseStatistics`, keyed by field name in column order.
 
-        They are None if the field is a single number.
+        The names are those for one hypothesis (side). They are None if the field is a single number.
         """
         return {
             "total": None,
@@ -93,7 +96,10 @@ class NoiseStatisticsLayout:
         }
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every field of `NoiseStatistics` by name, without trials and rounds, in column order."""
+        """Shape of every field of `NoiseStatistics`, keyed by field name in column order.
+
+        The axes of trials and rounds are not included.
+        """
         lengths = {field: () if own is None else (len(own),) for field, own in self._entries().items()}
         return {field: (self.sides, *own) if field in _BY_SIDE else own for field, own in lengths.items()}
 
@@ -128,8 +134,10 @@ class NoiseStatisticsLayout:
 class NoiseStatistics:
     """The noise statistics of a round, with shapes (trials, ...), or of a run, with shapes (trials, rounds, ...).
 
-    They are also called residuals. The unit vector of f(D) - f(D') is u, and w is the noise orthogonal to u. A side is
-    a hypothesis on the release: it contains the contribution under D, the one under D', or neither of them.
+    They are also called residuals. Here f(D) and f(D') are the sums of contributions under D and D', u is the unit
+    vector of f(D) - f(D'), and w is the part of the noise that is orthogonal to u. A side is a hypothesis on the
+    release. It says that the release contains the contribution in which D differs from D', the one in which D' differs
+    from D, or neither.
     """
 
     tensors: tuple[str, ...]  # as in `NoiseStatisticsLayout`, like `places` and `parameters`
@@ -182,10 +190,11 @@ class NoiseStatistics:
         return replace(self, **true)
 
     def of_recovered(self, blurred: Flags) -> "NoiseStatistics":
-        """Return the statistics that remain valid if the releases were recovered from models instead of received.
+        """Return the statistics that remain valid if releases were not received but computed from successive models.
 
-        The low bits are removed. `blurred` (trials,) marks trials in which rounding of the models hides the noise:
-        their sums of squares and degrees of freedom become 0, and their other values NaN.
+        Such releases have rounding errors. Therefore the low bits are removed. `blurred` (trials,) marks trials in
+        which the rounding errors hide the noise: their sums of squares and degrees of freedom become 0, and their other
+        values NaN.
         """
         found: dict[str, Any] = {"grain": np.full_like(self.grain, np.inf)}
         for name in (*_WITHOUT_SIDES, "signal", "strides", "sample"):
@@ -195,7 +204,10 @@ class NoiseStatistics:
         return replace(self.without_low_bits(), **found)
 
     def of_sides(self) -> "NoiseStatistics":
-        """Return the statistics without the fields that are valid only if f(D) and f(D') are the sole possible sums."""
+        """Return the statistics without the fields that need every release to contain f(D) or f(D'), and no third sum.
+
+        Sums of squares and counts of these fields become 0, and their other values NaN.
+        """
         return self._without(_WITHOUT_SIDES)
 
     def without_low_bits(self) -> "NoiseStatistics":

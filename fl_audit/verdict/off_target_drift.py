@@ -33,10 +33,11 @@ class _StandardisedMeans(NamedTuple):
 def drift_place(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise has mean 0 in directions other than the target's, in trials with D and in trials with D'.
 
-    The target is the unit in which D and D' differ. Four kinds of statistics are computed: the chi-square of the means
-    at all sampled coordinates, that of each tensor's sampled coordinates, the largest mean at one coordinate, and the
-    chi-square of the means along public directions and the shared sum. Each kind gets a quarter of the significance
-    level, with Bonferroni within it.
+    The target is the unit in which D and D' differ. Four kinds of statistics are computed. The first is the chi-square
+    of the means at all sampled coordinates, the second the same for the coordinates of each tensor. The third is the
+    largest mean at one coordinate. The fourth is the chi-square of the means along public directions and along the sum
+    of the contributions that D and D' have in common. Each kind gets a quarter of the significance level, with
+    Bonferroni within the kind.
     """
     owners, sides = np.array(measured.owners), _sides(measured)
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
@@ -65,15 +66,20 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
 
 
 def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, str]:
-    """Return the Bonferroni p-value of a sum of squared means, the root of their mean square, and the given place."""
+    """Return the p-value of a chi-square test of standardised means, the root of their mean square, and `place`.
+
+    `squares` are the squared means, which are N(0, 1) before squaring if the claim holds, shape (n,). The p-value is
+    corrected by Bonferroni for `looks` such tests. `place` is a text that says where the means were taken.
+    """
     return of_looks(looks, float(chdtrc(squares.size, squares.sum()))), math.sqrt(float(squares.mean())), place
 
 
 def _mean_found(places: int, level: float) -> float:
-    """Return the standardised mean, equal at all `places`, that their chi-square test finds with probability 0.9.
+    """Return the mean of the noise that the chi-square test of the noise's means detects with probability 0.9.
 
-    A noncentral chi-square variable with n degrees of freedom and noncentrality L has the mean n + L and the variance 2
-    n + 4 L.
+    The same mean at each of the `places` coordinates is assumed, in units of its standard deviation. `level` is the
+    significance level of the test. The result is approximate: the test statistic, a noncentral chi-square variable with
+    n degrees of freedom and noncentrality L, has the mean n + L and the variance 2 n + 4 L.
     """
     short = chi_square_quantile(1 - level, places) - places
     spread = math.sqrt(2 * places + 4 * short)
@@ -85,7 +91,11 @@ def _rows(measured: NoiseMeasurements) -> list[tuple[str, Flags]]:
 
 
 def _counts(measured: NoiseMeasurements) -> list[tuple[str, int]]:
-    """Return, for D and for D', its name and the number of noise values at each sampled coordinate in its trials."""
+    """Return pairs (name, count) for D and for D'; the count is the number of noise values at each sampled coordinate.
+
+    The noise values are those of all rounds of the trials with this data set. A data set without such trials is left
+    out.
+    """
     known = measured.sampled_trials
     sizes = [(name, int((rows & known).sum()) * measured.rounds) for name, rows in _rows(measured)]
     return [(name, size) for name, size in sizes if size]
@@ -110,9 +120,10 @@ def _sides(measured: NoiseMeasurements) -> list[_StandardisedMeans]:
 
 
 def _standard_mean(noise: Floats) -> float:
-    """Return the sum of the known noise values over the root of their number; NaN if none is known.
+    """Return the sum of noise values over the root of their number, which is N(0, 1) for noise as claimed.
 
-    Noise above the claim is scaled down to the claim first.
+    `noise` holds noise over its claimed standard deviation; NaN marks unknown values, which are left out. If the values
+    are larger than claimed, they are first scaled down to the claim. The result is NaN if no value is known.
     """
     count = int(np.count_nonzero(~np.isnan(noise)))
     return float(np.nansum(even_noise(noise))) / math.sqrt(count) if count else math.nan

@@ -40,13 +40,19 @@ def _sentence(numbers: NoiseFinding, contents: ReportContents) -> str:
 
 
 def _accuracy(row: Row) -> str:
-    """Return the distance from a ratio to the farther end of its interval as text in percent."""
+    """Return the distance from a ratio to the farther end of its interval, as text in percent of 1.
+
+    `row` is the table row that contains the ratio and its interval.
+    """
     half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
     return percent(float(f"{half:.2g}"))
 
 
 def _meaning(row: Row) -> str:
-    """Return the end of a sentence that says whether the measured noise agrees with the claim."""
+    """Return the end of a sentence that says whether the measured noise agrees with the claim.
+
+    `row` is the table row of the ratio of the measured to the claimed noise.
+    """
     match row.reading:
         case ClaimStatus.NO_CONTRADICTION if row.read is not None and row.read.wide is not None:
             return f"and at the level of the verdict this fits the claim: {row.reading_text}"
@@ -67,10 +73,20 @@ def _meaning(row: Row) -> str:
 
 
 def _row(name: str, noise: Sequence[float], basis: str, found: NoiseRatioEstimate, of: tuple[SquareSum, float]) -> Row:
-    """Return a table row on the measured noise.
+    """Return the table row that shows the ratio of the measured to the claimed noise in one place.
 
-    `noise` is the ratio of the measured to the claimed noise with its interval, as (ratio, low, high). `of` holds the
-    sum of squares behind the ratio and the significance level of its test.
+    Parameters
+    ----------
+    name
+        Name of the row.
+    noise
+        The ratio with its interval, as (ratio, low, high).
+    basis
+        Text on the values from which the ratio is measured.
+    found
+        The noise estimate, which gives the confidence of the interval.
+    of
+        The sum of squares behind the ratio, and the significance level of its test.
     """
     (ratio, low, high), (squares, level) = noise, of
     return Row(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,
@@ -168,7 +184,10 @@ def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContent
 
 
 def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:
-    """Draw a value and its interval in a row of the axes, and write the numbers to the right of the axes."""
+    """Draw a value and its interval in one row of the axes, and write the numbers to the right of the axes.
+
+    `height` is the vertical position of the row, and `interval` holds value, lower end and upper end.
+    """
     value, low, high = interval
     ends = [low, high]
     axes.plot(ends, [height, height], "-", color=colour, linewidth=2.4)

@@ -90,7 +90,20 @@ class AuditedStrategy(Strategy):
         return result
 
     def _prepared(self, start: StrategyStartCall, grid: Grid) -> "TrialRunner":
-        """Return the runner of the trials; raise `InputError` if the initial model is no numeric `ArrayRecord`."""
+        """Return the runner of the trials, with the app's initial model and strategy.
+
+        Parameters
+        ----------
+        start
+            The strategy before its training, and the arguments of its `start`, such as the initial model.
+        grid
+            The grid that connects the server with the clients of the app.
+
+        Raises
+        ------
+        InputError
+            If the initial model is no `ArrayRecord` of numbers or booleans.
+        """
         model = start.arguments.get("initial_arrays")
         accepted = "accepted is an ArrayRecord with at least one parameter"
         if not isinstance(model, ArrayRecord):
@@ -134,7 +147,10 @@ class SafeRecorder:
 
 
 class _NoisyClientsError(Exception):
-    """Raised if clients that should repeat an earlier reply send other values, because their mods add noise."""
+    """Raised if other clients than the target's, which should repeat an earlier reply in a trial, send other values.
+
+    The reason is that their mods add noise to the reply.
+    """
 
 
 @dataclass
@@ -241,10 +257,20 @@ class TrialRunner:
     def _trial(
         self, trial: int, action: TargetAction, contribution: Contribution, rounds: int, is_still: bool = False
     ) -> tuple[Transcript, TrialRecorder]:
-        """Run trial number `trial`; return its transcript (the observed results) and the recorder that wrote it.
+        """Run one trial; return its transcript (the observed results) and the recorder that wrote it.
 
-        In each of the rounds, the target's client takes the given action, which belongs to the given kind of update
-        under D. If `is_still`, all other clients repeat replies of an earlier trial.
+        Parameters
+        ----------
+        trial
+            Number of the trial, from 0; it determines the trial's random numbers.
+        action
+            Action of the target's client in every round, for instance to send its update.
+        contribution
+            Kind of update that the target's client sends in trials with the target (D).
+        rounds
+            Number of rounds of the trial.
+        is_still
+            Whether all other clients repeat their replies of an earlier trial instead of training.
         """
         audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None

@@ -151,9 +151,9 @@ class Scenario:
         return self.name.removesuffix(f", {self.stage.name}")
 
     def on(self, stage: ScenarioEnvironment) -> "Scenario":
-        """Return a copy of this scenario with another environment, whose name is appended to the scenario's name.
+        """Return a copy of this scenario in the environment `stage`, whose name is appended to the scenario's name.
 
-        The environment is the other clients and the model.
+        An environment consists of the updates and number of the other clients, and of the model.
         """
         name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
         fix = self.fix if stage.others is OtherContributions.IDENTICAL else _MEAN

@@ -1,6 +1,7 @@
 """Inspection of an app's own clients: they train in this process for up to two rounds, and their DP-SGD is recorded.
 
-Two clients train. All others repeat the latest reply of these two to a message of the same type.
+Only two clients run. A message to any other client is answered by a copy of the latest reply of the same type that one
+of the two gave.
 """
 
 import signal

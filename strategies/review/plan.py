@@ -138,10 +138,11 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
 
 def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
-    """Return the number of clients with which a strategy starts, and the number of them that it asks to train.
+    """Return the two numbers of clients with which a strategy may start too early, so that its noise is too small.
 
-    Both are returned only if the DP wrapper expects more clients per round, so that its noise is too small. Otherwise
-    the result is None.
+    The first is the number of clients for which the strategy waits, the second the number of them that it then asks to
+    train. None if there is no DP wrapper, if this wrapper expects no more clients than are asked, or if the number of
+    asked clients is unknown.
 
     Parameters
     ----------
@@ -165,7 +166,8 @@ def own_model(start: StrategyStartCall) -> tuple[Arrays | None, list[str]]:
     """Return the app's initial tensors, keyed by name, and remarks on them.
 
     The tensors are None if the app passes no initial model, or if the model has too few or too many parameters for
-    trials.
+    trials. `start` holds the arguments with which the app starts its strategy. Raises `InputError` if the model has no
+    floating-point parameters in tensors.
     """
     record = start.arguments.get("initial_arrays")
     if record is None:
@@ -286,7 +288,10 @@ def plan_of(
 
 
 def _seconds(plan: ReviewPlan, own_seconds: float, seconds: float) -> float:
-    """Return the approximate computing time of a plan's trials, in seconds."""
+    """Return the approximate computing time of a plan's trials, in seconds.
+
+    `own_seconds` is the time for one round of a trial on the app's own model, and `seconds` that on a small model.
+    """
     of_kinds = [own_seconds if kind.model is ModelKind.OWN else seconds for kind in plan.kinds]
     budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
     trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]
@@ -328,12 +333,14 @@ def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
 
 
 def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChannelResult, ...]:
-    """Return the result of the trials on each side channel (metrics, example counts, buffers, evaluation replies).
+    """Return a result for each side channel: whether the trials told D from D' by it, and scenarios without result.
+
+    The side channels are metrics, example counts, buffers and replies to evaluation.
 
     Parameters
     ----------
     results
-        Results of audits: of the released model, and of the numbers that are released beside it.
+        Results of two kinds of audits: one attacks the released model, the other the numbers released beside it.
     kinds
         Names of the planned scenarios.
     """

@@ -70,9 +70,9 @@ _ITEMS = (
 
 
 def _make(items: Sequence[MembershipPaperItem], context: ItemContext) -> PaperResults:
-    """Carry out the runs that several tables and figures need, each run once, and return these tables and figures.
+    """Carry out the runs that the given tables and figures need, each run once, and return these tables and figures.
 
-    Items whose data sets are not available are left out.
+    Items whose data sets are not available are left out. `context` gives the data directory, the form and the engine.
     """
     studies = dict.fromkeys(study for item in items for study in item.studies)
     found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)

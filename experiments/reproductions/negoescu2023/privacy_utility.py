@@ -205,9 +205,10 @@ EIGHT_TIMES_NUMBER = "largest Epsilon* of baselines over the smallest of private
 
 
 def _claims_of_utility(found: PrivacyUtilityStudy, claim: "partial[PaperClaim]") -> Iterator[PaperClaim]:
-    """Yield the claims of section 4.2 on utility, and on its trade-off with the privacy metric Epsilon*, for a task.
+    """Yield the claims of the paper's section 4.2 about utility, and about its trade-off with Epsilon*, on one task.
 
-    `claim` makes a `PaperClaim` with the study's number of trials.
+    Epsilon* is a privacy metric of models. `found` holds the trained models of the task. `claim` makes a `PaperClaim`
+    with the study's number of trials.
     """
     study, title, many = found.study, found.study.title, found.study.task is EpsilonStarTask.PURCHASE
     column, said = ("test_accuracy", "test accuracy") if many else ("test_auroc", "test auroc")
@@ -269,7 +270,8 @@ def _level_rows(found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
 def _floor(study: EpsilonStarStudy) -> ItemRow:
     """Return the table row of the Epsilon* (privacy metric) that is expected by chance, without any leak.
 
-    Members and population then have the same normal losses; the samples have as many losses as the study.
+    Losses of members and losses of the population are simulated from one normal distribution, with as many losses of
+    each kind as the study has.
     """
     random = statistics.resampling(f"negoescu2023-{study.data}")
     counts = np.array([study.records, study.population_records])

@@ -33,7 +33,7 @@ class CallReply(NamedTuple):
 
 
 class CallReplies(NamedTuple):
-    """The results of those client calls in a Ray call that have finished, and the number of calls in progress."""
+    """Results of the finished client calls of one Ray call, and the number of its client calls that are in progress."""
 
     made: list[CallReply]
     under_way: int
@@ -81,12 +81,13 @@ def process_class() -> Any:
             self._worker: Any = None
 
         def run(self, calls: bytes, single: Any, call_context: list[Any], own: Any, seconds: float, *large: Any) -> Any:
-            """Make client calls, and return what has finished after a time limit.
+            """Make client calls, and return the results that exist after a time limit.
 
             Parameters
             ----------
             calls
-                A pickle of messages without large arrays, the empty arrays in them, and the clients' contexts.
+                A pickle of three lists: the messages, with an empty array in place of each large one; these empty
+                arrays; and the Flower contexts of the clients.
             single
                 One entry for each empty array: its bytes, or None if its bytes are the next element of `large`.
             call_context
@@ -101,7 +102,8 @@ def process_class() -> Any:
             Returns
             -------
             tuple
-                The results of finished calls, the number of calls in progress, and the seconds since the beginning.
+                The results of finished calls, the number of calls in progress, and the seconds since the calls were
+                begun.
 
             Raises
             ------
@@ -132,7 +134,7 @@ def process_class() -> Any:
                 return self._taken()
 
         def rest(self, seconds: float | None) -> Any:
-            """Wait for the client calls in progress, and return what has finished.
+            """Wait for the client calls in progress, and return the results that have not been returned yet.
 
             Parameters
             ----------
@@ -142,8 +144,8 @@ def process_class() -> Any:
             Returns
             -------
             tuple
-                The results of finished calls, the number of calls that are still in progress, and the seconds since the
-                beginning.
+                The results of finished calls, the number of calls that are still in progress, and the seconds since
+                `run` began these calls.
             """
             with self._changed:
                 self._changed.wait_for(self._is_idle, seconds)

@@ -57,14 +57,19 @@ class OtherClientsVariance:
     is_seen: bool
 
     def shown(self, mu: float) -> float:
-        """Return the mu that the scores show if the true mu is `mu`, above 0 and finite.
+        """Return the mu that the scores of a canary show if its true mu is `mu`, above 0 and finite.
 
-        It is smaller than the true mu, because the updates of other clients act as additional noise.
+        The true mu is the mean effect of the canary on its score over the standard deviation of the noise. The scores
+        show a smaller mu, because the updates of other clients act as additional noise.
         """
         return 1 / hypot(1 / mu, self.spread)
 
     def behind(self, shown: float) -> float:
-        """Return the true mu, above 0, for which the scores show the mu `shown`; infinite if there is none."""
+        """Return the true mu, above 0, of a canary whose scores show the smaller mu `shown`; infinite if there is none.
+
+        A mu is the mean effect of the canary on its score over a standard deviation. For `shown` it is that of the
+        scores, which other clients' updates increase; for the true mu it is that of the noise alone.
+        """
         left = shown**-2 - self.spread**2
         return 1 / sqrt(left) if left > 0 else inf
 
@@ -92,11 +97,11 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
 def dilution(
     squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]
 ) -> OtherClientsVariance:
-    """Return the variance that other clients' updates add to the noise in the scores of canaries.
+    """Return the variance that other clients' updates add to the scores of canaries, besides the noise.
 
-    It is the upper bound `squared`, unless the estimate `found` of mu is too low: the claimed noise and this bound
-    explain it in at most 1 in 1,000 trainings. Then it is the largest variance that the lower bound `low` on mu allows
-    in addition to the claimed noise.
+    The result is the upper bound `squared`, unless the scores are lower than this bound and the claimed noise explain
+    (at level 1 in 1,000). Then it is the larger variance that is compatible with the claimed noise and with the lower
+    bound `low` on mu. Here mu is the mean effect of a canary on its score over the standard deviation of the scores.
 
     Parameters
     ----------
@@ -120,10 +125,20 @@ def dilution(
 
 
 def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
-    """Return whether `found`, an estimate of mu, is significantly below the mu that the scores should show.
+    """Return whether an estimate of a canary's mu is significantly below the mu that the scores should show.
 
-    The latter is `shown`, and `level` is the significance level. `sizes` are the root of the sum of squared deviations
-    of the coins from their mean, and the degrees of freedom.
+    Mu is the mean effect of the canary on its score, in standard deviations of the score.
+
+    Parameters
+    ----------
+    shown
+        The mu that the scores should show.
+    found
+        The estimate of mu from the scores, at least 0.
+    sizes
+        Root of the sum of squared deviations of the coins from their mean, and the degrees of freedom.
+    level
+        Significance level of the test.
     """
     root, degrees = sizes
     return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)
@@ -134,8 +149,8 @@ class Inconsistency(StrEnum):
 
     OVERRUN: a round after the last claimed one is stored. GAPS: a round starts from another model than the previous
     round released. OUT: canaries that are out send something unexpected. FAINT: scores of canaries are too low. UNEVEN:
-    some rounds have far less noise than the others. ATTENDANCE: canaries take part more often than claimed, or it is
-    unknown.
+    some rounds have far less noise than the others. ATTENDANCE: canaries take part more often than claimed, or nobody
+    can check how often.
     """
 
     OVERRUN = "overrun"  # a round after the last claimed round is stored, so more rounds than claimed may have run
@@ -202,9 +217,11 @@ def doubts_about(
 def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
     """Return whether canaries that are out send something other than the adjacency relation implies.
 
-    `scores` and `coins` have shape (rounds, canaries), and `shown` is the mu that the scores should show. The updates
-    of other clients have mean 0 along a canary's direction. So the mean score of a canary that is out is 0 if it sends
-    nothing, and minus half of `shown` if it sends its opposite. A t-test at level 1 in 1,000 checks this.
+    `scores` and `coins` have shape (rounds, canaries); a coin is 0 if the canary is out. `decoys`, shape (rounds,
+    decoys), are scores of directions that nobody sends. `shown` is the distance between the mean scores of canaries
+    that are in and out, in standard deviations, that is expected under the claim. The mean score of a canary that is
+    out is 0 if it sends nothing, and minus half of `shown` if it sends its opposite; the updates of other clients do
+    not change it. A t-test at level 1 in 1,000 checks this.
     """
     if (out := scores[coins == 0]).size < 2:
         return False
@@ -221,9 +238,11 @@ def _faint(
 ) -> tuple[int, ...]:
     """Return the numbers of the canaries whose scores are too low, for instance because they use other coins.
 
-    `scores` and `coins` have shape (rounds, canaries), `claimed` is the claimed mu, and `weights` are the weights of
-    the canaries. The scores of a canary when it is in are compared with its own scores when it is out. They are not
-    compared with decoys, because a canary with wrong coins is still sent in half of the rounds and so exceeds decoys.
+    `scores` and `coins` have shape (rounds, canaries). `claimed` is the claimed mean effect of a canary of weight 1 on
+    its score, in standard deviations of the noise. `weights`, shape (canaries,), are the canaries' weights from 0 to 1.
+    `hidden` is the variance that other clients' updates add to the scores. The scores of a canary when it is in are
+    compared with its own scores when it is out. They are not compared with decoys, because a canary with wrong coins is
+    still sent in half of the rounds and so exceeds decoys.
     """
     found, count = [], scores.shape[1]
     for one in range(count):
@@ -253,9 +272,10 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
 
 
 def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: StatedReleases) -> bool:
-    """Return whether canaries took part more often than the claimed sampling rate implies, or whether this is unknown.
+    """Return True if canaries took part more often than the claimed sampling rate implies, or if nobody can check this.
 
-    False if the claimed sampling rate is 1.
+    It cannot be checked if an observer saw only models, or if a reply of a canary lacks its coins. The result is False
+    if the claimed sampling rate is 1. `simulated_canaries` is the number of canaries, and `terms` the claim.
     """
     if terms.sampling_rate == 1:
         return False

@@ -133,9 +133,10 @@ class TrainingObserver:
         write_text(self.directory / _file_of(kept.number), json.dumps(asdict(kept)))
 
     def _is_there(self, kept: StoredRound) -> bool:
-        """Return whether another client that observes the same run has already stored the round `kept`.
+        """Return whether another client that observes the same run has already stored the same round `kept`.
 
-        Raises `InputError` if the stored round, or the round before it, does not match.
+        Raises `InputError` if the same run's stored round of this number, or the one before it, has other canaries or
+        other models, as if another observer had seen something else.
         """
         near = [self.directory / _file_of(number) for number in (kept.number - 1, kept.number)]
         last, same = (kept_round(path) if path.is_file() else None for path in near)
@@ -243,9 +244,10 @@ def _digest(tensors: Iterable[NDArray[Any]]) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _run_and_number(path: Path, *_: int) -> tuple[int | None, int]:
-    """Return the Flower run and the number of the round that is stored in a file.
+    """Return the identifier of the Flower run and the number of the round that are stored in a round's file.
 
-    The result is cached. The further arguments are the file's `_stamp`, so that a rewritten file is read again.
+    The identifier is None if it was unknown when the round was stored. The result is cached. The further arguments are
+    the file's `_stamp`, so that a rewritten file is read again.
     """
     kept = kept_round(path)
     return kept.run, kept.number

@@ -119,9 +119,10 @@ def _guarantees(claim: Claim) -> tuple[BeliefBoundGuarantee, ...]:
 
 
 def measure_other_guarantees(run: FinishedRun, _: Findings) -> AlternativeGuaranteesInput | None:
-    """Return the claim of a run for its alternative guarantees; None if there is no claimed Gaussian noise.
+    """Return the claim of a run, from which a report later computes alternative guarantees.
 
-    Also None if computing the alternatives takes too long, as for sampled releases with accountant `pld`.
+    None if the run claims no guarantee by Gaussian noise, or if computing the alternatives takes too long, as for
+    sampled releases with accountant `pld`.
     """
     guarantee = run.facts.guarantee
     if guarantee is None or guarantee.noise_multiplier is None:
@@ -334,7 +335,11 @@ def measure_record_guarantee(run: FinishedRun, _: Findings) -> LocalDPFinding | 
 
 
 def _counted(claim: RecordGuaranteeEvents) -> int:
-    """Return the number of releases over which Bernau et al. 2019 compose the epsilon of the local randomizer."""
+    """Return the number n of randomised values of a record, if its epsilon is n times that of one value.
+
+    These are all bits of a record, all possible edges of a node, or all blocks of an image. Bernau et al. 2019 add up
+    the epsilons of these values.
+    """
     match claim.local_randomizer:
         case RandomisedBits():
             return math.prod(claim.shape)

@@ -12,9 +12,10 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def require_clients(public: Federation, fewest: int) -> None:
-    """Raise `InputError` if there are fewer clients than an audit needs, or too many of the clients collude.
+    """Raise `InputError` if a federation has too few clients for an audit, or too many clients that collude.
 
-    The colluders are limited only if noise is added inside the clients' training: the victim must not be among them.
+    There is a limit on colluders only if noise is added inside the clients' training and a client attacks. Then the
+    colluders are at most all clients but this client and the victim.
 
     Parameters
     ----------
@@ -33,13 +34,15 @@ def require_clients(public: Federation, fewest: int) -> None:
 
 
 def require_weighable(public: Federation) -> None:
-    """Raise `InputError` if insiders could not compute likelihood ratios.
+    """Raise `InputError` if the federation has an insider who could not compute log-likelihood ratios.
+
+    Without an insider, it is raised if the noise is scaled to the difference between D and D', because only an insider
+    can measure this difference.
 
     Raises
     ------
     InputError
-        If the federation has insiders for which the likelihood ratio of a release is unknown. Without insiders, if the
-        noise is scaled to the difference between D and D', which needs an insider.
+        In both cases; the message says which settings are accepted.
     """
     if not public.with_insider:
         is_global = public.mechanism.scaling is SensitivityKind.GLOBAL

@@ -1,10 +1,10 @@
-"""Estimate the insider's success, and delta and epsilon of the audited pair, from the insider's log-odds.
+"""Estimate the insider's success, and delta and epsilon of the audited pair D and D', from the insider's log-odds.
 
-The log-odds L of D against D' are the exact log-likelihood ratio if the noise is as claimed. From its observations the
-insider then knows the probability that its guess is right. The mean of this probability over trials estimates the
-insider's success rate. Likewise the mean of max(0, 1 - e^(eps - L)) over trials with D estimates delta(eps) of the pair
-in one direction. These means of bounded variables have a far smaller variance than counts of right guesses.
-`counted_delta` counts, for comparison.
+The log-odds L of D against D' are the exact log-likelihood ratio if the noise is as claimed. They give the posterior
+probability that the insider's guess is right. The mean of this probability over trials estimates the insider's success
+rate. Likewise the mean of max(0, 1 - e^(eps - L)) over trials with D estimates delta(eps) of the pair in one direction.
+These means of bounded variables have a far smaller variance than counts of right guesses. For comparison,
+`counted_delta` estimates delta by counting trials.
 """
 
 import math
@@ -158,10 +158,11 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
 def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> Estimate:
     """Estimate epsilon of the audited pair D and D' at a given delta, from the log-odds of trials.
 
-    The interval contains every epsilon that a betting test does not reject. The test checks that the mean of max(0, 1 -
-    e^(epsilon - L)) is delta, where L are the log-odds; a bet's stake depends only on earlier trials. No term increases
-    with epsilon. So if the test rejects an epsilon as too small it also rejects all smaller ones, and likewise for too
-    large. Therefore bisection finds the ends of the interval. Raises `InputError` as `delta_from_beliefs` does.
+    The interval contains every epsilon that a betting test does not reject. The test checks whether the mean of max(0,
+    1 - e^(epsilon - L)) over trials can be delta, where L are the log-odds of the data set that was used. Stakes depend
+    only on earlier trials. The mean falls with epsilon, so a test that rejects an epsilon as too small rejects all
+    smaller ones, and likewise for too large. Therefore bisection finds the ends of the interval. Raises `InputError` as
+    `delta_from_beliefs` does.
 
     Parameters
     ----------
@@ -197,9 +198,10 @@ def _larger(parts: list[tuple[float, float, float]], confidence: float) -> Estim
 
 
 def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:
-    """Return an estimate of epsilon(delta) in one direction, and the lower and upper end of its interval.
+    """Return an estimate of epsilon(delta) of the audited pair in one direction, and the two ends of its interval.
 
-    `log_odds` are those of the data set that was used.
+    `log_odds` are those of the data set that was used against the other one, in trials with one data set, D or D',
+    shape (trials,).
     """
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
     stakes = AdvantageBets.of(_foreseen_terms(log_odds, delta), confidence)
@@ -218,10 +220,11 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
 
 
 def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
-    """Return the term max(0, 1 - e^(epsilon - L)) of each trial at an epsilon estimated from earlier trials.
+    """Return max(0, 1 - e^(epsilon - L)) for each trial, with an epsilon that is estimated from earlier trials only.
 
-    L are the log-odds of the data set that was used. The stakes of the betting test are chosen from these terms, so
-    they must not depend on later trials. The estimate of epsilon is updated whenever the number of trials has doubled.
+    L are the log-odds of the data set that was used, given as `log_odds`, shape (trials,). Epsilon is 0 for the first
+    trials, and is estimated anew whenever the number of trials has doubled, so that its delta is `delta`. The stakes of
+    the betting test are chosen from these terms, so they must not depend on later trials.
     """
     found, epsilon, start = np.empty_like(log_odds), 0.0, 0
     while start < log_odds.size:

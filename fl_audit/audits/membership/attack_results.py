@@ -213,13 +213,16 @@ def rates_of(
 def bound_of_scores(
     apart: Floats | None, membership: TargetMembership, delta: float, confidence: float
 ) -> LowerBound | None:
-    """Return a lower bound on epsilon from the score of one target of each trial; None without usable scores.
+    """Return a lower bound on epsilon from the scores of a membership attack, using one target of each trial.
+
+    None if no trial can be used, or if the drawn targets are all members or all nonmembers.
 
     Parameters
     ----------
     apart
-        Scores of an attack without shadows, or with separate shadow trials and NaN in these, shape (trials, targets);
-        None if there are no separate shadow trials.
+        Scores, higher for a likelier member, shape (trials, targets). Trials whose row contains NaN are not used. These
+        are shadow trials, from which the attack learned. None if the attack learned from all trials, so that none is
+        left for the bound.
     membership
         The membership of the targets in all trials.
     delta

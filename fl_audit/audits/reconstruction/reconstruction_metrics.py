@@ -113,9 +113,11 @@ def judge_hits(
 
 
 def _share_found(trials: int, bound: float) -> float:
-    """Return the smallest hit rate that the test detects with probability `DETECTION_POWER`; infinite if none is.
+    """Return the smallest true hit rate at which the test refutes the guarantee with probability `DETECTION_POWER`.
 
-    `bound` is the largest hit rate that the guarantee allows.
+    A hit is a trial in which the attacker's first guess is right. The test asks whether the hit rate is at most
+    `bound`, the largest rate that the guarantee allows. `trials` is the number of trials. The result is infinite if
+    even hits in all trials would not refute the guarantee.
     """
     level, counts = TestName.CANDIDATES.level, range(1, trials + 1)
     fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, trials, bound) < level))
@@ -168,7 +170,7 @@ class ReconstructionQuality:
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """A level of noise: its epsilon, its mu, and the largest probability of identifying a true candidate."""
+    """A level of noise: its epsilon, its mu, and the largest probability of identifying the true candidate under it."""
 
     epsilon: float  # epsilon of the guarantee with this noise; infinite without noise
     mu: float  # norm of a clipped contribution over the noise, all rounds together; infinite without noise
@@ -176,7 +178,9 @@ class NoiseLevel:
 
     @classmethod
     def gaussian(cls, epsilon: float, mu: float, chance: float) -> "NoiseLevel":
-        """Return the level of Gaussian noise, whose bound is Phi(mu + Phi^-1(chance)).
+        """Return a level of Gaussian noise, with the largest probability of identifying the true candidate under it.
+
+        This probability is Phi(mu + Phi^-1(chance)).
 
         Parameters
         ----------
