@@ -89,9 +89,11 @@ def _told_at_the_site() -> Iterator[None]:
 
 
 def _refusal(ledger: Path, line: LedgerTraining, budget: float, delta: float) -> str | None:
-    """Count one more round of a run and return None, or return why the round must be refused.
+    """Count one more training round of a run, and return None; or return the reason if the round must be refused.
 
-    The caller must hold the ledger's lock.
+    `line` is the entry of the run in the site's `ledger`. A new run is first added to the ledger. If the ledger's total
+    epsilon would then exceed `budget` at `delta`, the run is not added, and the round is refused. A round is also
+    refused if the run has already had as many rounds as it claims. The caller must hold the ledger's lock.
 
     Raises
     ------

@@ -93,10 +93,11 @@ def has_losses_of_users(federation: LoadedFederation) -> bool:
 
 
 def of_users(star: StarSettings | None, release: EvaluatedRelease) -> ResultColumns:
-    """Return the Epsilon* (privacy risk) of users, by normal fits to scores of mean losses, and their mean accuracy.
+    """Return two results for users of a released model: their Epsilon* (privacy risk), and their mean accuracy.
 
-    The accuracy is that on the records of each test user, averaged over users. Results that do not apply to the run are
-    left out.
+    Column `epsilon_star_user`, (trials,), is Epsilon* by normal fits to scores of the users' mean losses; NaN if a
+    trial has too few users. Column `test_accuracy_user`, (trials,), is the accuracy on the records of each test user,
+    averaged over users. A column that does not apply to the run is left out.
 
     Parameters
     ----------

@@ -38,10 +38,10 @@ class SeededChallenger:
     _is_in: dict[int, Flags] = field(init=False, default_factory=dict)  # drawn memberships (targets,), by trial
 
     def membership(self, trials: Sequence[int]) -> TargetMembership:
-        """Return which targets are in the training data of each trial, drawn once per trial by the rule `who`.
+        """Return which targets are in the training data of each trial; each trial is drawn only once.
 
-        Coins are fair even if the claim assumes another prior. If there is one target, a trial trains on D if the
-        target is in, and otherwise on D'.
+        The field `who` is the rule of the draw, such as a coin for each target. Coins are fair even if the claim
+        assumes another prior. If there is one target, a trial trains on D if the target is in, and otherwise on D'.
         """
         for trial in (one for one in trials if one not in self._is_in):
             self._is_in[trial] = self._draw(generator(self.seed, Purpose.SECRET_BIT, trial=trial))
@@ -241,12 +241,12 @@ OF_FIRST, OF_SECOND = "record_log_odds", "other_log_odds"
 
 
 def record_draws(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> ResultColumns:
-    """Return log-odds of a first record against a second one, given a locally randomised version of either.
+    """Return the log-odds with which an adversary distinguishes two records after local randomization, in each trial.
 
-    The audit compares these two records, which are those of `record_pair`. Column `OF_FIRST`, shape (trials,), has the
-    log-odds after randomising the first record, and column `OF_SECOND` those after randomising the second. An adversary
-    who saw the randomised record would compute the same log-odds. Only a simulation can do this, because the seeds of
-    local randomizers are otherwise secret.
+    The records are those of `record_pair`. The log-odds are those of the first record against the second, given a
+    randomised record. Column `OF_FIRST`, shape (trials,), has them for a randomised version of the first record, and
+    column `OF_SECOND` for one of the second. An adversary who saw the randomised record would compute the same
+    log-odds. Only a simulation can do this, because the seeds of local randomizers are otherwise secret.
 
     Parameters
     ----------

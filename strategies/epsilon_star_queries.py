@@ -70,13 +70,15 @@ class EpsilonStarQueries(RunQueries):
 
     @property
     def last_exchange(self) -> int:
-        """Number of the exchange of messages with the last query: two after the round of the last evaluated release."""
+        """Number of the last exchange of messages that contains a query: the last evaluated release's round plus 2."""
         return max(self.releases) + 2
 
     def _asked(self, exchange: int) -> list[tuple[str, int]]:
-        """Return the kinds of query in an exchange of messages, each with the number of the release that it asks about.
+        """Return the kinds of query in an exchange of messages, each with the round of the release that it asks about.
 
-        The query for moments comes first, because it uses the range that the query for ranges replaces.
+        A query for the range of losses asks about release `exchange` - 1, and a query for moments about release
+        `exchange` - 2. Only releases that are evaluated are asked about. Moments come first, because their answers
+        belong to the range from the previous exchange, which the answers to the query for ranges then overwrite.
         """
         ranges = [(_RANGE, exchange - 1)] if self.settings.loss_range is None else []
         return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]
@@ -86,7 +88,8 @@ class EpsilonStarQueries(RunQueries):
     ) -> list[Message]:
         """Return the messages of an exchange: one for each batch of trials, kind of query and client.
 
-        An exchange is all messages that are sent together.
+        An exchange is all messages that are sent together; `exchange` is its number, from 1. `transcripts` has the
+        latest models of each batch by its name. `to_owner` makes the messages; `to_observer` is not used.
         """
         newest, star = min(exchange - 1, max(self.releases)), self.settings.star
         about: More = {Key.DELTA: star.delta, Key.CUT: star.cut, Key.REPORT: self.settings.client_epsilon_star}
@@ -119,10 +122,12 @@ class EpsilonStarQueries(RunQueries):
                     self._ranges[batch.name] = moments.joint_range(ranges)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return Epsilon*, the privacy risk of a release, for the last and for every evaluated release, for one batch.
+        """Return the Epsilon* (privacy risk) of the evaluated releases of one batch, in columns named
+        `parametric_star`.
 
-        The columns have the shapes (trials,) and (trials, releases). If clients report Epsilon* of their own data,
-        there is a column (trials, releases, clients).
+        The column of trials has the last evaluated release, shape (trials,). The column of releases has all of them,
+        shape (trials, releases). If clients report Epsilon* of their own data, there is also a column of clients, shape
+        (trials, releases, clients).
         """
         found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}

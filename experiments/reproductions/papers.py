@@ -117,7 +117,7 @@ class ItemResult:
 
     @property
     def computed(self) -> tuple[int, tuple[str, ...]]:
-        """The number of printed values recomputed without measurement, and a sentence on each one that differs."""
+        """The number of printed values that a formula alone can give, and a sentence on each one that is different."""
         frame = self.frame
         rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
         # Six digits: two numbers that print alike may differ in them.
@@ -233,4 +233,4 @@ class Paper(Generic[ItemT]):
 
 
 class NoDataError(InputError):
-    """Raised if a data set that a table or figure needs is missing; others of the paper can still be made."""
+    """Raised if a data set that a table or figure needs is missing; other tables and figures can still be made."""

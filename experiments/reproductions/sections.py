@@ -60,8 +60,8 @@ def section_of(record: Record) -> str:
 def rows_of(file: Path) -> str:
     """Return the rows of a table's or figure's CSV file as a collapsible HTML table.
 
-    Of claims all rows are shown. Of all others, the first rows with a printed or theoretical number are shown, or
-    simply the first rows if no row has such a number.
+    A table of claims is shown with all rows. Of other tables and figures, the first rows with a printed or theoretical
+    number are shown, or simply the first rows if no row has such a number.
 
     Parameters
     ----------
@@ -88,12 +88,15 @@ def _origin(record: Record) -> str:
 
 
 def _escaped(record: Record) -> str:
-    """Return the caption of a record with HTML characters escaped; a caption from a page is escaped already."""
+    """Return the caption of a stored table or figure with HTML characters escaped, unless it is escaped already."""
     return str(record["caption"]) if record.get("is_escaped") else escape(record["caption"], quote=False)
 
 
 def _one_block(html: str) -> str:
-    """Return HTML without empty lines, which would end its block in Markdown, and without attributes for reports."""
+    """Return HTML that can stand in a Markdown page as one block: without empty lines, which would end the block.
+
+    Attributes for styles and screen readers, and the heading of the differences, are left out, too.
+    """
     plain = html.replace("<h3>Where ours differs, and why</h3>", "")
     bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
     return "\n".join(line for line in bare.splitlines() if line.strip())

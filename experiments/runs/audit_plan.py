@@ -302,11 +302,11 @@ def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pa
 
 
 def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
-    """Return the mechanism with the relative size of the noise that hides a record from attacking clients.
+    """Return a copy of the mechanism that states how much noise hides the differing record from attacking clients.
 
-    This is the joint noise of the record's client and of all clients whose noise the attackers do not know, divided by
-    the noise of the record's client. It is needed only if clients train by DP-SGD and the adversary is a client.
-    Otherwise the mechanism is returned unchanged.
+    The relative size of this noise is the joint noise of the record's client and of all clients whose noise the
+    attackers do not know, divided by the noise of the record's client. It is needed only if clients train by DP-SGD and
+    the adversary is a client. Otherwise the mechanism is returned unchanged.
     """
     training, audit = mechanism.contribution, config.audit
     if not isinstance(training, PrivateTraining) or audit.adversary is not Adversary.CLIENT:

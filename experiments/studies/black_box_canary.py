@@ -69,8 +69,9 @@ QUICK = (BlackBoxSetting("logistic", 10, 120, 2.0),)
 def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> AuditPlan:
     """Return the audit plan of a table row; all canaries of a setting take the place of the same record.
 
-    `canary` is one of `CANARIES`: an ordinary record; a record of zeros with the label that the initial weights find
-    least likely; or a crafted record. `data_dir` is the directory of the data sets; None means that of FL_AUDIT_DATA.
+    `start` chooses the initial weights. `canary` is one of `CANARIES`: an ordinary record; a record of zeros with the
+    label that the initial weights find least likely; or a crafted record. `data_dir` is the directory of the data sets;
+    None means that of FL_AUDIT_DATA.
     """
     data = {"name": "mnist", "records": 1000, "clients": 2, "population-records": 300}
     values: dict[str, dict[str, Any]] = {

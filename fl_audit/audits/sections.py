@@ -1,6 +1,6 @@
-"""All sections of a report in their order; a new finding needs a section, and an entry of this section here.
+"""List all sections of a report in their order; a new section has to be added to this list.
 
-A section measures one finding of a run, and shows it in the report.
+A section computes one finding of a run, and shows it in the report.
 """
 
 from dataclasses import replace

@@ -117,7 +117,12 @@ def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> Floats:
 
 
 def _features(rows: list[tuple[int, list[str]]], numbers: Floats, path: Path, columns: _Columns) -> Floats32:
-    """Return features, shape (records, features): numeric columns, then one-hot columns, each in the file's order."""
+    """Return the features of all records, float32 (records, features): numeric columns first, then one-hot columns.
+
+    Within both kinds, the columns are in the file's order. `numbers` holds the scaled numeric columns, `rows` the
+    fields of each row with its line number, and `column_encoding` the levels of each categorical column. `path` is for
+    error messages.
+    """
     parts = [numbers.astype(np.float32)]
     for position, (name, levels) in enumerate(columns.items()):
         if levels:

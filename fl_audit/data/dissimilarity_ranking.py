@@ -175,9 +175,10 @@ class _RankedPairs(NamedTuple):
 def _ranked_in_block(
     mine: Prepared, yours: Prepared, start: tuple[int, int], search: _RankedPairSearch, best: _RankedPairs
 ) -> _RankedPairs:
-    """Return the pairs of a block that may be among the first `search.count`, ranked by exact scores.
+    """Return the pairs of a block that may be among the first `search.count` of the ranking, ranked by exact scores.
 
-    `start` is the row and the column of the block's first pair, and `best` holds the best pairs of earlier blocks.
+    The block compares every record of `mine` (rows) with every record of `yours` (columns). `start` is the row and the
+    column of its first pair in the whole matrix, and `best` holds the best pairs of earlier blocks.
     """
     block, error = measures.screening_block(mine, yours, search.measure)
     scores = (block if search.farthest else -block).ravel()
@@ -202,7 +203,10 @@ def _ranked_in_block(
 
 
 def _exact_scores(mine: Prepared, yours: Prepared, rows: Integers, columns: Integers, measure: Measure) -> Floats:
-    """Return the exact dissimilarities of the pairs (rows[i], columns[i]), which are sorted by row."""
+    """Return the exact dissimilarity of record rows[i] of `mine` and record columns[i] of `yours`, for each i.
+
+    `rows` and `column_encoding` have the shape (pairs,) of the result, and `rows` is ascending.
+    """
     scores = np.empty(len(rows))
     for _, start, number in zip(*np.unique(rows, return_index=True, return_counts=True), strict=True):
         part = slice(start, start + number)
@@ -253,10 +257,11 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
 
 
 def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
-    """Return the sums of `total_dissimilarity` for all records, computed faster, and a bound on their error.
+    """Return approximately the sums of `total_dissimilarity` for all records, but faster, and a bound on their error.
 
-    The shape of the sums is (n,). The bound, at least 0, covers the rounding in both functions. Hamming and Manhattan
-    take O(n log n) operations for each feature, cosine takes O(n), and all other measures compare n^2 / 2 pairs.
+    The shape of the sums is (n,). The bound, at least 0, covers the rounding errors of this function and of
+    `total_dissimilarity` together. Hamming and Manhattan take O(n log n) operations for each feature, cosine takes
+    O(n), and all other measures compare n^2 / 2 pairs.
 
     Parameters
     ----------
@@ -293,7 +298,10 @@ def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
 
 
 def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
-    """Return the row sums of the matrix of all pairs, from one half of it by symmetry, and a bound on their error."""
+    """Return each record's sum of dissimilarities to all others, shape (n,), and a bound on the error of the sums.
+
+    The dissimilarity `measure` is computed once for each pair, and added to the sums of both records.
+    """
     totals, error, rows = np.zeros(len(records)), 0.0, measures.rows_in_block(records, measure)
     for start in range(0, len(records), rows):
         mine = measures.prepare(records.features[start : start + rows], measure)

@@ -137,7 +137,16 @@ def read_text(path: Path) -> str:
 
 @contextmanager
 def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accepted: str) -> Iterator[None]:
-    """Turn exceptions while a file is read into an `InputError`, which says that the file is `what`, not `accepted`."""
+    """Turn an exception that is raised while the file `path` is read into an `InputError` with a message of one line.
+
+    Exceptions of the types `damaged` give "`path` is `what`: accepted is `accepted`", and every `OSError` a message
+    that the file cannot be read.
+
+    Raises
+    ------
+    InputError
+        If the block raises such an exception.
+    """
     try:
         yield
     except damaged as error:

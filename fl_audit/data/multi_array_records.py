@@ -116,10 +116,12 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
 
 
 def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> None:
-    """Raise `InputError` if a dissimilarity has no meaning for records of several named arrays.
+    """Raise `InputError` if `measure` cannot compare records that consist of several named arrays.
 
-    A dissimilarity for images has none. A dissimilarity of numbers has none if integer arrays may hold ids. `ids` are
-    the names of the arrays known to hold ids. If there are any, other integer arrays are accepted.
+    The measure for images (SSIM) is always refused. The other built-in measures are refused if the records have integer
+    arrays and `ids` is empty, because these integers could be ids, whose differences have no meaning. `ids` holds the
+    names of the arrays that are known to contain ids. If there is one, the other integer arrays are taken to be
+    numbers. A user's own measure is always accepted.
     """
     own = "and 'package.module:name' of your own"
     named = ", ".join(one for one in Dissimilarity if one is not Dissimilarity.SSIM)

@@ -67,7 +67,7 @@ class RunDescription:
         return self.guarantee
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return the finding of the type `kind` that the audit made beside the result tables; None if there is none."""
+        """Return the finding of type `kind` that the audit stored beside the result tables; None if it stored none."""
         return self.of_audit.find(kind)
 
     @property
@@ -94,9 +94,9 @@ class RunDescription:
     def largest_difference(self) -> float:
         """Largest L2 difference between D and D' that one round's release can show the adversary.
 
-        It equals the global sensitivity if the rounds' noise is independent. With correlated noise it is larger,
-        because the adversary combines releases so that their noise is independent, and each combination contains
-        several contributions.
+        It equals the global sensitivity if the noise of the rounds is independent. With correlated noise it is larger:
+        the adversary combines the releases so that the noise becomes independent, and a combination contains the
+        target's contributions to several rounds.
         """
         if not (mechanism := self.federation.mechanism).adds_noise:
             return self.global_sensitivity
@@ -233,14 +233,15 @@ class FinishedRun:
     def scores(self) -> Floats | None:
         """Noise of each round along the difference of D and D', shape (trials, rounds), scaled to be standard normal.
 
-        None if the table of rounds has no such scores, because they follow from the Gaussian increments.
+        None without an insider. Also None if units are not sampled and clipping is not adaptive: the table of rounds
+        does not store the scores then, because they follow from increments and sensitivities.
         """
         if "score_present" not in self.tables.rounds:
             return None
         return np.where(self.bits[:, None], self.by_trial("score_present"), self.by_trial("score_absent"))
 
     def by_trial(self, column: str) -> Floats:
-        """Return a column of the table of rounds as a float64 array (trials, rounds).
+        """Return the values in the column `column` of the table of rounds, float64 (trials, rounds).
 
         Trials are in the order of the table of trials, rounds ascending.
         """
@@ -280,12 +281,20 @@ class FinishedRun:
 
     @property
     def has_normal_final_distribution(self) -> bool:
-        """Whether `has_exact_final_distribution` holds and the distribution is normal, N(+-mu^2/2, mu^2)."""
+        """Whether the final log-likelihood ratios of all trials follow the claim's worst case, and this is normal.
+
+        It is True if `has_exact_final_distribution` holds and units are not sampled. The ratio of D against D' is then
+        N(mu^2/2, mu^2) in trials with D, and N(-mu^2/2, mu^2) in trials with D'.
+        """
         return self.has_exact_final_distribution and not self.facts.is_sampled
 
     @cached_property
     def has_even_rounds(self) -> bool:
-        """Whether `has_normal_final_distribution` holds and every round adds the same share of mu^2."""
+        """Whether all rounds contribute equally to a normally distributed final log-likelihood ratio.
+
+        It is True if `has_normal_final_distribution` holds, and the signal-to-noise ratio of every round and trial is
+        mu / sqrt(rounds), where mu is the claimed Gaussian-DP parameter.
+        """
         even = self.facts.mu / math.sqrt(self.facts.federation.rounds)
         return self.has_normal_final_distribution and bool(np.all(np.abs(self.signal - even) <= _ROUNDING * even))
 

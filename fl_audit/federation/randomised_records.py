@@ -191,8 +191,8 @@ def record_pair(federation: LoadedFederation) -> RecordPair | None:
     """Return the public pair of records that an adversary has to distinguish after local randomization.
 
     The first record belongs to the first target, the unit in question. The second is its replacement in D' or, without
-    a comparable replacement, the record of D farthest from it. None if the records are graphs and no other graph has
-    the same number of nodes, which is not randomised.
+    a comparable replacement, the record of D farthest from it. Graphs are comparable only if they have the same number
+    of nodes, because randomization keeps this number. None if no other record is comparable.
     """
     instead, number = _raw(federation).replacement, int(federation.target_records[0])
     first, seconds = _placed(federation, number), []
@@ -208,7 +208,7 @@ def record_pair(federation: LoadedFederation) -> RecordPair | None:
 
 
 def _placed(federation: LoadedFederation, number: int) -> PlacedRecord:
-    """Return the record at a position in D, with its owner and its place in the owner's shard."""
+    """Return the record at position `number` in D, with its owner and its position among the owner's records."""
     client = next(owner for owner, shard in enumerate(federation.shards) if number in shard)
     place = int(np.flatnonzero(federation.shards[client] == number)[0])
     return PlacedRecord(client, place, _raw(federation).inside.features[number])
@@ -217,7 +217,8 @@ def _placed(federation: LoadedFederation, number: int) -> PlacedRecord:
 def _farthest(federation: LoadedFederation, number: int) -> int | None:
     """Return the position in D of the record farthest from the record at position `number`.
 
-    None if no record is comparable with it, as for graphs with other numbers of nodes.
+    None if no record can be compared with it. Graphs, for example, can be compared only if they have equally many
+    nodes.
     """
     records = _raw(federation).inside
     one = records.features[number]

@@ -140,9 +140,12 @@ def craft_opposite(scene: CraftingSetting, record: CraftedFeatures, starts: Cand
 def _search(
     scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> CraftedFeatures:
-    """Return the record with the lowest rank by `measure` on all descent paths from the starting points.
+    """Return the best crafted record on gradient descent paths from all starting records, i.e. the one of lowest rank.
 
-    The starting points are split so that the computation fits into memory.
+    The records of `starts` are split into parts whose computation fits into memory. `scene` holds the model, the weight
+    vectors and the bounds of the features. `measure` takes the gradients of n records, (m, n, parameters) at m weight
+    vectors, and returns two tensors (n,): the value that the descent minimises, and the rank. Raises `InputError` if no
+    record has a finite rank.
     """
     together = max(1, pass_budgets.GRADIENT_BUDGET // scene.models.numel())
     parts = map(Candidates, torch.split(starts.features, together), torch.split(starts.labels, together))
@@ -154,7 +157,17 @@ def _search(
 def _descend(
     scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> tuple[CraftedFeatures, float]:
-    """Return the record with the lowest rank by `measure` on the descent paths from some starts, and its rank."""
+    """Return the best crafted record on gradient descent paths from starting records, and its rank (lower is better).
+
+    Each path starts at a record of `starts`, moves the features within the bounds of `scene`, and keeps the class.
+    `measure` takes the gradients of n records, (m, n, parameters) at m weight vectors, and returns two tensors (n,):
+    the value that the descent minimises, and the rank. The rank is infinite if no record has a finite one.
+
+    Raises
+    ------
+    InputError
+        If the model's gradient is not differentiable with respect to the features.
+    """
     span = (scene.box.high - scene.box.low).clamp(min=0)
     # In units of the ranges, so that one step size does for all features.
     place = ((scene.box.within(starts.features) - scene.box.low) / span.clamp(min=_NOTHING)).requires_grad_()

@@ -204,9 +204,10 @@ def _private_size(evidence: TrainingEvidence) -> str:
 
 
 def _size_of(engine: MakePrivateCall) -> str:
-    """Describe how Opacus's own rule makes the expected batch or the number of steps depend on the number of records.
+    """Return a sentence if the batch size or the number of steps that Opacus chose reveals the number of records.
 
-    Return "" if they do not depend on it, or the engine does not follow the rule.
+    Opacus derives both from the length of the data set. The result is "" if one record more or less would change
+    neither of them, or if the engine's numbers do not follow Opacus's rule.
     """
     batch, records = engine.loader_batch, engine.records
     if batch is None or engine.expected_batch is None or _by_rule(records, batch, engine) != _seen(engine):

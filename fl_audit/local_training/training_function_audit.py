@@ -133,7 +133,7 @@ class _Runner:
     def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> RecordedTraining:
         """Call the function on a modified data set, and return the recorded training, as round `number`.
 
-        `edit` takes the data set and returns the modified one.
+        `recorder` records the call. `edit` takes the data set and returns the modified one.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class _Runner:
     def run_at_engine(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
         """Call the function, modify the data set when an Opacus engine receives it, and return the recorded training.
 
-        `edit` takes the data set and returns the modified one.
+        `recorder` records the call. `edit` takes the data set and returns the modified one.
         """
         recorder.edit = edit
         return self.run(recorder, lambda data: data)

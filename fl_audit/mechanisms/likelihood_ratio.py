@@ -171,9 +171,10 @@ def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
 
 
 def _normal_score(place: Tensor, mean: Tensor, weight: float) -> Tensor:
-    """Return the normal score Phi^-1(F(place)), where F is the distribution of (1 - q) N(0, 1) + q N(mean, 1).
+    """Return the normal score Phi^-1(F(`place`)), where F is the distribution function of a mixture of two normals.
 
-    `weight` is q. The score is computed from the smaller tail, for accuracy.
+    The mixture is (1 - q) N(0, 1) + q N(`mean`, 1), and `weight` is q. The score is computed from the smaller tail, for
+    accuracy.
     """
     lower, upper = (
         torch.logaddexp(

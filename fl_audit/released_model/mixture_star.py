@@ -1,13 +1,14 @@
 """Epsilon* (privacy risk) for two mixtures of normals by branch and bound, with a proven error.
 
 Epsilon* is the largest log ratio of error rates (Negoescu et al. 2023, definition 2). The log ratio F(t) = log(P(X > t)
-- delta) - log Q(X > t) of two mixtures can have many local maxima, so a local search from starting points proves
-nothing. Here intervals of thresholds are halved. An interval is discarded if an upper bound of F on it exceeds the
-largest value found so far by at most the tolerance. Three upper bounds of F on an interval [a, b] are used:
+- delta) - log Q(X > t) of two mixtures, at the threshold t, can have many local maxima, so a local search from starting
+points proves nothing. Here intervals of thresholds are halved. An interval is discarded if an upper bound of F on it
+exceeds the largest value found so far by at most the tolerance. Three upper bounds of F on an interval [a, b] are used:
 
 * Both tails fall with t, so F is at most log(P(X > a) - delta) - log Q(X > b).
-* Every component is unimodal, so the density of a mixture on [a, b] lies between two known numbers, and so does the
-  slope F' = q / Q - p / (P - delta). If the sign of the slope is known, the maximum is at an end of the interval.
+* Every component is unimodal, so the density of a mixture on [a, b] lies between two known numbers. So does the slope
+  F' = q / Q - p / (P - delta), where p and q are the densities at t, and P and Q the probabilities of values above t.
+  If the sign of the slope is known, the maximum is at an end of the interval.
 * If the slope lies between L < 0 and U > 0, F stays below the line with slope U through the point at a, and below the
   line with slope L through the point at b.
 
@@ -143,7 +144,8 @@ def _tail_supremum(
 ) -> tuple[float, float]:
     """Return the larger one of `best` and the largest log ratio F within `limits`, and a proven upper bound of F.
 
-    F(t) = log(P(X > t) - delta) - log Q(X > t), for the mixtures P = `p` and Q = `q` and thresholds t.
+    F(t) = log(P(X > t) - delta) - log Q(X > t), for the mixtures P = `p` and Q = `q` and thresholds t. The search ends
+    if the upper bound exceeds the first number by at most `tolerance`, or after too many intervals.
     """
     # The upper bound is the largest value that the search could not exclude.
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
@@ -174,10 +176,11 @@ def _tail_supremum(
 
 
 def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float, best: float) -> tuple[float, Floats]:
-    """Return the larger one of `best` and the log ratio F at the ends of intervals [a, b], and upper bounds of F.
+    """Update the largest known log ratio `best` at the ends of intervals [a, b], and return it with upper bounds of F.
 
-    There is one upper bound for each interval. F(t) = log(P(X > t) - delta) - log Q(X > t), for the mixtures P = `p`
-    and Q = `q` and thresholds t.
+    There is one upper bound of the log ratio F for each interval. F(t) = log(P(X > t) - delta) - log Q(X > t), for the
+    mixtures P = `p` and Q = `q` and thresholds t. The first result is the larger one of `best` and the largest F at an
+    end.
     """
     ends, back = np.unique(np.concatenate([a, b]), return_inverse=True)
     over, under = _log_over_delta(p.log_sf(ends), delta), q.log_sf(ends)
@@ -207,7 +210,11 @@ def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
 
 
 def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
-    """Return whether each tail of both mixtures is dominated by components with equal standard deviation and mean."""
+    """Return whether, in each of the two tails, the dominant components of both mixtures are equal.
+
+    The dominant component of a tail has the largest standard deviation and, among several of these, the outermost mean.
+    Two components are equal if they have the same standard deviation and mean.
+    """
     # The widest component dominates a tail; among equally wide ones, the one with the outermost mean.
     pairs = ((one, other), (one.mirrored(), other.mirrored()))
     leaders = (

@@ -1,7 +1,7 @@
 """Epsilon* (privacy risk) of one model, with its interval, warnings, and the results of simple attacks.
 
-The three methods differ in the distributions that they assume, in the search for the supremum and in the interval
-(module `star_intervals`).
+The three methods, `parametric`, `mixture` and `empirical`, differ in the distributions that they assume, in the search
+for the supremum and in the interval (module `star_intervals`).
 """
 
 import math
@@ -230,7 +230,8 @@ def _estimate(
 def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
     """Return the estimate for fewer than `FEWEST` losses: an interval that holds for any distributions of losses.
 
-    Its lower end takes the place of the value.
+    The lower end of the interval is also returned as the value. The upper end is infinite unless `method` is the
+    empirical one.
     """
     low, high = empirical_interval(*losses, delta, cut, confidence)
     # The losses give no upper limit of the Epsilon* of fitted distributions, which depends on their far tails.
@@ -252,9 +253,10 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
 def _by_chance(
     value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a warning if `value` is at most the 95 % quantile of Epsilon* without a leak, else an empty list.
+    """Return a list with one warning if `value` can arise by chance from a model without a leak, else an empty list.
 
-    `sizes` holds the number of losses of members and of the population. The list is also empty for the empirical method
+    This is so if `value` is at most the 95 % quantile of Epsilon* without a leak, for the given `delta`, stability cut
+    and `sizes`, the numbers of losses of members and of the population. The list is also empty for the empirical method
     and for delta 0.
     """
     if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, cut, rng)):
@@ -271,7 +273,11 @@ def _distributions(scores: _Pair, method: StarMethod, rng: np.random.Generator) 
 
 
 def _of_distributions(distributions: _Distributions, delta: float, cut: float, method: StarMethod) -> float:
-    """Return Epsilon* (privacy risk) for two fitted distributions of scores, of members and of the population."""
+    """Return Epsilon* (privacy risk) for two fitted distributions of scores: of members, and of the population.
+
+    `cut` is the stability cut: thresholds with an error rate below it or above 1 - `cut` are left out. `method` decides
+    whether the distributions are treated as mixtures or as single normals.
+    """
     if method is StarMethod.MIXTURE:
         return epsilon_star_mixtures(*distributions, delta, cut).epsilon_star
     one, zero = distributions
@@ -286,10 +292,10 @@ def _some(scores: Floats, rng: np.random.Generator) -> Floats:
 def _mixture_draws(
     scores: _Pair, distributions: _Distributions, delta: float, cut: float, rng: np.random.Generator
 ) -> Floats:
-    """Return Epsilon* of bootstrap samples by mixtures, shape (replicates,).
+    """Return Epsilon* of bootstrap samples of both sets of `scores`, by the mixture method, shape (replicates,).
 
-    Mixtures are refitted to each sample, with the original number of components and starting from the original fit. The
-    value is infinite for a sample with constant scores.
+    Mixtures are refitted to each sample, with the number of components of the original fit `distributions`, from which
+    the search starts. The value is infinite if all scores of a sample are equal.
     """
     found = []
     used = [_some(each, rng) for each in scores]
@@ -366,9 +372,10 @@ def _equal_losses(losses: _Pair) -> list[str]:
 def _poor_fit(
     name: str, scores: Floats, distribution: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a list with a warning if the fit to the set called `name` is rejected; otherwise an empty list.
+    """Return a list with one warning if the fitted `distribution` is rejected by a test; otherwise an empty list.
 
-    The name is that of members or of the population.
+    `name` names the set, members or population, to which `scores` belong. `rng` draws for the test, and `method`
+    decides whether the warning recommends another method.
     """
     p_value = fit_p_value(scores, distribution.components, rng)
     if not fit_is_rejected(p_value):

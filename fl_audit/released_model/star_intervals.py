@@ -152,7 +152,8 @@ def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
 def _tail_ranks(total: int, fineness: int) -> Integers:
     """Return selected ranks from 1 to `total`, ascending: all ranks near both ends, and ever fewer towards the middle.
 
-    The gap between ranks is at most their distance from the nearer end divided by `fineness`, or 1.
+    The step between selected ranks is 1 near the ends. Farther inside it is at most the distance to the nearer end
+    divided by `fineness`.
     """
     # The step between ranks is the distance from the nearer end divided by `fineness`, and at least 1.
     ranks, rank = [1], 1
@@ -218,9 +219,11 @@ def empirical_interval(
 
 
 def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return selected losses, shape (ranks,), and a confidence band of the distribution function, shape (2, 1 + ranks).
+    """Return selected losses in ascending order, shape (ranks,), and a confidence band of the distribution function.
 
-    Row 0 of the band holds lower bounds, and row 1 upper bounds.
+    The band has shape (2, 1 + ranks): one column for the thresholds below the first selected loss, and one for those
+    from each selected loss up to the next. Row 0 holds lower bounds and row 1 upper bounds. All hold together with
+    probability at least 1 - `level`.
     """
     # Row 0: lower bound from the previous selected loss on. Row 1: upper bound up to the next selected loss.
     n = losses.size
@@ -234,17 +237,19 @@ def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
 def _within(at_least: Floats, at_most: Floats, cut: float) -> Flags:
     """Return a mask of the thresholds whose error rates are proven to lie within the stability cut.
 
-    `at_least` and `at_most` are bounds on the distribution functions of both sets of losses, shape (2, thresholds).
-    With both bounds exchanged, the mask is true for thresholds whose error rates may lie within the cut.
+    An error rate is within the cut if it is above `cut` and below 1 - `cut`. `at_least` and `at_most` are lower and
+    upper bounds on the distribution functions of both sets of losses, shape (2, thresholds). If they are exchanged, the
+    mask is true for all thresholds whose error rates may lie within the cut.
     """
     return np.asarray((at_least.min(axis=0) > cut) & (at_most.max(axis=0) < 1 - cut), dtype=np.bool_)
 
 
 def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
-    """Return bounds on the largest of the four ratios that define Epsilon*, at each threshold.
+    """Return lower or upper bounds on the largest of the four ratios that define Epsilon*, at each threshold.
 
-    `over` and `under` are bounds on the distribution functions of both sets of losses, shape (2, thresholds). If `over`
-    holds the lower and `under` the upper bounds, the result is a lower bound; if exchanged, an upper bound.
+    `over` and `under` are bounds on the distribution functions of both sets of losses, members first, shape (2,
+    thresholds). To get lower bounds on the ratios, pass the lower bounds as `over` and the upper bounds as `under`. To
+    get upper bounds, exchange them. The ratios are not logarithms.
     """
     (over_1, over_0), (under_1, under_0) = over, under
     pairs = ((1 - under_0, 1 - over_1), (over_1, under_0), (over_0, under_1), (1 - under_1, 1 - over_0))
@@ -252,10 +257,12 @@ def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
 
 
 def _least_within(low: Floats, high: Floats, cut: float, delta: float) -> float:
-    """Return a lower bound of the largest ratio over thresholds within the cut, assuming that one lies within it.
+    """Return a lower bound on the largest ratio of error rates over the thresholds within the stability cut.
 
-    `low` and `high` are bounds on the distribution functions of both sets of losses, shape (2, thresholds). The result
-    is infinite if no threshold can lie within the cut.
+    The ratios are the four of Epsilon*, not their logarithms. A threshold is within the cut if both error rates are
+    above `cut` and below 1 - `cut`. The bound holds if there is such a threshold, although it is unknown which one it
+    is. It is infinite if there can be none. `low` and `high` are lower and upper bounds on the distribution functions
+    of both sets of losses, shape (2, thresholds). `delta` is that of Epsilon*.
     """
     # Suppose that a given threshold lies within the cut. Rates rise with the threshold, so all larger thresholds whose
     # rates are proven to be below 1 - cut also lie within it, and all smaller thresholds whose rates are proven to be

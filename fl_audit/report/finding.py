@@ -166,10 +166,11 @@ class Row:
         return told | ({"note": self.note} if self.note else {})
 
     def _ends(self, low: float | None, high: float | None) -> Ends:
-        """Return an interval whose missing ends are filled in.
+        """Return the interval from `low` to `high`, either of which may be None, with missing ends filled in.
 
-        A lower bound has the interval from itself to infinity. A number without interval and confidence is exact, and
-        its interval has width 0. Otherwise a missing end is infinite.
+        A missing end is infinite. But if both ends and the confidence are missing, the number is exact, and the
+        interval has width 0. For a lower bound, the arguments are ignored, and the interval is from the bound to
+        infinity.
         """
         if self.is_bound:
             return self.value, math.inf

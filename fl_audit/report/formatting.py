@@ -126,15 +126,15 @@ def times(ratio: float) -> str:
 def reading_text(
     reading: ClaimStatus, wide: Mapping[str, Any] | None = None, claim: float | None = None, is_share: bool = False
 ) -> str:
-    """Return a reading as text, followed by the deciding interval if it is not the printed interval.
+    """Return the result of a comparison with a claim as text, with the deciding interval if that is not printed anyway.
 
     Parameters
     ----------
     reading
-        How a number compares with its claim, such as `kept`.
+        The result of comparing a number with its claim, such as `kept`.
     wide
-        The interval that decided the reading, with the keys `low`, `high` and `confidence`; a missing end is None. None
-        if the printed interval decided.
+        The interval that decided the result, with the keys `low`, `high` and `confidence`; a missing end is None. None
+        if the interval that the report prints for the number decided.
     claim
         The claimed value; rounded ends keep enough digits to differ from it. None without a claim.
     is_share
@@ -157,13 +157,14 @@ def reading_text(
 
 
 def finding_text(entry: Mapping[str, Any]) -> str:
-    """Return an entry of `findings` in `summary.json` as text: number, interval, claim and reading.
+    """Return an entry of `in_app_report` in `summary.json` as text: number, interval, claim, and how they compare.
 
     Parameters
     ----------
     entry
-        The entry, as returned by `fl_audit.report.finding.Row.to_json`. Claim and reading are left out if the reading
-        is no value of `ClaimStatus`, as in files of earlier versions.
+        The entry, as returned by `fl_audit.report.finding.Row.to_json`. Its key `reading` holds the result of the
+        comparison. If this is no value of `ClaimStatus`, as in files of earlier versions, claim and comparison are left
+        out.
 
     Examples
     --------

@@ -26,7 +26,10 @@ SIMULATION_NOTICE = (
 
 
 def not_private_label(facts: RunDescription) -> str:
-    """Return a sentence on why the models of a run are no private release; only for runs for which this is so."""
+    """Return a short sentence that says why the models of a run are not, or not fully, a private release.
+
+    It is meant only for runs whose models are not to be published as private.
+    """
     if facts.has_guarantee:
         return AUDIT_DEVICE
     if facts.federation.local_randomizer is not None:
@@ -129,7 +132,7 @@ def multiplier_text(facts: RunDescription) -> str:
 
 
 def mu_text(facts: RunDescription) -> str:
-    """Return the formula of the claimed Gaussian-DP parameter mu in words, with the noise multiplier z."""
+    """Return the formula of the claimed Gaussian-DP parameter mu as text, such as "1 over z" for noise multiplier z."""
     mechanism = facts.federation.mechanism
     return mechanism.noise.mu_words(mechanism.participation.counted_rounds)
 

@@ -123,7 +123,11 @@ def read(
 
 
 def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:
-    """Return `KEPT` for an interval on the right side of the claim, `BROKEN` on the wrong, else `NO_CONTRADICTION`."""
+    """Return whether a whole interval keeps a claim (`KEPT`), breaks it (`BROKEN`), or neither (`NO_CONTRADICTION`).
+
+    If `is_least`, the claim is a lower limit: it is kept if both `ends` are at or above it, and broken if both are
+    below it. Otherwise the claim is an upper limit, and the two sides are exchanged.
+    """
     right = 1 if is_least else -1
     sides = {side_of(end, claim) for end in ends}
     if sides <= {right, 0}:
@@ -142,7 +146,11 @@ def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> flo
 
 
 def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
-    """Return `TOO_FEW` if an interval around the claim also contains `twofold`, otherwise `NO_CONTRADICTION`."""
+    """Return whether the interval `ends`, which contains the claim, is too wide to tell anything: `TOO_FEW` if so.
+
+    It is too wide if it also contains `twofold`, the value that breaks the claim by a factor of two. Otherwise, and for
+    an interval with an infinite end, the result is `NO_CONTRADICTION`.
+    """
     (low, high), is_bound = ends, any(map(math.isinf, ends))
     if is_bound or twofold == claim:
         return ClaimStatus.NO_CONTRADICTION
@@ -150,14 +158,16 @@ def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
 
 
 def widened(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:
-    """Return a function that gives a number's interval at any confidence, by scaling each side like a normal quantile.
+    """Return a function that takes a confidence and returns the interval of a number at this confidence.
+
+    The distance from the number to each end is scaled in proportion to the two-sided normal quantile of the confidence.
 
     Parameters
     ----------
     value
         Measured number.
     ends
-        Lower and upper end of its interval.
+        Lower and upper end of its interval at `confidence`.
     confidence
         Confidence of the given interval, above 0 and below 1.
     """

@@ -79,25 +79,29 @@ class BinomialHistogram:
 
     @property
     def scores(self) -> Integers:
-        """Squared deviation of every possible count from the mean, in eighths of the variance, (trials + 1,)."""
+        """Score of every possible count from 0 to `trials`, shape (trials + 1,): how far the count is from its mean.
+
+        The score is 8 (count - mean)^2 / variance, rounded to a whole number. Squared deviations above 40 variances
+        count as 40.
+        """
         mean, variance = self.trials * self.probability, self.trials * self.probability * (1 - self.probability)
         squares = np.square(np.arange(self.trials + 1) - mean) / variance
         return np.asarray(np.rint(_STEPS * np.minimum(squares, _MOST)), dtype=np.int64)
 
     @property
     def distribution(self) -> CountDistribution:
-        """Distribution of the squared deviation of one count, in the units of `scores`, with the number of counts."""
+        """Distribution of the score of a single count, see `scores`, together with the number of counts."""
         shares = binom.pmf(np.arange(self.trials + 1), self.trials, self.probability)
         return CountDistribution(np.bincount(self.scores, weights=shares).astype(np.float64), int(self.often.sum()))
 
     @property
     def total(self) -> int:
-        """Sum over all counts of the squared deviations, in the units of `scores`."""
+        """Sum of the scores of all observed counts, see `scores`."""
         return int(self.often @ self.scores)
 
     @property
     def squares(self) -> float:
-        """Sum of the squared deviations of all counts over their variance; its expectation is the number of counts."""
+        """Sum over all observed counts of (count - mean)^2 / variance; its expectation is the number of counts."""
         mean, variance = self.trials * self.probability, self.trials * self.probability * (1 - self.probability)
         return float(self.often @ np.square(np.arange(self.trials + 1) - mean)) / variance
 

@@ -256,7 +256,10 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
 
 
 def _checked(scores: NDArray[np.floating], who: str) -> Floats:
-    """Return the scores as float64 of one axis; raise `InputError` if there are none or one is NaN."""
+    """Return the scores as float64 of one axis; raise `InputError` if there are none or one is NaN.
+
+    `who` names the group of scores in the message.
+    """
     array = np.asarray(in_one_axis(scores), dtype=np.float64)
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
     require(array.size > 0, f"scores of {who} are empty: accepted is at least one score")
@@ -268,7 +271,10 @@ def _checked(scores: NDArray[np.floating], who: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Splits:
-    """Scores of both groups with their random splits into a choosing and a measuring part, computed only once."""
+    """Scores of both groups with random splits of each into a part that chooses a threshold and a part that tests it.
+
+    They are computed once for all methods.
+    """
 
     members: Floats
     nonmembers: Floats
@@ -276,7 +282,11 @@ class _Splits:
 
 
 def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np.floating]) -> _Splits:
-    """Return scores with their random splits into a choosing and a measuring part; `InputError` for invalid scores."""
+    """Return the scores of both groups with random splits of each into a choosing and a testing part.
+
+    The choosing part selects a threshold, and the testing part measures its error rates. Raises `InputError` if a group
+    has no scores, or a score is NaN.
+    """
     members, nonmembers = _checked(member_scores, "members"), _checked(nonmember_scores, "nonmembers")
 
     @lru_cache
@@ -288,7 +298,10 @@ def _splits_of(member_scores: NDArray[np.floating], nonmember_scores: NDArray[np
 
 
 def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: float) -> float:
-    """Return the median of a bound over random splits of the scores; 0 if a group has one score or all are equal."""
+    """Return the median over random splits of the lower bound on epsilon by `method`, at error probability `level`.
+
+    The bound is 0 if a group has only one score, or if all scores are equal.
+    """
     if min(scores.members.size, scores.nonmembers.size) < 2:
         return 0.0
     splits = scores.of(method is BoundMethod.ORDER_STATISTIC)
@@ -298,7 +311,11 @@ def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: flo
 
 
 def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:
-    """Return a warning if the number of scores limits the bound; otherwise an empty tuple."""
+    """Return one warning if the number of scores, and not their separation, limits the bound; otherwise an empty tuple.
+
+    `epsilon` is the bound, `limit` the largest bound that `method` can give for these numbers of scores, and `fewest`
+    the number of scores in the smaller group.
+    """
     if fewest < 2:
         return ("a group has a single score: nothing can be certified",)
     if method is BoundMethod.GAUSSIAN_SHIFT:
@@ -343,7 +360,10 @@ def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[st
 
 
 def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]:
-    """Return a warning if less than 90 % of the scores are distinct; otherwise an empty tuple."""
+    """Return one warning if less than 90 % of the scores of both groups together are distinct; otherwise `()`.
+
+    `rule` is the part of the message that says why repeated scores contradict the assumption of the method.
+    """
     pooled = np.concatenate([members, nonmembers])
     distinct = int(np.unique(pooled).size)
     if distinct >= _DISTINCT_SHARE * pooled.size:
@@ -352,7 +372,11 @@ def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]
 
 
 def _bend(members: Floats, nonmembers: Floats) -> float:
-    """Return Phi^-1(TPR) - Phi^-1(FPR) at FPR 0.1 minus that at FNR 0.1, in standard errors; 0 with few scores."""
+    """Return how far the trade-off of the scores is from a Gaussian one, in standard errors; 0 with few scores.
+
+    It is Phi^-1(TPR) - Phi^-1(FPR) at FPR 0.1, minus the same at FNR 0.1. A Gaussian trade-off function has the same
+    value everywhere.
+    """
     thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
     high, low = max(thresholds), min(thresholds)
     difference, variance = 0.0, 0.0

@@ -1,10 +1,13 @@
 """Compute features of each trial's noise from which the learned distinguisher tells trials with D from trials with D'.
 
-If the claim holds, opened noise over the claimed noise is independent N(0, 1), whatever the secret and the course of
-the training. So the features have the same distribution in all trials. Sensitivities, releases and the number of rounds
-without a difference may differ between D and D' in an honest run, so no feature uses them. The directions of f(D) -
-f(D') and of the gradients depend on the course of the training. So would the joint distribution of the noise along them
-and at the sampled coordinates. Therefore each of the two kinds of noise has features of its own.
+If the claim holds, the opened noise divided by the claimed noise is independent N(0, 1), whatever the secret and the
+course of the training. So the features have the same distribution in all trials. No feature uses the sensitivities, the
+releases, or the number of rounds in which D and D' do not differ, because these may depend on the secret in an honest
+run, too.
+
+There are two kinds of noise: along f(D) - f(D') and the gradients (`direction_features`), and at sampled coordinates
+(`sample_features`). The directions of the first kind depend on the course of the training. A feature that combined both
+kinds would therefore depend on it, too. So each kind has features of its own.
 """
 
 import hashlib
@@ -45,9 +48,9 @@ def seed_of(members: Flags) -> int:
 
 
 def sample_features(measured: NoiseMeasurements) -> Features:
-    """Return the features of the noise at sampled coordinates, each (trials of `sampled_trials`,), by name.
+    """Return the features of the noise at sampled coordinates, keyed by name, each with one value per tested trial.
 
-    Tensors and rounds are combined into a few groups.
+    The tested trials are those that `measured.sampled_trials` marks. Tensors and rounds are combined into a few groups.
     """
     groups, known = _tensor_groups(measured.owners), measured.sampled_trials
     neighbours = np.diff([number for number, _ in measured.noise.places]) == 1
@@ -68,11 +71,14 @@ def sample_features(measured: NoiseMeasurements) -> Features:
 
 
 def direction_features(measured: NoiseMeasurements) -> Features:
-    """Return the features of the noise along f(D) - f(D') and the gradients, each (trials,), by name.
+    """Return the features of the noise along f(D) - f(D') and along the gradients, each (trials,), keyed by name.
 
-    Features of the noise of quantile bits and of last bits are added. The result is empty if nothing was measured.
-    Unknown values are replaced by N(0, 1) draws, because the number of unknown values may differ between D and D'. If
-    there is more noise than claimed, the draws are scaled like it.
+    If the challenger opened them, two kinds of values are added. One is the noise of the quantile bits, the counts that
+    adaptive clipping releases. The other is the share of ones among the last bits of a release, as a standardised
+    deviation from 1/2. The result is empty if nothing was measured.
+
+    Unknown values are replaced by normal draws, because the number of unknown values may differ between D and D'. The
+    draws have standard deviation 1, or that of the known values if these show more noise than claimed.
     """
     seed = seed_of(measured.members)
     directions = {"along the record": measured.innovations}
@@ -96,9 +102,9 @@ def direction_features(measured: NoiseMeasurements) -> Features:
 
 
 def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
-    """Return groups of neighbouring tensors by name, each as True at the sampled coordinates that it contains.
+    """Return groups of neighbouring tensors, keyed by name, each as a mask of the sampled coordinates in the group.
 
-    There are at most `_TENSOR_GROUPS` groups. `owners` names the tensor of each sampled coordinate.
+    `owners` holds, for each sampled coordinate, the name of its tensor. There are at most `_TENSOR_GROUPS` groups.
     """
     tensors = list(dict.fromkeys(owners))
     split = np.array_split(np.arange(len(tensors)), min(_TENSOR_GROUPS, len(tensors)))
@@ -108,10 +114,12 @@ def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
 
 
 def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
-    """Return standardised sums of the first four Hermite polynomials of the noise, each (trials,), by name.
+    """Return standardised sums of the first four Hermite polynomials of the noise, each (trials,), keyed by name.
 
-    They are taken over groups of tensors and groups of rounds. Hermite polynomials of a normal number are uncorrelated,
-    so each adds information that the others lack.
+    There is a sum over all values, and sums over each group of tensors and each group of rounds. `values` is the noise
+    over its claimed standard deviation, shape (trials, rounds, coordinates), and `groups` has a mask of the coordinates
+    of each group of tensors. Hermite polynomials of a normal number are uncorrelated, so each adds information that the
+    others lack.
     """
     squares = np.square(values)
     polynomials = (
@@ -140,9 +148,10 @@ def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
 
 
 def _round_groups(rounds: int) -> dict[str, slice]:
-    """Return slices of the odd, of the even and of neighbouring rounds, by name; there are none for a single round.
+    """Return groups of rounds, keyed by name, as slices of an axis of rounds: odd, even, and consecutive rounds.
 
-    The neighbouring rounds form at most `_ROUND_GROUPS` groups.
+    The groups of consecutive rounds, at most `_ROUND_GROUPS`, have about equal lengths. With a single round, the result
+    is empty.
     """
     if rounds == 1:
         return {}
@@ -152,9 +161,11 @@ def _round_groups(rounds: int) -> dict[str, slice]:
 
 
 def _tail_features(values: Floats) -> Features:
-    """Return the shares of noise beyond 2 and 3 standard deviations and above 0, and the largest value, by name.
+    """Return features of the sizes and signs of the noise values, each (trials,), keyed by name.
 
-    Each is (trials,). The shares are standardised, and the largest value is given as the log of its tail probability.
+    They are the shares of values beyond 2 and beyond 3 standard deviations and the share of positive values, each
+    standardised under N(0, 1), and the largest absolute value, as minus the log of its tail probability. `values` is
+    the noise over its claimed standard deviation, shape (trials, rounds, coordinates).
     """
     sizes = np.abs(values).reshape(len(values), -1)
     count = sizes.shape[1]
@@ -169,7 +180,11 @@ def _tail_features(values: Floats) -> Features:
 
 
 def _lag_features(values: Floats) -> Features:
-    """Return the correlations of rounds that are 1 and 2 apart, and of the signs of consecutive rounds, by name."""
+    """Return the correlations between rounds, and of the signs of consecutive rounds, each (trials,), keyed by name.
+
+    Rounds that are 1 and 2 apart are compared, if there are enough rounds. `values` is the noise over its claimed
+    standard deviation, shape (trials, rounds, coordinates).
+    """
     features = {}
     for lag in (1, 2):
         if values.shape[1] > lag:
@@ -183,10 +198,11 @@ def _lag_features(values: Floats) -> Features:
 
 
 def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
-    """Return features that show copied noise within a trial, each (trials,), by name.
+    """Return features that show copied noise within a trial, each (trials,), keyed by name.
 
-    Compared are rounds, coordinates, neighbouring coordinates and single values. `neighbours` is True where a sampled
-    coordinate is followed by its neighbour. Values that differ by less than `close` count as equal.
+    They compare rounds, coordinates, neighbouring coordinates and single values with each other. `values` is the noise
+    over its claimed standard deviation, shape (trials, rounds, coordinates). `neighbours` is True for each sampled
+    coordinate whose right neighbour is sampled as well. Single values that differ by less than `close` count as equal.
     """
     features = _lag_features(values)
     if (first := np.flatnonzero(neighbours)).size:
@@ -203,9 +219,11 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
 
 
 def _magnitude_features(values: Floats, first: Integers) -> Features:
-    """Return the correlations of magnitudes between neighbouring coordinates and between consecutive rounds, by name.
+    """Return correlations of magnitudes of the noise, each (trials,), keyed by name.
 
-    `first` has the positions of the sampled coordinates that are followed by their neighbours.
+    They are taken between neighbouring coordinates, and between consecutive rounds. `values` is the noise over its
+    claimed standard deviation, shape (trials, rounds, coordinates). `first` has the positions of the sampled
+    coordinates that are followed by their neighbours.
     """
     scores, features = magnitude_scores(values), Features()
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
@@ -233,11 +251,12 @@ def _pair_features(vectors: Floats, what: str) -> Features:
 
 
 def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
-    """Return the steps of the grids that are tested in each trial, by feature name.
+    """Return, by feature name, the grids on which the noise could lie and for which each trial is tested.
 
-    Each entry says whether the noise itself is tested, rather than the noise over sigma, and gives the step. The step
-    is the finest of its kind, decimal or binary, that float32 rounding does not hide. Noise on a grid whose step is a
-    multiple of it is found too. All trials have the same steps.
+    An entry is a pair. The first value is True if the noise itself is tested, and False if the noise divided by sigma
+    is tested. The second value is the step of the grid. It is the finest of its kind, decimal or binary, that is not
+    hidden by float32 rounding, whose largest step over sigma is `grain`. Noise on a coarser grid whose step is a
+    multiple of it is found, too. All trials are tested for the same steps, although `sigma` differs.
     """
     limits = {"of the claimed noise": (grain, 0.25), "as such": (grain * float(sigma.max()), float(sigma.min()) / 4)}
     steps = {}
@@ -249,9 +268,11 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
 
 
 def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the log scale of the noise in each class of coordinates and in all classes together, by name.
+    """Return the log of the size of the noise in classes of coordinates and over rounds, keyed by name.
 
-    The changes of this scale over the rounds are included.
+    A class consists of evenly spaced coordinates. There are features of each class, of all classes together, and of the
+    changes over the rounds. All are computed from logs of mean squares, each divided by its standard deviation under
+    N(0, 1) noise. A feature has one value for each trial that the mask `known` marks.
     """
     names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
     squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds
@@ -273,12 +294,20 @@ def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
 
 
 def _log_scale(squares: Floats, freedom: int) -> Floats:
-    """Return log(mean square) divided by its standard deviation under N(0, 1) noise, shape (trials,)."""
+    """Return log(`squares` / `freedom`) divided by its standard deviation under N(0, 1) noise, shape as `squares`.
+
+    `squares` are sums of squared noise over sigma, and `freedom` is the number of squares in each sum.
+    """
     return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
 
 
 def _low_bits_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the standardised sums of cosines of low bits, for the kinds of values that are known in every trial."""
+    """Return features that show noise rounded to half precision, one value per known trial, keyed by kind of value.
+
+    For each kind, the feature is the standardised sum over coordinates and rounds of the cosine of the phase of the low
+    bits, those that half precision does not have. `known` marks the trials. A kind is left out if some trial knows too
+    few of its values.
+    """
     sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
     offered = ~np.isnan(sums)
     total, count = np.where(offered, sums, 0.0).sum(axis=1), np.where(offered, counts, 0).sum(axis=1)

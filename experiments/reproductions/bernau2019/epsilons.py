@@ -64,7 +64,10 @@ class PrintedGuarantee(NamedTuple):
 
 
 def _members_of(study: PublishedDataset, recipe: published.Hyperparameters) -> int:
-    """Return the number of training records that the paper states; for Skewed Purchases an assumed number."""
+    """Return the number of training records that `recipe`, the paper's hyperparameters, states for a data set.
+
+    For Skewed Purchases the paper states none, and an assumed number is returned.
+    """
     if recipe.members is None:
         assert study is PublishedDataset.SKEWED, study
         return SUPPOSED_MEMBERS
@@ -177,7 +180,11 @@ _SAID = {
 
 
 def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
-    """Draw printed / computed epsilon (left) and the share of epochs that gives printed epsilon (right), over noise."""
+    """Draw, over the noise multiplier, how far each printed epsilon is from ours, and the epochs that would explain it.
+
+    The axes `left` show the printed epsilon divided by ours. The axes `right` show, on a log scale, the range of
+    numbers of epochs for which our accountant gives the printed epsilon, divided by the stated number of epochs.
+    """
     columns = list(published.TABLE_3)
     for axes in (left, right):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)

@@ -123,7 +123,7 @@ class DataSetRuns:
         return self.local if method is PrivacyMethod.LOCAL else self.central
 
     def side(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
-        """Return the result without DP, followed by those under local or central DP, as `method` says."""
+        """Return the result without DP, followed by the results under local or central DP, whichever `method` names."""
         return (self.original, *self.of(method))
 
 

@@ -88,7 +88,7 @@ def closed_forms() -> Iterator[PaperClaim]:
 
 
 def noise_of_the_figures() -> Iterator[PaperClaim]:
-    """Yield the claims at rho_beta = 0.9 that follow from the noise of the figures, whatever the data.
+    """Yield the claims at rho_beta = 0.9 that follow from the noise levels in the paper's figures, whatever the data.
 
     rho_beta is the claimed upper bound on the insider's belief in the true data set.
     """
@@ -242,7 +242,8 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 def advantage_name(found: InsiderFindings) -> str:
     """Return the name of the adversary's advantage in a run: "exact advantage" or "measured advantage".
 
-    The exact advantage is a closed form.
+    It is exact if it follows from the noise by a formula: if noise is scaled to the local sensitivity, which was never
+    below its floor. Otherwise it is estimated from the trials.
     """
     return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
 
@@ -301,7 +302,10 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _distance(found: Interval, truth: float) -> Interval:
-    """Return the absolute difference of a number and the truth, with the range of this difference over the interval."""
+    """Return the absolute difference between a measured number and `truth`, with the range that its interval allows.
+
+    `found` holds the number and its interval. The range starts at 0 if the interval contains `truth`.
+    """
     ends = abs(found.low - truth), abs(found.high - truth)
     covers = found.low <= truth <= found.high
     return Interval(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))

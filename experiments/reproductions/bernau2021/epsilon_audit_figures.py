@@ -202,9 +202,10 @@ def _draw_advantages(
 def _draw_with_published(
     axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: SensitivityKind, look: plot_style.CurveLook
 ) -> None:
-    """Draw one curve with its published values; curves of local and of global noise are shifted apart.
+    """Draw one curve of computed numbers with its published values; local and global noise are shifted apart.
 
-    Local noise is scaled by the local sensitivity, global noise by the global one.
+    `rows` holds both numbers for each position in `x`, and `look` the style and name of the curve. With local
+    `scaling`, noise is scaled by the local sensitivity; with global, by the global one.
     """
     side = -1 if scaling is SensitivityKind.LOCAL else 1
     plot_style.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)

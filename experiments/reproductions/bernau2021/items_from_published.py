@@ -1,6 +1,6 @@
-"""Evaluation of tables and figures of Bernau et al. 2021 by the current rules, from our published numbers.
+"""Tables and figures of Bernau et al. 2021, made and judged again from the numbers that we have published.
 
-No runs are needed.
+Rules of judgement can so be changed without repeating the runs.
 """
 
 from collections.abc import Mapping
@@ -56,9 +56,11 @@ def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
 
 
 def _audit(published: PublishedReproduction, item: str, data: list[InsiderData]) -> ItemResult:
-    """Return the figure of an audit of epsilon from its published rows and the printed Table 2.
+    """Return the figure of one data set's audit of epsilon, made again from its published rows and the printed Table 2.
 
-    `item` is the figure's key.
+    `item` is the figure's key, and `data` holds the data sets among which the figure's own is found by its title. The
+    published advantage of the insider is replaced by the printed one from Table 2 where the belief is that of the
+    paper's main runs.
     """
     rows = published.rows(item)
     one = next(each for each in data if rows[0].setting.startswith(f"{each.title}, "))
@@ -80,10 +82,11 @@ def _claims(published: PublishedReproduction, data: list[InsiderData], own: Mapp
 
 
 def _kept(claim: PaperClaim, rows: Mapping[tuple[str, str], ItemRow], own: Mapping[str, InsiderSetting]) -> PaperClaim:
-    """Return a published claim by the current rules; two kinds of claims get their numbers from rows of Table 2.
+    """Return a published claim, judged again by today's rules if Table 2 has the numbers that this takes.
 
-    They are the claims on the share of beliefs above the bound, and on the advantage by counting won trials. `rows` is
-    keyed by the names of setting and quantity, and `own` by the name of the setting.
+    Two kinds of claims are judged again: on the share of beliefs above the bound, and on the advantage by counting won
+    trials. Every other claim is returned unchanged. `rows` is keyed by the names of setting and quantity, and `own` by
+    the name of the setting.
     """
     if claim.statement == NO_MORE_THAN_DELTA:
         row = rows[claim.where, EXCEEDED]

@@ -167,12 +167,12 @@ def bytes_of(array: Array) -> Any:
 
 
 def shared_arrays(messages: Sequence[Message]) -> Mapping[int, SharedArray]:
-    """Return the large arrays (64 KiB and more) that are sent more than once, by the Python `id` of their bytes.
+    """Return the large arrays (64 KiB and more) that several messages share, keyed by the Python `id` of their bytes.
 
     Parameters
     ----------
     messages
-        Messages to send. An array is sent more than once if several messages share it.
+        Messages to send.
     """
     records = {id(one): one for message in messages for one in _array_records(message)}
     counts = Counter(id(one) for message in messages for one in _array_records(message))

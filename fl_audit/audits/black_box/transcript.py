@@ -66,10 +66,11 @@ class Transcripts:
         return len(self.steps)
 
     def share_of_trials(self, present: Flags) -> float:
-        """Return the share of valid trials (trials that are evidence): the smaller of the shares under D and D'.
+        """Return the smaller of two shares of valid trials: that among trials with D, and that among trials with D'.
 
         A trial is not valid if no model was released, or if the contribution that D adds did not arrive. `present` is
-        true for trials with D, shape (trials,), with at least one trial.
+        true for trials with D, shape (trials,), with at least one trial. If all trials have the same data set, their
+        share is returned.
         """
         are_trials = self.has_release & (self.contributed | ~present)
         return min(float(np.mean(are_trials[present == truth])) for truth in np.unique(present))
@@ -127,10 +128,7 @@ class LinearSketch:
 
     @property
     def columns(self) -> tuple[tuple[str, slice], ...]:
-        """Names of groups of sketch columns, each with the slice of its columns.
-
-        The form is that of `Transcripts.tensors`.
-        """
+        """Pairs of the name of a group of sketch columns and the slice of its columns, in order."""
         count, names = len(self.parts), (f"{name}, along the difference" for name, _ in self.parts)
         along = [(name, slice(place, place + 1)) for place, name in enumerate(names)]
         sums = ("the sums of its tensors", slice(count, 2 * count))
@@ -155,10 +153,11 @@ class LinearSketch:
         return np.concatenate([np.stack([*along, *sums], axis=1), np.stack(public)], axis=1)
 
     def of_difference(self, difference: Floats) -> Floats:
-        """Return `difference` in sketch columns: its norm in each projection column, and 0 elsewhere.
+        """Return the sketch of `difference`, f(D) - f(D') of each round, with which inner products can be computed.
 
         `difference` has shape (rounds, parameters), and the result (rounds, columns). The inner product of a row of the
-        result with a sketched vector equals that of the row of `difference` with the original vector.
+        result with a sketch from `of_vectors` equals the inner product of the two unreduced vectors. The first columns,
+        one for each part of the model, hold the norm of that part of `difference`; all other columns are 0.
         """
         found = np.zeros((len(difference), 2 * len(self.parts) + _PUBLIC))
         found[:, : len(self.parts)] = np.stack(self._lengths(difference), axis=1)

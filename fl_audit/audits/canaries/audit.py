@@ -26,9 +26,10 @@ class CanaryAudit(PairAudit):
     scheme = MembershipScheme.ALL
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two dicts of defaults: for [audit] one training, 10 canaries and no insider; for [privacy] nothing.
+        """Return the default values for [audit] and for [privacy], as two dicts from settings to values.
 
-        With strategy `dp-sgd-clients` the default adversary is the server.
+        For [audit] they are one training, 10 canaries and no insider; with `strategy` "dp-sgd-clients" the adversary is
+        the server by default. The values of `privacy` are not used, and there are no defaults for [privacy].
         """
         # Noise inside training hides a record from the server, which is told what each client sends.
         at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
@@ -39,7 +40,7 @@ class CanaryAudit(PairAudit):
         return ReleaseQuery.CANARIES
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return the role CANARY for a client that is a canary; otherwise the role in an audit of a pair D and D'."""
+        """Return a client's role: CANARY for a canary, VICTIM for the client with the target, OWNER for any other."""
         return ClientRole.CANARY if federation.public.is_canary(client) else super().role(federation, client)
 
     def opens_secrets(self, public: "Federation") -> bool:

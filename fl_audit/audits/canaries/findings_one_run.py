@@ -26,7 +26,7 @@ from fl_audit.verdict.verdict import VerdictDetails, VerdictPhrases, judged_by_o
 
 @dataclass(frozen=True)
 class CanaryTrainingFinding:
-    """The lower bounds from the canaries of the first training, and the number of trainings whose bound on mu held."""
+    """The lower bounds from the canaries of the first training, and a summary of the bounds from all trainings."""
 
     finding: PrivacyLossBounds  # lower bounds from the first training
     # The mu of Gaussian DP of a canary in one round (in one local step for DP-SGD at the clients), from the noise that
@@ -56,9 +56,11 @@ class CanaryTrainingFinding:
 
 
 def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | None:
-    """Return the lower bounds from the canaries of the first training, and how often the bound on mu held in all.
+    """Return the lower bounds from the canaries of the first training, and a summary of the bounds from all trainings.
 
-    None if the run has no canaries or no guarantee.
+    The summary has the number of trainings whose lower bound on the Gaussian-DP parameter mu is at most the true mu,
+    and the mean of these lower bounds. None if the run has no canaries or no guarantee. The findings of other analyses
+    are not used.
     """
     table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PlannedCanaryProperties)
     if table is None or guarantee is None or facts is None:
@@ -131,7 +133,10 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
 
 
 def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> PrivacyLossBounds:
-    """Return the lower bounds from the canaries of the trainings in `table`, pooled, at the given confidence."""
+    """Return the lower bounds from the canaries of all trainings in `table` together, at the given confidence.
+
+    `table` is the run's table of canaries, or some of its trainings, and `claim` the claim that covers the canaries.
+    """
     federation = run.facts.federation
     canaries = table[table["canary"] < federation.canaries]
     scores, coins, parts = (

@@ -118,9 +118,10 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
 
 
 def parts(public: Federation, steps: int, times: Floats) -> Floats:
-    """Return the expected score of each canary that is in, as a share of a whole canary, with the shape of `times`.
+    """Return how much of a canary each release is expected to contain if the canary is in, in the shape of `times`.
 
-    The share is 1. For DP-SGD at the clients it is times / sqrt(steps), because the steps sample records.
+    The expected score of a canary is this number: 1, since scores are in units of a whole canary. For DP-SGD at the
+    clients it is times / sqrt(steps), because only some of the local steps sample the canary.
 
     Parameters
     ----------
@@ -138,8 +139,8 @@ def parts(public: Federation, steps: int, times: Floats) -> Floats:
 class PlannedCanaryProperties:
     """Facts about a federation's canaries that are known before the run.
 
-    They are the mu of a canary in a round, the client that holds the canaries, the largest contribution of everything
-    else, and the number of model parameters.
+    They are the Gaussian-DP parameter mu of one canary in one round, the client that holds the canaries, the largest
+    total contribution of all records that are no canaries, and the number of model parameters.
     """
 
     # The mu of Gaussian DP of one canary in one round (in one local step for DP-SGD at the clients), from the noise

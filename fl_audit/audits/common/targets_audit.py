@@ -42,16 +42,20 @@ class TargetsAudit(AuditKind):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
     ) -> "list[tuple[Floats, Flags]]":
-        """Return one pair of losses and a mask for each record of the client's targets.
+        """Return losses on the client's target records, one pair of losses and a trial mask for each of these records.
 
-        The function `losses` gives the losses, which have shape (trials, 1). The mask, shape (trials,), is true for the
-        trials that trained on the record.
+        The losses, shape (trials, 1), are computed by the function `losses`. The mask, shape (trials,), is true for the
+        trials that trained on the record, which `membership` determines.
         """
         present, found = federation.present(client, membership), losses(federation.shard(client))
         return [(found[:, [at]], present[:, at]) for at in np.flatnonzero(federation.differs(client))]
 
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
-        """Raise `InputError` if Epsilon* is computed and a trial could have fewer than two member records."""
+        """Raise `InputError` if `parametric_star` is true and a trial could have fewer than two member records.
+
+        Epsilon* (a model's privacy risk) needs at least two members. `membership`, whether losses are attacked, has no
+        effect.
+        """
         sure = len(federation.common.labels) >= 2 or not epsilon_star or len(federation.targets) >= _SURELY_TWO
         require(
             sure,
@@ -80,13 +84,19 @@ class TargetsAudit(AuditKind):
         )
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return a phrase that says how many targets there are, such as "one of 100 targets in each trial"."""
+        """Return a phrase that says how many targets there are, such as "one of 100 targets in each trial".
+
+        `chosen`, the rule by which a neighbour D' was chosen, is not used.
+        """
         return f"one of {public.targets} {self.counted} in each trial"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two dicts of defaults: for [audit] an insider in private training, and for [privacy] an adjacency.
+        """Return the default values for [audit] and for [privacy], as two dicts from settings to values.
 
-        The adjacency is a default only for training without privacy. The membership attack on losses is switched off.
+        In private training the insider is on by default; in training without privacy (`private` is False) it is off.
+        The membership attack on losses is off. Only training without privacy has a default for [privacy]: an adjacency,
+        taken from `privacy` if it has one, and otherwise add-remove, of records if `strategy` is "dp-fedsgd" and of
+        clients otherwise.
         """
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         is_private = privacy.get("private") is not False

@@ -26,7 +26,10 @@ from fl_audit.verdict.verdict_messages import title_of
 
 
 def _method(decisive: VerdictDetails, words: UnitWords) -> str:
-    """Return a phrase for the method that gives the verdict: the title of a test, or the name of a bound method."""
+    """Return a phrase for the method of the test that decides the verdict: the test's title, or a bound method's name.
+
+    `decisive` is the result of this test, and `words` has the names of the privacy unit for the title.
+    """
     is_test = decisive.method in set(TestName)
     return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 
@@ -74,7 +77,10 @@ def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
 
 
 def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
-    """Return the table row of an empirical epsilon, with its interval or its range over the trials."""
+    """Return the table row of an empirical epsilon, with its confidence interval or its range over the trials.
+
+    `found` is the estimate, `name` its name in the table, and `basis` a phrase on how it was estimated.
+    """
     how, low, high = basis + "; ends over the trials" * (found.confidence == 1), found.low, found.high
     if side_of(low, high) == 0:  # only the rounding of arithmetic tells them apart
         low = high = found.epsilon

@@ -49,12 +49,14 @@ def rmia_scores(
     rule: RmiaSettings | None = None,
     shadows: Flags | None = None,
 ) -> Floats:
-    """Return the share of population records that each target exceeds, from 0 to 1, shape (trials, targets).
+    """Return the RMIA score of each target in each trial, from 0 to 1, shape (trials, targets); higher for members.
 
-    A higher share indicates a likelier member. The mean confidence of reference models in a target is (mean_in +
-    mean_out) / 2 online and ((1 + a) mean_out + 1 - a) / 2 offline. Here mean_in and mean_out are means over reference
-    models with and without the target. No model used the population records, so their mean_out is over all reference
-    models; online it is used as it is.
+    The ratio of a record is the confidence of the attacked model in it, divided by the mean confidence of reference
+    models. The score of a target is the share of population records whose ratio, times gamma, is at most the target's
+    ratio. The mean confidence of reference models in a target is (mean_in + mean_out) / 2 online and ((1 + a) mean_out
+    + 1 - a) / 2 offline. Here mean_in and mean_out are means over reference models with and without the target. No
+    model used the population records, so their mean_out is over all reference models. Online, mean_out itself is the
+    mean confidence in a population record.
 
     Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
     appendix B.2. (The code run_rmia of ML Privacy Meter differs in two points. It takes the mean over the larger half
@@ -115,7 +117,11 @@ def _log(confidence: Floats) -> Floats:
 
 
 def _from_out(out: ShadowGroup, rule: RmiaSettings) -> Floats:
-    """Return the estimated mean confidence of models with and without each record, from models that did not use it."""
+    """Return the estimated mean confidence of all reference models in each record, from models that did not use it.
+
+    It is ((1 + a) p_out + 1 - a) / 2, where p_out is the mean confidence in `out` and a is `rule.slope`. So the mean is
+    half over models that used the record and half over models that did not.
+    """
     return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
 
 

@@ -4,8 +4,9 @@ Scores of one trial share its model, so they are not independent: a thousand rec
 fourth trial. Therefore the bootstrap resamples **trials**, each with all its targets.
 
 **The AUC compares scores of the same trial**, as is usual when models are attacked one by one and results are averaged.
-No score of a trial depends on its own coins (for a white-box attack, on the coins of the half that it judges).
-Therefore, without a leak, the AUC of a trial has the mean 1/2 over coins, for any attack and any shadow trials.
+A coin decides for each target of a trial whether it is a member. The attack computes a trial's scores without looking
+at this trial's coins (a white-box attack, without the coins of the half that it judges). Therefore, without a leak, the
+AUC of a trial has the mean 1/2 over coins, for any attack and any shadow trials.
 
 Pairs of two trials that are each other's shadows would bias the AUC. Suppose that trial w used a target and trial v did
 not. The score of w is computed without w's own value among the trials that used the target, and comes out too low. The
@@ -15,11 +16,13 @@ about (0.41 - 0.5) / targets. The ROC and the TPR at a small FPR need more recor
 trials share a threshold.
 
 **The AUC of insiders compares scores of different trials.** Each insider knows all coins of its trial but one, so the
-scores of two insiders in one trial reveal each other's coins. They also share the noise. If two contributions are
-equal, the noise cancels, and all pairs of one trial are in order for any noise. The guarantee limits each insider by
-itself, over trials. With a threshold that trials share, each insider's error rates obey the guarantee. So do those of
-their mixture, since a trade-off curve is convex: `largest_auc` holds for this AUC. For the same reason insiders call a
-target a member if its log-odds are above 0, and not if they are above the median of the trial.
+scores of two insiders in one trial reveal each other's coins. They also share the noise of the trial. For example, if
+the contributions of two targets are equal, the noise cancels in the comparison of their scores, and a member always
+gets a higher score than a nonmember of the same trial. But the guarantee limits what a single insider learns, over
+trials. If all trials share a threshold, the error rates of each insider obey the guarantee. The average of these error
+rates over insiders obeys it, too, because the trade-off curve is convex. Therefore `largest_auc` is an upper bound on
+this AUC. For the same reason insiders call a target a member if its log-odds are above 0, and not if they are above the
+median of the trial.
 """
 
 import math
@@ -50,9 +53,10 @@ class RocCurve:
 
     @property
     def area(self) -> float:
-        """Area under the curve, from 0 to 1, over pairs of scores of all trials.
+        """Area under the curve, from 0 to 1: all scores of members are compared with all scores of nonmembers.
 
-        `MembershipRates.auc` instead uses only pairs of the same trial, or for insiders of different trials.
+        `MembershipRates.auc` differs: it compares only scores of the same trial or, for insiders, only scores of
+        different trials.
         """
         return float(np.trapezoid(self.tpr, self.fpr))
 
@@ -177,10 +181,11 @@ def membership_rates(
 
 
 def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Floats:
-    """Return the jackknife pseudo-values of the AUC over pairs of scores of different trials, shape (trials,).
+    """Return one value for each trial, shape (trials,), whose mean estimates the AUC over pairs of different trials.
 
-    Their mean estimates the AUC, and they can be treated as independent values of the trials. A value is NaN if no
-    pairs remain without its trial.
+    A pair is a score of a member and a score of a nonmember. The values are jackknife pseudo-values: they can be
+    treated as independent values of the trials, to get an interval. A value is NaN if no pairs remain without its
+    trial.
     """
     # Of the P pairs of different trials, let T have the member's score higher. Let p_w and t_w be the same numbers for
     # the pairs with trial w. The value of w among W trials is W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's
@@ -204,9 +209,10 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
 
 
 def _share_of(values: Floats, level: float) -> Interval:
-    """Return a confidence interval of a share that is estimated by the mean of one value for each trial.
+    """Return the mean of `values`, one for each trial, as an estimate of a share, with a confidence interval.
 
-    `values` has shape (trials,), and the interval has confidence 1 - `level`. It is 0 to 1 if a value is undefined.
+    `values` has shape (trials,), and the interval has confidence 1 - `level`. If a value is NaN, the estimate is 0.5
+    and the interval 0 to 1.
     """
     # The interval of Clopper and Pearson for as many trials as would have the same standard error, less for the freedom
     # of Student's distribution; as many as trials where no error shows (Korn & Graubard 1998). Where few pairs are out
@@ -248,19 +254,20 @@ class _RankedScores:
         self._won = ranks.sum(axis=1) - members * (members + 1) / 2
 
     def counts(self, weights: Floats, top: int | None = None) -> tuple[Floats, Floats]:
-        """Return the weighted numbers of members and of nonmembers at or above each of the top scores.
+        """Return, for each of the top scores, the weighted numbers of members and nonmembers with at least this score.
 
         `weights` has shape (resamples, trials), and both results (resamples, scores). `top` is the number of top
-        scores; None means all.
+        scores, from the highest down; None means all.
         """
         weight, is_in = weights[:, self._trial[:top]], self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
     def _top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
-        """Return the weighted numbers of members and nonmembers at the top scores, each (resamples, scores).
+        """Return the weighted numbers of members and of nonmembers at or above each of the top scores.
 
-        So many top scores are used that the FPR at the last of them exceeds 1 % in each resample. `others` are the
-        weighted numbers of all nonmembers, (resamples,).
+        Both have shape (resamples, scores). `weights` has shape (resamples, trials). The number of top scores is chosen
+        so that the FPR at the lowest of them exceeds 1 % in each resample. `others` holds the weighted numbers of all
+        nonmembers, (resamples,).
         """
         all_scores, most, taken = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:

@@ -118,16 +118,18 @@ def _taken(values: Tensor, places: Tensor) -> Tensor:
 
 
 def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
-    """Return the inputs of the networks for all targets, scaled by statistics of the training examples alone.
+    """Return the inputs of the networks for all targets, keyed by input name, each of shape (networks, targets, ...).
 
-    `places` are the positions of the training examples among the targets, and `counted` their weights, both (networks,
-    training examples).
+    `rule` chooses the inputs. They are scaled by the mean and the standard deviation of the training examples alone.
+    `places` holds the positions of the training examples among the targets, and `counted` their weights, both
+    (networks, training examples).
     """
 
     def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
-        """Return values divided by their standard deviation over the training examples.
+        """Return `given` divided by its standard deviation over the training examples, in the same shape.
 
-        If `centred`, their mean over the training examples is subtracted first; otherwise the deviation is about 0.
+        If `centred`, the mean over the training examples is subtracted first. Otherwise the mean of the squares,
+        without a subtraction, takes the place of the variance.
         """
         values = torch.as_tensor(given)
         examples, weights = _taken(values, places), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
@@ -253,11 +255,12 @@ class _Networks:
         return torch.baddbmm(self.biases[name], inputs, weights)
 
     def _filtered(self, shown: Shown) -> Tensor:
-        """Return the learned linear maps of each class's row of the gradient: (networks, examples, filters x outs).
+        """Return learned linear maps of the gradient, shape (networks, examples, filters x outs).
 
-        Let d_c be the gradient of the loss at the output of class c, and h the layer's inputs. A linear map of the row
-        d_c (h, 1) is d_c times the map of (h, 1). So the gradient itself is never formed. Releases are summed, like
-        channels of a convolution.
+        The gradient is that of the loss with respect to weight and bias of the last dense layer. It is not formed
+        itself: its row for class c is d_c (h, 1), where d_c is the derivative of the loss at the output of this class
+        (`shown["signals"]`), and (h, 1) are the layer's inputs with a 1 for the bias (`shown["inputs"]`). So each
+        filter is applied to (h, 1), and the result is multiplied by d_c. The results of several releases are added.
         """
         found, maps = [], self.weights["filters"]
         for release in range(maps.shape[1]):
@@ -339,9 +342,10 @@ def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxSettings) -> int:
 
 
 def _checked(features: WhiteBoxFeatures, membership: TargetMembership, known: Flags) -> Flags:
-    """Return `known` as an array; raise `InputError` if it does not match the features, or a half is too small.
+    """Return `known`, the mask of targets in the known half, as a bool array (trials, targets), after checking it.
 
-    Each half needs at least 2 members and 2 nonmembers in each trial.
+    Raises `InputError` if features, membership and mask do not match, or if either half of a trial has fewer than 2
+    members or fewer than 2 nonmembers.
     """
     shape = (membership.trials, membership.targets)
     found = (features.trials, features.targets)

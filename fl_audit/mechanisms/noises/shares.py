@@ -1,4 +1,4 @@
-"""Parts that are common to the kinds of noise of which each client adds a share."""
+"""Base class of noise to which every client adds a secret share, and the number of shares that hide the target."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClientsNoise(MechanismNoise):
-    """Base of the kinds of noise of which each client adds a secret share to its contribution."""
+    """Base class of noise to which every client adds a secret share, as a part of its contribution."""
 
     multiplier: float
     clients: int
@@ -43,7 +43,7 @@ class ClientsNoise(MechanismNoise):
 
 
 def root_of_shares(clients: int, threat_model: ThreatModel) -> float:
-    """Return the square root of the number of noise shares that an adversary sees but does not know.
+    """Return the square root of the number of unknown noise shares in the smallest release that an adversary sees.
 
     It is 1 for the server, which sees single contributions. Raises `InputError` if the adversary knows all shares.
 
