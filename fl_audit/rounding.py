@@ -129,7 +129,15 @@ class _Scale:
 
     @classmethod
     def of(cls, numbers: list[float | None], is_share: bool) -> "_Scale":
-        """Return the unit in which all the given numbers are written."""
+        """Return the unit in which all the given numbers are written.
+
+        Parameters
+        ----------
+        numbers
+            Numbers to write; those that are None, NaN or infinite do not count.
+        is_share
+            Whether the numbers are shares, so that the unit is percent.
+        """
         if is_share:
             return cls(-2, f"{_SPACE}%", _DIGITS_OF_SHARE, (Decimal(0), Decimal(100)))
         largest = max((abs(number) for number in numbers if number is not None and math.isfinite(number)), default=0.0)
@@ -145,11 +153,22 @@ class _Scale:
         return Decimal(repr(float(number))).scaleb(-self.exponent)
 
     def told(self, number: float | None, decimals: int, claim: Decimal | None, claimed: Decimal | None) -> str | None:
-        """Return a number as text, with the fewest decimals, at least `decimals`, that keep it on the right sides.
+        """Return a number as text, with the fewest decimals, at least `decimals`, that do not move it across a limit.
 
-        The text must be on the same side of all marks, and of the written claim `claimed`, as the exact number is of
-        the marks and of `claim`. None is returned if no number of decimals achieves this. A number that is unknown or
-        infinite is returned in words.
+        The text must be on the same side of 0 (and of 100 %) as the exact number. It must also be on the same side of
+        `claimed` as the exact number is of `claim`. None if no number of decimals achieves this. A number that is
+        unknown or infinite is returned in words.
+
+        Parameters
+        ----------
+        number
+            Number to write; None or NaN if it is unknown.
+        decimals
+            Smallest number of decimals.
+        claim
+            Exact value of the claim in the unit of this scale; None for no claim.
+        claimed
+            Claim as rounded in the report; None for no claim.
         """
         exact = self.exact(number)
         if exact is None:
@@ -186,7 +205,15 @@ def _side(number: Decimal, mark: Decimal) -> int:
 
 
 def _written(exact: Decimal | None, decimals: int | None) -> Iterator[Decimal | None]:
-    """Yield a number rounded to more and more decimals, from `decimals` on, and finally unrounded; None for None."""
+    """Yield a number rounded to more and more decimals, and finally unrounded; yield only None if an argument is None.
+
+    Parameters
+    ----------
+    exact
+        The number.
+    decimals
+        Smallest number of decimals.
+    """
     if exact is None or decimals is None:
         yield None
         return
@@ -204,7 +231,19 @@ def _decimals_of(number: Decimal, digits: int) -> int:
 def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
     """Return how many decimals show two significant digits of an interval's width, or three if it begins with 1.
 
-    If the width is unknown or 0, it is the number of decimals that shows `digits` significant digits of every number.
+    If the width is unknown or 0, the result is the number of decimals that shows `digits` significant digits of the
+    value and of both ends.
+
+    Parameters
+    ----------
+    low
+        Lower end of the interval; None if it is unknown or infinite.
+    high
+        Upper end of the interval; None if it is unknown or infinite.
+    value
+        Number in the interval; None if it is unknown or infinite.
+    digits
+        Number of significant digits without a width.
     """
     if low is not None and high is not None and low < high:
         width = high - low

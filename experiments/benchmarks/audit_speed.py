@@ -116,8 +116,8 @@ def configuration(
     has_random_records
         Whether random records take the place of a data set.
     uses_all_cores
-        Whether the local engine makes as many client calls at a time as the machine has cores; otherwise one, or as
-        many as the setting says.
+        Whether the local engine on the CPU makes as many client calls at a time as the machine has cores. Otherwise it
+        makes the number of calls that is fixed for the setting.
     """
     setting, is_threaded = SETTINGS[name], engine is Engine.LOCAL and device is Device.CPU
     data = {"clients": 10, **setting.data}
@@ -175,9 +175,22 @@ def main() -> None:
 
 
 def _cells(setting: AuditSpeedSetting, engine: Engine, device: Device, found: list[MeasuredAudit]) -> tuple[str, ...]:
-    """Return the cells of a table row: median time, range, ratio to the floor, ratio to the authors' time, and so on.
+    """Return the cells of an audit's row in the table of speeds, as text.
 
-    `found` holds the repeated measurements of one audit.
+    They are: median time per trial, its range, its median ratio to the lower bound on the time, the factor by which the
+    audit is faster than the published code of the audit's authors, the target, the time of the first run, and the
+    memory.
+
+    Parameters
+    ----------
+    setting
+        The benchmark's setting, with the authors' time and the targets.
+    engine
+        The engine that trained the clients.
+    device
+        The device on which they were trained.
+    found
+        Repeated measurements of this audit.
     """
     taken = [one.trial for one in found]
     spread, floors = f"{min(taken):.1f} - {max(taken):.1f}", median(one.trial / one.floor for one in found)
@@ -211,9 +224,9 @@ def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> Measur
 
 
 def _floor(plan: AuditPlan) -> float:
-    """Return the lower bound on an audit's time in milliseconds per trial, by timed passes on all cores.
+    """Return a lower bound on the time of an audit: the time of its clipped gradients alone, in milliseconds per trial.
 
-    It is the time of the clipped gradients alone.
+    It is computed from the time of one stacked pass, which is measured on all cores or on the graphics card.
     """
     federation, trials = load_federation(plan.public), plan.config.run.trials_per_batch or 1
     size, common, taken = federation.model.layout.size, federation.common, list[float]()

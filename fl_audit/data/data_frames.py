@@ -83,7 +83,17 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
 
 
 def _near(name: str, columns: Sequence[str]) -> str:
-    """Return the words before the list of columns in an error message, with the column closest to a wrong name."""
+    """Return the start of a sentence about columns in an error message: "did you mean 'Age'? Its columns are ".
+
+    It ends where the caller lists all columns. Without a similar name it is "its columns are ".
+
+    Parameters
+    ----------
+    name
+        Column name from the settings, which the table lacks.
+    columns
+        Columns of the table, among which a similar name is searched.
+    """
     lowered = {column.lower(): column for column in columns}
     nearest = get_close_matches(name.lower(), lowered, n=1)
     return f"did you mean {lowered[nearest[0]]!r}? Its columns are " if nearest else "its columns are "
@@ -184,9 +194,14 @@ def source_of_frames(
 
 
 def _counted(words: Mapping[str, int]) -> str:
-    """Return a phrase in brackets with the number of records in which each word meant a missing value.
+    """Return a phrase on the words that stood for a missing value, such as " ('?' in 12, 'NA' in 3, empty in 5)".
 
-    The phrase is empty if only empty cells meant missing values.
+    The numbers are those of the records. The phrase is empty if only empty cells meant missing values.
+
+    Parameters
+    ----------
+    words
+        Number of records with each word; the key "" counts empty cells.
     """
     named = [f"{word!r} in {count:,}" for word, count in sorted(words.items(), key=lambda one: -one[1]) if word]
     empty = [f"empty in {words['']:,}"] if words.get("") else []
@@ -196,9 +211,18 @@ def _counted(words: Mapping[str, int]) -> str:
 def _persons(
     joint: pd.DataFrame, origin: SourceFileRows, name: str | None, kind: ColumnRole
 ) -> tuple[Owners, dict[str, ColumnReadResult]]:
-    """Return the owner or user of each training record, and how their column was read, by column name.
+    """Return the owner or user of each training record, and how their column was read, keyed by column name.
 
-    If `name` is None, they are unknown and the dictionary is empty.
+    Parameters
+    ----------
+    joint
+        Table with the training records, followed by the test records.
+    origin
+        File of the table, and its number of training records.
+    name
+        Column with the owners or users. If it is None, they are unknown and the dictionary is empty.
+    kind
+        Whether the column holds owners or users.
     """
     if name is None:
         return UNKNOWN_OWNERS, {}
@@ -208,7 +232,10 @@ def _persons(
 
 
 def _label_values(column: "pd.Series[Any]", label: str, origin: SourceFileRows) -> NDArray[np.generic]:
-    """Return a column of labels, owners or users, shape (records,): numbers unchanged, everything else as strings."""
+    """Return a column of labels, owners or users, shape (records,): numbers unchanged, everything else as strings.
+
+    Raises `InputError` if a number is infinite; the message has the column's name `label` and the file in `origin`.
+    """
     if not pd.api.types.is_numeric_dtype(column):
         return column.astype(str).str.strip().to_numpy(dtype=np.str_)
     values: NDArray[np.generic] = column.to_numpy()
@@ -241,7 +268,17 @@ def _encode(
 
 
 def _together(refused: Sequence[InputError], frame: pd.DataFrame, origin: SourceFileRows) -> InputError:
-    """Return a single error for all refused columns, with the settings that together fix them."""
+    """Return a single error for all refused columns, with the settings that together fix them.
+
+    Parameters
+    ----------
+    refused
+        One error for each column that cannot be used.
+    frame
+        Table of all feature columns.
+    origin
+        Not used.
+    """
     if _drops(refused) >= set(frame.columns):
         return _nothing_left(refused)
     if len(frame.columns) == 1:
@@ -376,9 +413,17 @@ def _refusal(
 
 
 def _lacking(gaps: pd.DataFrame, classes: NDArray[np.str_]) -> list[str]:
-    """Return the columns to drop so that every class keeps at least half of its records, chosen greedily.
+    """Return the columns to drop so that at least half of the records of every class have no missing value.
 
-    Each step drops the column with the most missing values in the class that keeps the smallest share of its records.
+    The choice is greedy: each step takes the class with the smallest share of complete records, and drops the column
+    with most missing values in this class.
+
+    Parameters
+    ----------
+    gaps
+        Table that is True at missing cells.
+    classes
+        Label of each record, shape (records,).
     """
     missing = gaps.to_numpy(dtype=np.bool_)
     _, codes = np.unique(classes, return_inverse=True)

@@ -269,6 +269,13 @@ def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
 
     Chi-squared tests over ten equal parts of the range check that the values are spread evenly, and that values in all
     parts occur equally often. The common values of a quantity, by contrast, are near each other.
+
+    Parameters
+    ----------
+    levels
+        Different values of the column, ascending, shape (values,).
+    counts
+        Number of occurrences of each value, shape (values,).
     """
     low, high = levels[0], levels[-1]
     # The ends of the range are numbers that occur, so they tell nothing of how the others are spread.
@@ -282,9 +289,14 @@ def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
 
 
 def _is_even(often: Floats, part: Integers) -> bool:
-    """Return True if values occur equally often on average in all parts of their range, by a chi-squared test.
+    """Return True if values occur equally often, on average, in all parts of their range, by a chi-squared test.
 
-    `often` is the number of occurrences of each value, and `part` the part of the range in which the value lies.
+    Parameters
+    ----------
+    often
+        Number of occurrences of each different value, shape (values,).
+    part
+        Number of the part of the range in which each value lies, shape (values,).
     """
     numbers, sums = np.bincount(part, minlength=_PARTS), np.bincount(part, often, minlength=_PARTS)
     variance = max(float(often.var()), 1e-12) * np.maximum(numbers, 1)
@@ -340,6 +352,15 @@ def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: I
 
     A person's number determines the sex in this way. An age determines the age group, but the group follows the order
     of ages. The number of a diagnosis determines its name, but the name only renames the number.
+
+    Parameters
+    ----------
+    column
+        The column.
+    codes
+        Integer codes of its values, shape (records,).
+    others
+        Integer codes of the other columns, shape (records, columns).
     """
     order = np.argsort(column.to_numpy(), kind="stable")
     same = np.diff(codes[order]) == 0
@@ -351,12 +372,19 @@ def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: I
 
 
 def _tells(other: Integers, pairs: Integers, same: Flags) -> bool:
-    """Return True if `other` is constant within each value of a column, and this is unlikely to have another reason.
+    """Return True if a column determines `other`, as a person's number determines the sex, and hardly by chance.
 
-    The other reasons are that it happens by chance, that `other` follows the order of the column's values, and that it
-    renames these values. `other` is sorted by the column. `same` has an entry for each record but the first: True if
-    the record has the same value of the column as the record before it. `pairs` are the positions at which `same` is
-    True.
+    So `other` has a single value for each value of the column. False if this is likely by chance, if `other` follows
+    the order of the column's values, or if it renames these values.
+
+    Parameters
+    ----------
+    other
+        Integer codes of the other column, sorted by the first column, shape (records,).
+    pairs
+        Positions at which `same` is True.
+    same
+        True for each record that has the same value of the column as the record before it, shape (records - 1,).
     """
     if not (other[pairs] == other[pairs + 1]).all():
         return False
@@ -368,5 +396,8 @@ def _tells(other: Integers, pairs: Integers, same: Flags) -> bool:
 
 
 def _is_function(codes: Integers, other: Integers) -> bool:
-    """Return True if a column determines another one; both are integer codes of the values, shape (records,)."""
+    """Return True if `codes` determines `other`: equal values in `codes` always come with equal values in `other`.
+
+    Both are columns of a table as integer codes of their values, shape (records,).
+    """
     return len(np.unique(codes.astype(np.int64) * (int(other.max()) + 1) + other)) == int(codes.max()) + 1

@@ -62,7 +62,19 @@ class Records:
         object.__setattr__(self, "user", self._checked_codes("user", self.user, self.users))
 
     def _checked_codes(self, what: str, codes: Integers | None, names: tuple[str, ...]) -> Integers | None:
-        """Return the owner or user codes as int64 after checks of shape and range; None if they are unknown."""
+        """Return the owner or user codes as int64 after checks of shape and range; None if they are unknown.
+
+        Raises `InputError` if a check fails.
+
+        Parameters
+        ----------
+        what
+            Kind of the codes for messages, "owner" or "user".
+        codes
+            Code of each record, shape (records,); None if unknown.
+        names
+            Names of the owners or users, of which the codes are positions; empty if the codes are unknown.
+        """
         if codes is None:
             unknown = f"there are {len(names)} names of {what}s and no {what} of any record"
             require(not names, f"{unknown}: accepted are both or neither")

@@ -84,7 +84,20 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
 
 
 def _require_names(text: TableText, names: Sequence[str] = ()) -> None:
-    """Raise `InputError` if other lines, such as a title, are above the line of column names."""
+    """Check that a table has no lines, such as a title, above the line with its column names.
+
+    Parameters
+    ----------
+    text
+        Text of the table.
+    names
+        Column names in the user's settings, by which the line of column names is recognised; it may be empty.
+
+    Raises
+    ------
+    InputError
+        If there are such lines.
+    """
     if above := text.lines_above(names):
         remedy = Remedy("skip-lines", above)
         lines = "a line, such as a title," if above == 1 else f"{above} lines, such as a title,"
@@ -128,7 +141,17 @@ def _missing_words(
 
 
 def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> Iterator[DataWarning]:
-    """Yield a warning for each column of codes that lose leading zeros, because it is read as numbers."""
+    """Yield a warning for each column of codes that lose leading zeros, because it is read as numbers.
+
+    Parameters
+    ----------
+    frame
+        Table as read, with numeric columns.
+    text
+        Text of the table, in which the zeros are searched.
+    settings
+        Settings of the table; columns that they name, such as the label, get no warning.
+    """
     if not _ZEROS.search(text.text):
         return
     kept = [str(name) for name, column in frame.items() if pd.api.types.is_numeric_dtype(column)]

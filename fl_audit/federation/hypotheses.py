@@ -103,9 +103,20 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
 def _shared_clients(
     federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation
 ) -> ContributionByTrial:
-    """Return the summed updates of all clients but the one that differs between D and D'.
+    """Return the summed contributions of all clients but the one that differs between D and D', for each trial.
 
     A client counts only in the trials in which it participates.
+
+    Parameters
+    ----------
+    federation
+        The federation with its clients' data.
+    models
+        Models before the round, float32 (trials, parameters).
+    moment
+        Number and clipping norms of the round.
+    side
+        Side information of the adversary, from which the participation of the clients is taken.
     """
     total, members = nothing(models, federation.public.mechanism.is_adaptive), federation.public.cohort(moment.number)
     bits = total.centred_bits
@@ -132,10 +143,22 @@ def _log_odds_of_bits(
     sides: tuple[ContributionByTrial, ContributionByTrial],
     side: SideInformation,
 ) -> tuple[Tensor, Tensor] | None:
-    """Return the log-likelihood ratio of each differing contribution against none, from the noised quantile bits.
+    """Return two log-likelihood ratios for the noised quantile bits of a round, each float64 (trials,).
 
-    The quantile bits tell how many units were within the adaptive clipping norm. The first result is for the differing
-    unit of D, the second for its replacement in D'; both are float64 (trials,). None if clipping is not adaptive.
+    The quantile bits tell how many units were within the adaptive clipping norm. The first ratio compares the
+    hypothesis that the differing unit of D contributed its bit with the hypothesis that nothing was contributed. The
+    second does so for the unit's replacement in D'. None if clipping is not adaptive.
+
+    Parameters
+    ----------
+    federation
+        The federation.
+    shared
+        Summed contributions of all units but the differing one, with their bits.
+    sides
+        Contributions under D and under D' of the differing unit or its replacement, with their bits.
+    side
+        Side information of the adversary, with the noised sum of bits.
     """
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:
@@ -146,9 +169,19 @@ def _log_odds_of_bits(
 
 
 def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: RoundContext) -> LikelihoodRatioInput:
-    """Return the input of the likelihood ratio test for a server, which sees the contribution of each client.
+    """Return the input of the likelihood ratio test for an adversary at the server, which sees all contributions.
 
-    The tested contribution is that of the client that holds the target, the unit in question.
+    The observation is the contribution of the client that holds the target (the unit in question). The hypotheses are
+    what this client contributes under D and under D'.
+
+    Parameters
+    ----------
+    federation
+        The federation with D and D'.
+    seen
+        The round as the adversary sees it, with the client's contribution.
+    moment
+        Number and clipping norms of the round.
     """
     present, absent = differing_contributions(federation, seen.start, moment)
     match federation.unit:
@@ -165,7 +198,19 @@ def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: 
 
 
 def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: ObservedRound) -> Tensor:
-    """Return the observed sum minus the clients' noise shares that the adversary knows, shape (trials, parameters)."""
+    """Return the observed sum minus the clients' noise shares that the adversary knows, shape (trials, parameters).
+
+    It is the observed sum itself if clients add no noise.
+
+    Parameters
+    ----------
+    federation
+        The federation with its mechanism and threat model.
+    observed
+        Noised sum of the round, shape (trials, parameters).
+    seen
+        The round as the adversary sees it, with the seeds of the known shares.
+    """
     mechanism, side = federation.public.mechanism, seen.side
     if not mechanism.clients_add_noise:
         return observed
@@ -189,16 +234,17 @@ class WhiteningTerm(NamedTuple):
 
 
 def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhiteningTerm]:
-    """Return the terms of the weighted sum of releases whose noise is independent of the releases of earlier rounds.
+    """Return the terms of a weighted sum of releases: the releases of this and earlier rounds with their weights.
 
-    Each term is a round with its weight. Rounds with the weight 0 are left out.
+    The weights are such that the noise of the sum is independent of the releases of earlier rounds. Rounds with the
+    weight 0 are left out.
 
     Parameters
     ----------
     federation
         The federation with its records and its model.
     seen
-        The round as the adversary sees it: models or noised sums, and side information.
+        The round as the adversary sees it: models or noised sums, side information, and earlier rounds.
     """
     mechanism = federation.public.mechanism
     factors = mechanism.noise.whitening(seen.number)
@@ -209,10 +255,20 @@ def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[Wh
 
 
 def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None) -> LikelihoodRatioInput:
-    """Return the input of the likelihood ratio test for a round with correlated noise.
+    """Return the input of a round's likelihood ratio test if noise is correlated over rounds.
 
-    It combines the releases, and the sums under D and D', of this and earlier rounds with the same weights: one row of
-    the mechanism's whitening matrix. The combined noise is independent of all earlier rounds.
+    The noise of a single release depends on the noise of earlier ones. So this release and earlier releases are added
+    with weights (a row of the mechanism's whitening matrix) that make the noise of the sum independent of earlier
+    rounds. The sums under D and D' are added over rounds with the same weights.
+
+    Parameters
+    ----------
+    federation
+        The federation with D and D'.
+    seen
+        The round as the adversary sees it, with the earlier rounds.
+    batch_trials
+        Number of trials of the original batch of trials if only its first trials are recomputed; otherwise None.
     """
     wholes = tuple(torch.zeros_like(seen.start, dtype=torch.float64) for _ in range(4))
     observed, shared, present, absent = wholes

@@ -178,6 +178,15 @@ def _noted(module: nn.Module, own: dict[str, Tensor], record: Tensor) -> fx.Grap
     """Return the traced graph of a module for one record; None if an operation changes its inputs in place.
 
     The inputs of the graph are the trained parameters, and then the record.
+
+    Parameters
+    ----------
+    module
+        Model to trace.
+    own
+        Trained parameters of the model, keyed by name.
+    record
+        Any record, shape (1, *shape).
     """
     names = tuple(own)
 

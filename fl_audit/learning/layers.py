@@ -191,7 +191,13 @@ class StackedLinear(StackedLayer):
     """A dense layer with separate weights for each trial, computed for all trials at once."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the outputs of the layer in all trials, and record this call for the backward pass."""
+        """Return the outputs of the layer in all trials, and record this call for the backward pass.
+
+        Parameters
+        ----------
+        inputs
+            Inputs, (trials * examples, ins), or (examples, ins) if they are the raw input, which all trials share.
+        """
         shared = self.frame.is_shared(inputs)
         return self.record(inputs, self.respond(inputs, shared), shared)
 
@@ -206,13 +212,24 @@ class StackedLinear(StackedLayer):
         return applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the examples' squared gradient norms, (trials, examples), and None as the value for `weighted_sum`."""
+        """Return the examples' squared gradient norms, (trials, examples), and None, as `weighted_sum` needs no more.
+
+        Parameters
+        ----------
+        visit
+            Recorded call of this layer.
+        signal
+            Gradients of the losses with respect to the outputs of the call, (trials * examples, outs).
+        """
         signals, inputs = self.frame.split(signal).square().sum(2), visit.inputs.square().sum(1)
         inputs = inputs if visit.shared else self.frame.split(inputs)
         return signals * (inputs if self.parameter("bias") is None else inputs + 1), None
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
+        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name.
+
+        Parameters are those of `StackedLayer.weighted_sum`.
+        """
         weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
         trials, outs, examples = transposed.shape
@@ -270,7 +287,17 @@ class StackedNormalisation(StackedLayer):
         return values.sum(tuple(range(2, 2 + spanned))) if spanned else values
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the examples' squared gradient norms, (trials, examples), and values for `weighted_sum`."""
+        """Return the examples' squared gradient norms, (trials, examples), and their gradients for `weighted_sum`.
+
+        The gradients of scale and shift, (trials, examples, *shape), are keyed by parameter name.
+
+        Parameters
+        ----------
+        visit
+            Recorded call of this layer.
+        signal
+            Gradients of the losses with respect to the outputs of the call, of the outputs' shape.
+        """
         signals, gradients = self.frame.split(signal), {}
         if self.parameter("weight") is not None:
             gradients["weight"] = self._reduced(signals * self.frame.split(visit.inputs))
@@ -280,7 +307,10 @@ class StackedNormalisation(StackedLayer):
         return torch.stack(norms).sum(0), gradients
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
+        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name.
+
+        Parameters are those of `StackedLayer.weighted_sum`.
+        """
         assert isinstance(kept, dict)
         return {name: weigh(gradients, weights) for name, gradients in kept.items()}
 

@@ -42,9 +42,15 @@ class Microbatch:
         return self.labels.shape[-1]
 
     def merged(self, trials: int) -> tuple[Tensor, Tensor]:
-        """Return the features as input of a stacked model, and the class for each of its outputs, (trials * n,).
+        """Return the features for a stacked model, and the class for each of the model's outputs.
 
-        The features are (trials * n, *shape), or (n, *shape) if all trials share the examples.
+        With n examples per trial, the features are (trials * n, *shape), or (n, *shape) if all trials share the
+        examples. The classes are always (trials * n,), ordered by trial.
+
+        Parameters
+        ----------
+        trials
+            Number of stacked trials.
         """
         if self.is_own:
             return self.features.flatten(0, 1), self.labels.flatten()
@@ -97,9 +103,9 @@ class ClippedSumInputs(Microbatch):
         Parameters
         ----------
         rows
-            Slice of the trials in the pass.
+            Slice of the trials that the pass computes.
         some
-            Slice of the examples that each trial processes.
+            Slice of each trial's examples that the pass computes, among the `width` examples of a trial.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]
@@ -112,9 +118,17 @@ class ClippedSumInputs(Microbatch):
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:
-    """Return the weights (1 for valid entries, 0 for padding), and each trial's sample as ascending indices.
+    """Return the weights of the examples in each trial's padded sample, and the indices of these examples, ascending.
 
-    Both have the shape (trials, largest). Padded entries have index 0.
+    Both have the shape (trials, largest). Weights are 1 for examples of the sample, and 0 for padding, which has index
+    0.
+
+    Parameters
+    ----------
+    taking_part
+        Whether an example is in a trial's sample, bool (trials, n).
+    largest
+        Size of the largest sample.
     """
     trials, examples = taking_part.nonzero(as_tuple=True)
     counts = taking_part.sum(1)

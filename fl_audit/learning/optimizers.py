@@ -98,7 +98,23 @@ def step(
 def _moved(
     optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, moments: tuple[Tensor, ...], steps: int
 ) -> tuple[Tensor, ...]:
-    """Return the models after a step, and then the optimizer's new moments; at the first step `moments` is empty."""
+    """Return the models after one step of the server, followed by the new moments of the optimizer.
+
+    All tensors have the shape (trials, parameters).
+
+    Parameters
+    ----------
+    optimizer
+        Optimizer of the server: SGD without moments, momentum with one, or Adam with two.
+    models
+        Models before the step.
+    gradients
+        Gradient of each trial.
+    moments
+        Moments after the previous step; empty at the first step.
+    steps
+        Number of this step, from 1.
+    """
     match optimizer.kind:
         case ServerOptimizerKind.SGD:
             return (models - optimizer.learning_rate * gradients,)

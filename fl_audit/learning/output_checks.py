@@ -129,7 +129,19 @@ def _require_logits(module: nn.Module, outputs: object, alone: object, count: in
 
 
 def _logits_within(outputs: object, count: int, classes: int) -> str:
-    """Return the code that extracts the logits from the object that a model returns, such as "[0]" or ".logits"."""
+    """Return code that extracts the logits from a model's outputs, such as "[0]" or ".logits".
+
+    It selects the first tensor of shape (count, classes), or else the first tensor. Without a tensor it is ".logits".
+
+    Parameters
+    ----------
+    outputs
+        Object that the model returned: a mapping, a sequence or an object with fields.
+    count
+        Number of records that the model was given.
+    classes
+        Number of classes.
+    """
     fields = getattr(outputs, "__dataclass_fields__", None) or getattr(outputs, "_fields", None)
     if isinstance(outputs, Mapping) or fields:
         names = list(outputs) if isinstance(outputs, Mapping) else list(fields or ())

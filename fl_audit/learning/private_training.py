@@ -76,6 +76,11 @@ class LocalDPSGDSettings:
         """Return the variance per coordinate of the noise in a client's update of one round.
 
         The formula assumes that the noise of all steps just adds up.
+
+        Parameters
+        ----------
+        records
+            Number of records of the client.
         """
         step = self.schedule.learning_rate * self.noise_multiplier * self.clipping_norm / self.mean_batch(records)
         return self.count(records) * step**2
@@ -257,9 +262,18 @@ class _SequentialTrialTrainer:
         self._extra: list[Tensor] = []
 
     def take_up(self, canaries: GradientCanaries, row: int) -> Floats:
-        """Draw which artificial records (canaries) each step of the next training samples; return the steps of each.
+        """Sample the canaries for the steps of one trial's next training; return how many steps sampled each canary.
 
-        The steps are the number of steps that sampled a canary, float64 (canaries,).
+        Canaries are artificial records of the audit. The result is float64 (canaries,). Steps sample the canary records
+        at the rate of the client's records. A sampled canary takes part in a step only if its coin in this trial put it
+        in.
+
+        Parameters
+        ----------
+        canaries
+            Canaries with their coins and random generators.
+        row
+            Index of this trial in the arrays of `simulated_canaries`.
         """
         records = len(self._labels)
         steps, rate = self._steps.count(records), 1 / batches_per_epoch(records, self._steps.schedule.batch)
@@ -272,10 +286,18 @@ class _SequentialTrialTrainer:
     def train(
         self, start: Tensor, source: np.random.Generator, present: Tensor | None, accountant: str | None
     ) -> tuple[Tensor, str]:
-        """Train from `start`; return theta_start - theta_end, (parameters,), and the accountant's state as JSON.
+        """Train for one round; return theta_start - theta_end, (parameters,), and the accountant's state as JSON.
 
-        Records that are False in `present` are left out. `accountant` is the state before, or None before the first
-        round.
+        Parameters
+        ----------
+        start
+            Parameters theta_start of the model before the round, (parameters,).
+        source
+            Generator of all random draws of the training.
+        present
+            Which records the training uses, bool (records,); None for all.
+        accountant
+            State of the accountant after the previous round, as JSON; None before the first round.
         """
         from opacus import PrivacyEngine  # as above
 
@@ -302,7 +324,10 @@ class _SequentialTrialTrainer:
         samples, noise = torch_generator(source), torch_generator(source)
 
         def of_present(items: Sequence[tuple[Tensor]]) -> Tensor:
-            """Return the indices of a sample's records, without the absent ones."""
+            """Collate a Poisson sample: return the indices of those of its records that are present, shape (records,).
+
+            `items` has one tensor for each record of the sample, which contains the record's index.
+            """
             slots = torch.stack([place for (place,) in items])
             return slots if present is None else slots[present[slots]]
 
@@ -330,8 +355,15 @@ class _SequentialTrialTrainer:
     def _step(self, optimizer: "DPOptimizer", slots: Tensor, extra: Tensor | None) -> None:
         """Take one DP-SGD step on the sampled records, in microbatches that fit into memory.
 
-        `extra` holds gradients of artificial records (canaries), (canaries, parameters), which are added; None for
-        none.
+        Parameters
+        ----------
+        optimizer
+            The Opacus optimizer.
+        slots
+            Indices of the sampled records, shape (sampled,); it may be empty.
+        extra
+            Gradients of artificial records (canaries) that are added to the step, (canaries, parameters); None for
+            none.
         """
         portions = torch.split(slots, self._together) if len(slots) else (slots,)
         for left in range(len(portions) - 1, -1, -1):

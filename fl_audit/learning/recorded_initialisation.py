@@ -233,9 +233,10 @@ def compute_again(
 
 
 def _ends(steps: Sequence[_RecordedOperation]) -> tuple[list[set[int]], list[set[int]]]:
-    """Return two lists with one set of block numbers per step.
+    """Return two lists that say, for each step, which blocks of memory can be freed after it, as sets of block numbers.
 
-    The first has the blocks of memory that no later step uses, the second those that new draws overwrite next.
+    The first list has the blocks that no later step uses. The second has the blocks that the next step to use them
+    overwrites as a whole with new draws.
     """
     last, unread = [set[int]() for _ in steps], [set[int]() for _ in steps]
     is_drawn_anew = dict[int, bool]()  # by the next step that uses it
@@ -258,7 +259,11 @@ def _draws_anew(step: _RecordedOperation, memory: int) -> bool:
 
 
 def _needed(steps: Iterable[_RecordedOperation], memories: set[int]) -> list[_RecordedOperation]:
-    """Return the steps that some blocks of memory depend on, and all draws, so that draws keep their order."""
+    """Return the recorded steps, in order, that must be replayed to compute the contents of some blocks of memory.
+
+    These are the steps on which the contents depend, and all random draws, so that every draw gets the same place in
+    the sequence of random numbers. `memories` has the numbers of the blocks.
+    """
     needed, kept = set(memories), list[_RecordedOperation]()
     for step in reversed(tuple(steps)):
         places = {place.memory for place in step.places}
@@ -270,7 +275,17 @@ def _needed(steps: Iterable[_RecordedOperation], memories: set[int]) -> list[_Re
 
 
 def _written(operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-    """Return the arguments that an operation changes in place."""
+    """Return the tensors that a torch operation changes in place; empty if it changes none.
+
+    Parameters
+    ----------
+    operation
+        Operation of torch.
+    given
+        Positional arguments of the operation.
+    named
+        Keyword arguments of the operation.
+    """
     arguments = [one for one in operation._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
     places = [one.name for one in operation._schema.arguments]
     found = (given[at] if (at := places.index(one.name)) < len(given) else named.get(one.name) for one in arguments)

@@ -71,7 +71,17 @@ def _replaced(module: nn.Module, name: str, replacement: nn.Module) -> nn.Module
 
 
 def _stacked_layer(module: nn.Module, frame: SharedPassState, prefix: str) -> StackedLayer | None:
-    """Return the stacked version of a layer; None if there is none."""
+    """Return the stacked version of a layer, which computes all trials at once; None if there is none.
+
+    Parameters
+    ----------
+    module
+        Layer of the original model.
+    frame
+        State that the stacked layers share during a pass.
+    prefix
+        Prefix of the names of this layer's parameters in the model.
+    """
     match module:
         case nn.Linear():
             return StackedLinear(frame, prefix)
@@ -197,9 +207,9 @@ def backward_sums(
     portion: Microbatch,
     loss: Callable[[dict[str, Tensor], Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Return each trial's sum of gradients clipped to L2 norm 1, (trials, parameters), by plain backward passes.
+    """Return each trial's sum of the examples' gradients, each clipped to L2 norm 1, shape (trials, parameters).
 
-    There is one backward pass for each example and trial.
+    There is one plain backward pass for each example and trial.
 
     Parameters
     ----------

@@ -121,10 +121,12 @@ def count_multiplier_of(optimizer: DPOptimizer) -> float | None:
 def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
     """Return the sensitivity of the count that adaptive clipping releases: the largest change by one record.
 
-    It is measured by calling the optimizer with counts of mini-batches with and without one record. The sensitivity is
-    one half if the bits minus one half are divided by a public number. Opacus divides by the size of the sample, which
-    the record changes: for B of n gradients within the norm, the count changes by (n - B) / (n - 1) or B / (n - 1), up
-    to 1.
+    The bit of a gradient is 1 if its norm is within the clipping norm, else 0. If the sum of all bits minus one half is
+    divided by a public number, one record changes the sum by one half. But Opacus divides by the size of the sample,
+    which the record changes. For B bits that are 1 among n, one record then changes the count by (n - B) / (n - 1) or B
+    / (n - 1), so by up to 1.
+
+    The sensitivity is measured by calling the optimizer with counts of mini-batches with and without one record.
     """
 
     def told(count: int, size: int) -> float:

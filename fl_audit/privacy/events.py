@@ -47,9 +47,9 @@ class GaussianRelease:
 class SampledGaussianRelease:
     """Poisson-sampled Gaussian mechanism: `count` releases, in each of which a random sample of the units participates.
 
-    In each release every unit participates independently with probability `sampling_rate`. `noise_multiplier` is sigma
-    over the sensitivity under the adjacency of the guarantee: sigma / C for add-remove, sigma / (2C) for replace, with
-    the clipping norm C.
+    In each release every unit participates independently with probability `sampling_rate`. `noise_multiplier` is the
+    standard deviation sigma of the noise, divided by the sensitivity under the adjacency of the guarantee. With the
+    clipping norm C it is sigma / C for add-remove, and sigma / (2C) for replace.
 
     `seen` tells whether the adversary sees in which releases the differing unit participates. If it does, releases
     without the unit tell it nothing, and releases with the unit are Gaussian releases without sampling. Sampling then
@@ -135,7 +135,7 @@ def gaussian_rounds(
     Parameters
     ----------
     noise_multiplier
-        Noise multiplier z, the standard deviation of the noise over the sensitivity of the sum, positive.
+        Noise multiplier z: the standard deviation of the noise divided by the sensitivity of the sum, positive.
     rounds
         Number of rounds k, at least 1.
     sampling_rate
@@ -197,7 +197,7 @@ def local_events(
     rounds
         Number of rounds in which the client trains, from 1.
     noise_multiplier
-        Opacus's noise multiplier: standard deviation of the noise on the sum over the clipping norm, positive.
+        Opacus's noise multiplier: standard deviation of the noise on the sum, divided by the clipping norm; positive.
     epochs
         Number of epochs per round of the client, from 1; exactly one of `epochs` and `steps` is given.
     steps
@@ -247,5 +247,5 @@ def full_participation_mu(event: ReleaseEvent) -> float | None:
 
 
 def exact_gaussian_mu(event: ReleaseEvent) -> float | None:
-    """Return mu = sqrt(count) / z if the event is Gaussian without sampling, otherwise None."""
+    """Return mu = sqrt(count) / z of a Gaussian event without sampling, with noise multiplier z; otherwise None."""
     return full_participation_mu(event) if event.sampling_rate == 1 else None

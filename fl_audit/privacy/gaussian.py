@@ -172,7 +172,7 @@ def combined_multiplier(*multipliers: float) -> float:
     """Return the noise multiplier of the single Gaussian release that is as private as several releases of one round.
 
     It is z = (sum of z_i^-2)^(-1/2), at most the smallest z_i. Each z_i of `multipliers`, at least one and positive, is
-    the standard deviation of a release's noise over the sensitivity of that release.
+    the standard deviation of a release's noise, divided by the sensitivity of that release.
     """
     require(len(multipliers) > 0, "no noise multiplier is given: accepted is at least one")
     for multiplier in multipliers:
@@ -181,7 +181,7 @@ def combined_multiplier(*multipliers: float) -> float:
 
 
 def sum_multiplier(noise_multiplier: float, bit_multiplier: float) -> float:
-    """Return the noise multiplier of the sum that gives the sum and the quantile bits together the noise multiplier z.
+    """Return the noise multiplier of the sum with which the sum and the quantile bits together have noise multiplier z.
 
     It is z_sum = (z^-2 - z_bit^-2)^(-1/2), which is above z (Andrew et al. 2021, theorem 1, with z_bit = 2 sigma_b).
     The quantile bits, released for adaptive clipping, tell which units are within the clipping norm.

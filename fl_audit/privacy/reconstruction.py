@@ -87,8 +87,8 @@ def simplex_success(mu: float, candidates: int) -> float:
     Parameters
     ----------
     mu
-        Distance of each candidate's contribution from the mean of all contributions, over the standard deviation of the
-        noise; at least 0.
+        Distance of each candidate's contribution from the mean of all contributions, divided by the standard deviation
+        of the noise; at least 0.
     candidates
         Number m of equally likely candidates, at least 2.
 

@@ -121,8 +121,9 @@ def correlated_event(
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the draws z over the sensitivity of one contribution, which is once or twice the clipping
-        norm, depending on the adjacency; positive. The noise multiplier of the event is this value divided by sens(C).
+        Standard deviation of the draws z, divided by the sensitivity of one contribution; positive. This sensitivity is
+        once or twice the clipping norm, depending on the adjacency. The noise multiplier of the event is the given
+        value divided by sens(C).
     kind
         Kind of the matrix, `tree` or `banded`.
     rounds
@@ -190,6 +191,15 @@ def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: 
     For every round s, a dynamic programme finds the largest sum of |(C'C)_st| over an allowed set of rounds t. A second
     programme finds the largest sum of the results over an allowed set of rounds s. The square root of this sum is an
     upper bound because the two sets may differ (Choquette-Choo et al. 2023, arXiv:2306.08153, algorithm 4).
+
+    Parameters
+    ----------
+    strategy
+        The strategy matrix C, square.
+    separation
+        Smallest difference between the numbers of two rounds in which the same unit participates, from 1.
+    participations
+        Largest number of rounds in which a unit participates, from 1.
     """
     most = _require_pattern(strategy, separation, participations)
     rows = _largest_sum(np.abs(strategy.T @ strategy), separation, most)
@@ -229,9 +239,18 @@ def _is_decreasing_toeplitz(strategy: Floats) -> bool:
 
 
 def _largest_enumerated(gram: Floats, separation: int, taken: int) -> float:
-    """Return the largest sum of Gram matrix entries over all sets of `taken` rounds.
+    """Return the largest value that the sum over s, t in S of gram[s, t] has for any allowed set S of rounds.
 
-    The rounds of a set must be at least `separation` apart.
+    The sets have `taken` rounds, which are at least `separation` apart. All of them are tried.
+
+    Parameters
+    ----------
+    gram
+        Square matrix, with one row and one column for each round.
+    separation
+        Smallest difference between two rounds of a set, from 1.
+    taken
+        Number of rounds of a set.
     """
     free = gram.shape[0] - (taken - 1) * (separation - 1)
     sets, largest = combinations(range(free), taken), 0.0

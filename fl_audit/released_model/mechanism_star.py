@@ -125,11 +125,11 @@ def parametric_mechanism_star(
     confidence: float = 0.95,
     cut: float = PARAMETRIC_CUT,
 ) -> MechanismStar:
-    """Return estimates of Epsilon* of a training mechanism and of its models' mean, and a lower bound on epsilon.
+    """Estimate a training mechanism's Epsilon* and the mean Epsilon* of its models, with a lower bound on epsilon.
 
     Epsilon* is the privacy risk of a model. The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from
     error rates averaged over models. The estimates use normals that are fitted to the scores of each model. The lower
-    confidence bound is that of `mechanism_lower_bound`.
+    confidence bound on the mechanism's epsilon is that of `mechanism_lower_bound`.
 
     Parameters
     ----------
@@ -205,7 +205,12 @@ def mechanism_lower_bound(
     fpr, needed = ranks / (p + 1), -math.log(1 - confidence)
 
     def over(epsilon: float) -> float:
-        """Return the log of the average payment minus log(1 / level); a positive result rejects `epsilon`."""
+        """Return a number that is positive if the observed error rates reject `epsilon` at the level 1 - `confidence`.
+
+        It is the log of a test statistic minus log(1 / level). The statistic is the average gain of several bets that
+        the models' error rates exceed the largest ones that `epsilon` allows. Its expectation is at most 1 if `epsilon`
+        holds.
+        """
         # `beyond` has the members' rates, shape (tails, models, ranks), `most` their largest allowed means by rank.
         most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
         gains = np.log1p(_STAKES * (beyond / np.minimum(most, 1.0) - 1)[..., None]).sum(axis=1)
@@ -217,7 +222,14 @@ def mechanism_lower_bound(
 def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats:
     """Return the share of each model's member losses that lie strictly below its r-th smallest population loss.
 
-    `ranks` holds the values of r; the result has shape (models, ranks).
+    Parameters
+    ----------
+    members
+        Losses of members, shape (models, member losses).
+    population
+        Losses of the population, shape (models, population losses).
+    ranks
+        The values of r, counted from 1. The result has the shape (models, ranks).
     """
     thresholds = np.sort(population, axis=1)[:, ranks - 1]
     ordered = np.sort(members, axis=1)

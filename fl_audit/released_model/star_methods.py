@@ -31,11 +31,17 @@ DEFAULT_CUTS = {
 
 
 def cut_text(cut: float) -> str:
-    """Return a text on the range of error rates that a stability cut admits; a cut of 0 admits all error rates."""
+    """Return the range of error rates that a stability cut admits, such as "error rates from 0.01 to 1 - 0.01".
+
+    The text is "all error rates" for a cut of 0.
+    """
     return f"error rates from {cut:g} to 1 - {cut:g}" if cut else "all error rates"
 
 
 def cuts_text(cuts: Iterable[float | None]) -> str:
-    """Return a text on the stability cuts of several Epsilon* values (privacy risks of models); None is ignored."""
+    """Return a text on the stability cuts of several Epsilon* values (privacy risks of models); None is ignored.
+
+    Different cuts give a list, such as "cuts 0, 0.01". If all are equal, it is the text of `cut_text`.
+    """
     known = sorted({cut for cut in cuts if cut is not None})
     return cut_text(known[0]) if len(known) == 1 else f"cuts {', '.join(f'{cut:g}' for cut in known)}"

@@ -12,11 +12,12 @@ class ScoreDistribution(StrEnum):
     NORMAL_EQUAL_SPREAD: in addition, the scores are log-odds of this mechanism, or a linear function of them. So they
     are normal, with the same standard deviation in both groups.
 
-    If a trade-off function is only bounded by that of a Gaussian mechanism, `ANY` applies. An example is a training run
-    whose rounds have Gaussian noise and a signal-to-noise ratio that depends on earlier rounds, as with noise scaled to
-    the global sensitivity. It is mu-GDP, but its epsilon at a given delta may be smaller than that of the Gaussian
-    mechanism, and a bound by way of mu then exceeds it. Another example is randomised response at epsilon 1. It is
-    mu-GDP with mu = 1.23, and a Gaussian mechanism with this mu has epsilon 5.58 at delta 1e-5.
+    If a trade-off function is only bounded by that of a Gaussian mechanism, `ANY` applies. An example is a training
+    whose rounds have Gaussian noise that is scaled to the global sensitivity, so that the signal-to-noise ratio depends
+    on earlier rounds. This training is mu-GDP, but its epsilon at a given delta may be smaller than that of the
+    Gaussian mechanism with this mu. A bound that is computed from mu then exceeds its epsilon. Another example is
+    randomised response at epsilon 1. It is mu-GDP with mu = 1.23, and a Gaussian mechanism with this mu has epsilon
+    5.58 at delta 1e-5.
     """
 
     ANY = "any"
@@ -29,8 +30,8 @@ class BoundMethod(StrEnum):
 
     CLOPPER_PEARSON uses intervals of both error rates at one threshold. ORDER_STATISTIC uses the number of scores above
     an order statistic of the other group's scores. GDP does the same under a Gaussian trade-off function.
-    GAUSSIAN_SHIFT uses the difference of the means of normal scores over their estimated standard deviation. BAYES uses
-    the posterior of both error rates, two beta distributions.
+    GAUSSIAN_SHIFT uses the difference of the means of normal scores, divided by their estimated standard deviation.
+    BAYES uses the posterior of both error rates, two beta distributions.
     """
 
     CLOPPER_PEARSON = "clopper-pearson"

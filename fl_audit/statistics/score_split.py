@@ -134,7 +134,10 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
 
 
 def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
-    """Return True at the `number` smallest values; among equal values the first ones are taken."""
+    """Return flags that are True at the `number` smallest of the random draws `lots`, in the shape of `lots`.
+
+    Among equal draws the first ones are taken.
+    """
     found = lots <= np.partition(lots, number - 1)[number - 1]
     if np.count_nonzero(found) > number:
         found = np.zeros(lots.size, dtype=np.bool_)
@@ -143,7 +146,18 @@ def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
 
 
 def _canonical(members: Floats, nonmembers: Floats) -> Integers:
-    """Return the table of ranks: the number of scores of each group at each rank, shape (different scores, 2)."""
+    """Return how many scores of each group have each value: values in rows, ascending or descending, groups in columns.
+
+    The order of the rows and of the columns is chosen so that exchanged groups and negated scores give the same table.
+    The result has the shape (different scores, 2).
+
+    Parameters
+    ----------
+    members
+        Scores of members, shape (n1,).
+    nonmembers
+        Scores of nonmembers, shape (n0,).
+    """
     # Exchanged groups and negated scores give four tables; the one that is first in the order of bytes is taken.
     values, ranks = np.unique(np.concatenate([members, nonmembers]), return_inverse=True)
     parts = (ranks[: members.size], ranks[members.size :])

@@ -69,8 +69,17 @@ def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> flo
 def _consequence(opened: OpenedSecrets, found: TestResult, real: float | None) -> TestResult:
     """Return the test result; if the test failed, the epsilon that follows from the real sampling is added to it.
 
-    It is added only if it exceeds the claimed epsilon. `real` is the rate at which the target is really sampled, or
-    None if the adversary sees who takes part.
+    The epsilon is added only if it exceeds the claimed epsilon, which is then added, too.
+
+    Parameters
+    ----------
+    opened
+        Revealed values of the run, with the claim.
+    found
+        Result of the test.
+    real
+        Rate at which the target is really sampled. None if the adversary can find out in which rounds the target takes
+        part.
     """
     claim = opened.claim
     if not found.violated or claim is None:
@@ -81,7 +90,19 @@ def _consequence(opened: OpenedSecrets, found: TestResult, real: float | None) -
 
 
 def _detectable_rate(rate: float, trials: int, level: float) -> float:
-    """Return the smallest excess over a claimed rate that a test of `trials` draws finds with `DETECTION_POWER`."""
+    """Return how far above a claimed rate the true rate must be, so that a test finds it with `DETECTION_POWER`.
+
+    The result is the smallest such difference of rates, by the normal approximation, and at most 1 - `rate`.
+
+    Parameters
+    ----------
+    rate
+        Claimed rate, from 0 to 1.
+    trials
+        Number of independent draws that the test counts.
+    level
+        Level of the two-sided test.
+    """
     reach = float(ndtri(DETECTION_POWER) - ndtri(level / 2))
     return min(1 - rate, reach * math.sqrt(rate * (1 - rate) / trials))
 
@@ -90,8 +111,10 @@ def _detectable_rate(rate: float, trials: int, level: float) -> float:
 def target_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether the target takes part at the claimed rate, independently of the secret and of other units.
 
-    The target is the unit in which D and D' differ. Bonferroni is over three exact tests: of the number of rounds with
-    the target, of this number with D against D', and of the number of other units in the target's rounds.
+    The target is the unit in which D and D' differ. There are three exact tests, corrected by Bonferroni. The first
+    compares the share of rounds in which the target takes part with the claimed rate. The second compares this share in
+    trials with D and in trials with D'. The third compares the number of other units in rounds with and without the
+    target.
     """
     samples = _samples(opened)
     only_if(samples.target is not None, NotTestedReason.TARGETS_ALONE)
@@ -167,9 +190,10 @@ def _least_table(inside: Integers, totals: Integers, first: int, second: int) ->
 
 @of_opened(TestName.SAMPLE_SIZES)
 def sample_sizes(opened: OpenedSecrets) -> TestResult:
-    """Test whether the sizes of samples vary like binomial counts, by the sum of their squared deviations: exact.
+    """Test whether the sizes of the samples vary like binomial counts at the claimed sampling rate.
 
-    The test is two-sided.
+    A size is the number of units that take part in a round. The test is exact and two-sided. It uses the sum of squared
+    deviations of all sizes from their expectation.
     """
     samples = _samples(opened)
     often = np.bincount(samples.sizes.reshape(-1), minlength=samples.units + 1)
@@ -190,11 +214,11 @@ def _spread(
 
 @of_opened(TestName.EVEN_TURNS)
 def even_turns(opened: OpenedSecrets) -> TestResult:
-    """Test whether the rounds of a trial sample units independently, by two exact binomial counts with Bonferroni.
+    """Test whether the rounds of a trial sample units independently, by two exact binomial tests with Bonferroni.
 
-    The first is the number of rounds in which a unit takes part in a trial. It varies too much if one sample is used
-    for a whole trial. The second is the number of units in two consecutive rounds. It is too small with shuffled
-    mini-batches.
+    The first test counts, for each unit and trial, the rounds in which the unit takes part. These counts vary too much
+    if one sample is used for a whole trial. The second test counts the units that take part in both of two consecutive
+    rounds. They are too few with shuffled mini-batches, where a unit has to wait for its next turn.
     """
     samples = _samples(opened)
     only_if(samples.sizes.shape[1] >= 2, NotTestedReason.ONE_ROUND)
@@ -221,10 +245,11 @@ def even_turns(opened: OpenedSecrets) -> TestResult:
 
 @of_opened(TestName.SHARED_SAMPLES)
 def shared_samples(opened: OpenedSecrets) -> TestResult:
-    """Test whether trials sample units independently, by a binomial count and by the number of equal samples.
+    """Test whether trials sample units independently of each other, by two tests with Bonferroni.
 
-    The count is the number of trials in which a unit takes part in one and the same round. Its variation is tested
-    exactly and two-sided. Bonferroni is over the two tests.
+    The first test counts, for each round and unit, the trials in which the unit takes part in this round. It tests
+    exactly and two-sided whether these counts vary like binomial counts. The second test counts repetitions of the same
+    sample.
     """
     samples = _samples(opened)
     only_if(len(samples.sizes) >= 2, NotTestedReason.ONE_TRIAL)
@@ -243,8 +268,15 @@ def shared_samples(opened: OpenedSecrets) -> TestResult:
 def _repeats_p(samples: OpenedParticipation, repeats: int) -> float:
     """Return an upper bound on the probability that at least `repeats` disjoint pairs of samples are equal.
 
-    It is a union bound. Disjoint pairs are independent. Among P pairs there are fewer than P^m / m! sets of m disjoint
-    pairs.
+    It is a union bound for independent samples at the claimed rate. Disjoint pairs are independent. Among P pairs there
+    are fewer than P^m / m! sets of m disjoint pairs.
+
+    Parameters
+    ----------
+    samples
+        Samples of all rounds and trials, with the claimed rate.
+    repeats
+        Number m of disjoint pairs of equal samples, from 0.
     """
     if repeats == 0:
         return 1.0

@@ -307,7 +307,8 @@ class TestMessage:
     def words(self) -> TestMessageTemplates:
         """Messages of the test with its numbers filled in.
 
-        The text of the limit is empty if the limit is unknown (NaN), and "nothing" if it is infinite.
+        One message names the smallest breach that the test would find in 9 of 10 runs. It is empty if this limit is
+        unknown (NaN), and "nothing" if it is infinite.
         """
         test = self.test
         numbers = {"measured": test.measured, "claimed": test.claimed, "limit": test.limit, **test.more}
@@ -357,7 +358,11 @@ class TestMessage:
 
 
 def _consequence(test: TestResult) -> str:
-    """Return a clause on the epsilon that follows from the real sampling; empty if the result has no such epsilon."""
+    """Return a clause such as ": epsilon is 3.2 then, where 2 is claimed with Poisson amplification".
+
+    The first epsilon is the one for the sampling that the test found. Empty if the test result contains no such
+    epsilon.
+    """
     if "epsilon" not in test.more:
         return ""
     real, claimed = (number_text(test.more[name], 3) for name in ("epsilon", "claimed"))

@@ -50,9 +50,15 @@ class Audit(AuditConfig):
         return insider
 
     def held(self, *parts: Any) -> Any:
-        """Return the records that a client trains on; in some trials one record is missing or replaced.
+        """Return the given records of a client; in some trials the target's record is missing or replaced.
 
-        Arguments and result are those of the function `held` of this package.
+        A client app calls this method where it loads its records.
+
+        Parameters
+        ----------
+        *parts
+            One or several data sets, such as inputs and labels, which describe the same records in the same order. The
+            result has the type of the argument, or is a tuple for several arguments.
         """
         return held(*parts)
 

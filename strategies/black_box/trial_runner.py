@@ -135,7 +135,10 @@ def audit_system(
 
 
 def _hindrance(failed: Counter[str]) -> str:
-    """Return a sentence with the most frequent error of clients; empty if there were no errors."""
+    """Return a sentence with the most frequent error of clients; empty if there were no errors.
+
+    `failed` counts how often each error message occurred.
+    """
     if not failed:
         return ""
     return (

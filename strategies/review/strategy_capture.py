@@ -49,7 +49,17 @@ class CapturedMod:
     config: UserConfig  # run configuration of the app, which is put into the context of each trial
 
     def __call__(self, message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
-        """Return the client's reply to a message, through the mod only if it applies to the message's type."""
+        """Return the client's reply to a message, through the mod only if it applies to the message's type.
+
+        Parameters
+        ----------
+        message
+            Message to the client.
+        context
+            Flower context of the client; the mod gets it with the app's run configuration.
+        call_next
+            Function of message and context that calls the next mod or the client.
+        """
         if self.types is not None and message.metadata.message_type not in self.types:
             return call_next(message, context)
         context.run_config = self.config
@@ -176,7 +186,21 @@ def _caught_starts() -> Iterator[None]:
 def _old_start(
     strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None
 ) -> _StrategyStarted:
-    """Return the captured start of a strategy of Flower's old interface, with its initial model if there is one."""
+    """Return the start of a strategy of Flower's old interface as an exception that stands for it.
+
+    It contains the strategy, the number of rounds, and the strategy's initial model if there is one.
+
+    Parameters
+    ----------
+    strategy
+        The strategy that the app starts.
+    config
+        Configuration with the number of rounds; None for Flower's default.
+    grid
+        Grid through which the app reaches its clients.
+    workflow
+        Flower workflow with which the app runs the strategy; None for none.
+    """
     model = strategy.initialize_parameters(manager_of(grid))
     arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
     rounds = (config or ServerConfig()).num_rounds
@@ -210,6 +234,15 @@ def _client_mods(
 
     Each remark is one line. The last list is empty if all mods were loaded; otherwise trials miss the effect of the
     others. A mod applies to all messages, or to those of one function of the client app.
+
+    Parameters
+    ----------
+    app
+        Flower app whose ClientApp is loaded.
+    stand_ins
+        Import finder that provides stubs for packages that are not installed.
+    noted
+        Mods that Flower wrapped around each function of the client app, keyed by the `id` of the wrapped function.
     """
     if not app.client:
         return (), ["it names no ClientApp, so its clients have no modifiers"], []

@@ -24,7 +24,7 @@ _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be define
 
 @dataclass(frozen=True)
 class AttackAccuracyEstimates:
-    """Estimates and bootstrap resamples of an attack's AUC and of test accuracy, for each of several runs."""
+    """An attack's AUC and the test accuracy of several runs: the estimates, and bootstrap resamples of them."""
 
     # Mean over trials of the AUC of each run, shape (1 + resamples, runs): the first row as found, then one row for
     # each resample of trials.

@@ -68,9 +68,18 @@ def _exact_curves(thresholds: Floats, cut: float = CUT) -> LogRatioCurves:
 
 
 def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, LogRatioCurves]:
-    """Return thresholds (samples, thresholds), and there the log ratios of samples of members' and population losses.
+    """Draw samples of losses, and return thresholds and the log ratios of error rates at these thresholds.
 
-    The log ratios are ln(TNR / FNR) and ln(TPR / FPR). Each sample has `losses` losses of each distribution.
+    Both have the shape (samples, thresholds). The log ratios are ln(TNR / FNR) and ln(TPR / FPR).
+
+    Parameters
+    ----------
+    losses
+        Number of member losses, and of population losses, in each sample.
+    samples
+        Number of samples.
+    random
+        Generator of the losses.
     """
     members = random.standard_normal((samples, losses))
     population = POPULATION_MEAN + random.standard_normal((samples, losses))

@@ -153,12 +153,22 @@ def _where(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
-    """Return two numbers for the coordinates `where`: the standardised shift of the releases, and a norm.
+    """Return how clearly the coordinates `where` of the releases show D against D': a standardised shift, and a norm.
 
-    The releases `steps` are projected on the differing contribution `direction` (under D minus under D'), both (trials,
-    rounds, parameters). The shift is the absolute difference of their means under D and D', in standard deviations. The
-    norm is the root mean square over trials of the L2 norm of the differing contribution. Returns None if the standard
-    deviation or the norm is 0. `present` is true for trials with D.
+    The releases are projected on the differing contribution. The shift is the absolute difference of the mean
+    projections under D and D', in standard deviations. The norm is the root mean square over trials of the L2 norm of
+    the differing contribution. None if the standard deviation or the norm is 0.
+
+    Parameters
+    ----------
+    steps
+        Releases, shape (trials, rounds, parameters).
+    direction
+        Differing contribution: the one under D minus the one under D', shape (trials, rounds, parameters).
+    where
+        Selected coordinates, among the parameters.
+    present
+        True for trials with D, shape (trials,).
     """
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     one, zero = along[present], along[~present]
@@ -177,7 +187,7 @@ def _is_clear(one: float, zero: float, count: int) -> bool:
 
 
 def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str, ...]:
-    """Return one line of text for each of the recorded values, at most four, that differ most between D and D'.
+    """Return up to four lines of text on the recorded values that differ most between D and D', one line for each.
 
     A line gives the mean and the standard deviation of the value under D and under D'.
 
@@ -200,9 +210,9 @@ def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str,
 
 
 def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
-    """Return each released value of the model's change as a name and its values, shape (trials,).
+    """Return a pair for each round and model parameter: its name, and its released change in every trial.
 
-    The name gives the round, the tensor and the position in it.
+    The name gives the round, the tensor and the position in it. The changes have the shape (trials,).
     """
     names = [f"{name}[{place}]" for name, part in trials.tensors for place in range(part.stop - part.start)]
     places = itertools.product(range(trials.steps.shape[1]), enumerate(names))

@@ -31,9 +31,15 @@ class PairAudit(AuditKind):
         return federation.victim if federation.unit is Unit.CLIENT else federation.target
 
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield a mask of trials and their losses on their training records: first for trials with D, then with D'.
+        """Yield the losses of each trial's model on its training records: for trials with D, then for trials with D'.
 
+        Each item is a pair: a mask of the trials, bool (trials,), and their losses, shape (selected trials, records).
         If no trial uses D, or none uses D', its pair is left out.
+
+        Parameters
+        ----------
+        losses
+            Losses of all trials on the common records, the differing unit and its replacement.
         """
         bits = losses.membership.bits
         for bit, own in ((True, losses.differing_losses), (False, losses.replacement_losses)):
@@ -44,10 +50,22 @@ class PairAudit(AuditKind):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
     ) -> "list[tuple[Floats, Flags]]":
-        """Return two pairs of losses and a mask of trials: for the differing unit, and for its replacement.
+        """Return the losses on the differing unit and on its replacement, each with a mask of trials.
 
-        The function `losses` gives the losses, which have shape (trials, records); the mask has shape (trials,). The
-        mask of the differing unit is true for trials with D, and that of its replacement for trials with D'.
+        The result has two pairs. Losses have the shape (trials, records), masks the shape (trials,). The first mask is
+        true for trials with D, which contain the unit. The second is true for trials with D', which contain its
+        replacement.
+
+        Parameters
+        ----------
+        federation
+            The federation with D and D'.
+        client
+            Not used.
+        membership
+            Secret bit of each trial: True for D.
+        losses
+            Function that returns the models' losses on given records.
         """
         return [(losses(federation.differing), membership.bits), (losses(federation.replacement), ~membership.bits)]
 
@@ -67,9 +85,9 @@ class PairAudit(AuditKind):
                 require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return an empty text if the run has an insider; otherwise the reason that it has none.
+        """Return the reason why no log-likelihood ratios can be recomputed after the run: it has no insider.
 
-        The LLRs (log-likelihood ratios) of an insider can be recomputed, since they use only public facts.
+        The text is empty if there is an insider, because an insider uses only public facts.
         """
         return "" if public.with_insider else WITHOUT_INSIDER
 

@@ -144,7 +144,10 @@ def _stay_with_owners(contents: ReportContents) -> bool:
 
 
 def _losses_text(contents: ReportContents) -> str:
-    """Return a sentence on the statistics of losses that clients reported; empty if losses were pooled."""
+    """Return a sentence on the statistics of their records' losses that clients reported instead of the losses.
+
+    It is empty if the losses of all clients were pooled.
+    """
     audit = contents.facts.configuration.get("audit", {})
     if not _stay_with_owners(contents):
         return ""

@@ -20,10 +20,17 @@ class MembershipAudit(TargetsAudit):
     counted = "targets"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two dicts of defaults: for [audit] the attacks and an insider, for [privacy] an adjacency.
+        """Return two dicts of default values: for the settings of [audit] and for those of [privacy].
 
-        The insider is a default only for private training, and the adjacency only for training without privacy. The
-        attacks depend on whether the unit is a record.
+        The first contains the attacks, which depend on whether the unit is a record, and an insider if training is
+        private. The second contains an adjacency if training is not private.
+
+        Parameters
+        ----------
+        strategy
+            Configured strategy, such as "dp-fedsgd".
+        privacy
+            Known settings of section [privacy], keyed by setting.
         """
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         audit, relation = super().defaults(strategy, privacy)

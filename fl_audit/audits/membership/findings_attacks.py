@@ -207,11 +207,18 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
 
 
 def _auc_of_signals(mu: Floats, membership: TargetMembership) -> float | None:
-    """Return the expected AUC if log-odds are N(+-mu^2/2, mu^2), with the mu of each target, shape (trials, targets).
+    """Return the expected AUC of log-odds that separate members from nonmembers; None without pairs of both.
 
-    It is the mean over pairs of a member and a nonmember of the same trial, in the first 100 trials; None without
-    pairs. For a member with mu_1 and a nonmember with mu_0 the difference of their log-odds is N(s^2/2, s^2) with s^2 =
-    mu_1^2 + mu_0^2.
+    The log-odds of a target are N(mu^2/2, mu^2) for a member and N(-mu^2/2, mu^2) for a nonmember. The AUC is the mean
+    over pairs of a member and a nonmember of the same trial, in the first 100 trials. In a pair with mu_1 and mu_0 the
+    difference of the log-odds is N(s^2/2, s^2) with s^2 = mu_1^2 + mu_0^2.
+
+    Parameters
+    ----------
+    mu
+        Signal-to-noise ratio of each target, shape (trials, targets).
+    membership
+        Which targets are members in each trial.
     """
     right, pairs = 0.0, 0
     for squares, is_in in zip(np.square(mu[:_TRIALS_OF_PAIRS]), membership.is_in[:_TRIALS_OF_PAIRS], strict=True):
@@ -244,7 +251,10 @@ class AttributeGuesser:
 
 @dataclass(frozen=True)
 class AttributeFinding:
-    """The accuracies of all adversaries that guess an attribute of the targets, and the advantage that is allowed."""
+    """The accuracies of all adversaries that guess an attribute of the targets, and a bound on their advantages.
+
+    The bound follows from the guarantee.
+    """
 
     attribute: str  # name or number of the attribute's column
     values: int  # number of different values of the attribute
@@ -275,9 +285,16 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
 
 
 def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuesser:
-    """Return the accuracy and the advantage of one adversary, from the table of targets.
+    """Return the accuracy of one adversary for members and for nonmembers, and its advantage.
 
-    `name` is the column with the adversary's guesses.
+    Parameters
+    ----------
+    table
+        One row for each trial and target, sorted by trial, with the true attribute and the guess of each adversary.
+    name
+        Column with the guesses of this adversary.
+    confidence
+        Confidence of the interval of the advantage, above 0 and below 1.
     """
     trials = table["trial"].nunique()
     is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1)
@@ -344,10 +361,10 @@ def record_bound_end(run: FinishedRun, confidence: float) -> tuple[float, float]
 
 @dataclass(frozen=True)
 class MembershipFinding:
-    """The success of the membership adversary, which attacks the losses of the final model, and its bounds.
+    """Advantages of the membership adversary, which attacks the final model's losses, and upper bounds on them.
 
-    It has the advantage in telling members from nonmembers, and the advantage for the one record in which D and D'
-    differ.
+    There are two advantages: in telling all members from nonmembers, and in deciding whether the one record in which D
+    and D' differ is a member. The guarantee bounds both from above.
     """
 
     over_trials: AdvantageInterval  # advantage in telling members from nonmembers, mean over trials

@@ -113,10 +113,21 @@ def shadow_scores(
 def _label_first(
     values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp], classes: Integers
 ) -> Floats:
-    """Return confidences in all classes, with the confidence in the label exchanged with that in the first class.
+    """Return the confidences of the selected models for the selected targets, with the confidence in the label first.
 
-    `values` are the log-probabilities of all trials, and `classes` the labels of all targets. There is one row for each
-    of the selected trials and targets, shape (trials x targets, classes).
+    The confidence in a target's label and the confidence in class 0 are exchanged. The result has one row for each
+    combination of a trial and a target, ordered by trial: shape (selected trials * selected targets, classes).
+
+    Parameters
+    ----------
+    values
+        Log-probabilities for all trials, shape (trials, targets, classes).
+    trials
+        Indices of the selected trials.
+    targets
+        Indices of the selected targets.
+    classes
+        Labels of all targets, shape (targets,).
     """
     rows = _confidences(values, trials, targets)
     every, label = np.arange(len(rows)), np.tile(classes[targets], len(trials))
@@ -125,9 +136,19 @@ def _label_first(
 
 
 def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp]) -> Floats:
-    """Return the confidences of the selected trials' models in the selected targets, float64.
+    """Return the confidence vectors (class probabilities) of the selected models for the selected targets, float64.
 
-    `values` are the log-probabilities of all trials. The shape is (trials x targets, classes).
+    Every selected trial's model is combined with every selected target. The result has one row for each combination,
+    ordered by trial and then by target: shape (selected trials * selected targets, classes).
+
+    Parameters
+    ----------
+    values
+        Log-probabilities for all trials, shape (trials, targets, classes).
+    trials
+        Indices of the selected trials.
+    targets
+        Indices of the selected targets.
     """
     taken = values[np.ix_(trials, targets)].reshape(-1, values.shape[2])
     return np.asarray(np.exp(taken.astype(np.float64)), dtype=np.float64)
@@ -136,9 +157,18 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
 def _parts(
     membership: TargetMembership, rule: ShokriAttackSettings, shadows: Flags | None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return pairs of disjoint sets of trials: the first set trains the attack models, and the second is attacked.
+    """Return pairs of disjoint sets of trials: the first set trains the attack models, the second is attacked.
 
-    There is one pair if `shadows` marks the training trials, and otherwise one for each fold.
+    The sets are arrays of indices. There is one pair if `shadows` is given, and otherwise one for each fold.
+
+    Parameters
+    ----------
+    membership
+        Membership of the targets, with the number of trials.
+    rule
+        Settings of the attack, with the number of folds.
+    shadows
+        True for the trials that train the attack models, shape (trials,); None for folds.
     """
     if shadows is not None:
         flags = _shadow_flags(membership, shadows)
@@ -150,9 +180,18 @@ def _parts(
 
 
 def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> Any:
-    """Return a classifier that is trained on confidence vectors (rows of `examples`), with membership as `answers`.
+    """Return a scikit-learn classifier that is trained to tell members from nonmembers by confidence vectors.
 
     A network is trained for a fixed number of epochs, even if its loss still falls.
+
+    Parameters
+    ----------
+    rule
+        Settings of the shadow attack: kind of the classifier, and seed.
+    examples
+        Confidence vectors, one in each row.
+    answers
+        True for the rows of members, shape (rows,).
     """
     # It takes a second to import, which a run without this attack is spared.
     from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
@@ -194,7 +233,12 @@ def _fewer_kind(is_in: Flags) -> int:
 def _checked(
     log_probabilities: NDArray[np.floating], labels: NDArray[np.integer], membership: TargetMembership
 ) -> tuple[NDArray[np.floating], Integers]:
-    """Return the log-probabilities, and the labels as int64; raise `InputError` if a shape or a value is wrong."""
+    """Return the log-probabilities as an array, and the labels as int64.
+
+    Raises `InputError` unless the log-probabilities are finite and have the shape (trials, targets, classes) with at
+    least 2 classes, and the labels are integers of shape (targets,). `membership` gives the numbers of trials and
+    targets.
+    """
     values, classes = np.asarray(log_probabilities), np.asarray(labels)
     shape = (membership.trials, membership.targets)
     fits = values.ndim == 3 and values.shape[:2] == shape and values.shape[2] >= 2

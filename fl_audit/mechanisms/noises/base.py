@@ -180,7 +180,7 @@ class MechanismNoise(ABC):
         return self.multiplier
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the standard deviation of a round's noise over the largest difference of D and D' in the round.
+        """Return the standard deviation of a round's noise, divided by the largest difference of D and D' in the round.
 
         The difference is the largest that the adversary can see. The result is 0 without noise.
 
@@ -203,9 +203,15 @@ class MechanismNoise(ABC):
         return (gaussian_rounds(rounds.multiplier, often, rounds.participation.rate, rounds.seen),)
 
     def joint_sensitivity(self, participation: "Participation") -> float | None:
-        """Return the sensitivity of all rounds as a single release, over the sensitivity of one contribution.
+        """Return the sensitivity of all rounds together, divided by the sensitivity of one contribution.
 
-        None if every round is a release of its own. `participation` is the rule by which units participate in rounds.
+        It is defined if the accountant treats all rounds as a single release. None if every round is a release of its
+        own.
+
+        Parameters
+        ----------
+        participation
+            Rule by which units participate in rounds.
         """
         return None
 

@@ -82,10 +82,17 @@ class CorrelatedGaussian(MechanismNoise):
         return _CorrelatedDraws(self._strategy, self.rounds_needed)
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the noise multiplier of all rounds together: sigma over the L2 norm of their joint difference.
+        """Return the noise multiplier of all rounds together: sigma divided by the L2 norm of their joint difference.
 
         The joint difference stacks the whitened differences of D and D' in all rounds. After whitening by the strategy
         matrix C, the difference in round t is the sum over s <= t of C_ts times the difference of round s.
+
+        Parameters
+        ----------
+        multiplier
+            Noise multiplier of the draws: sigma divided by the sensitivity of one contribution.
+        participation
+            Rule by which units participate in rounds.
         """
         return self._event(multiplier, self.rounds, participation).noise_multiplier
 
@@ -94,9 +101,15 @@ class CorrelatedGaussian(MechanismNoise):
         return ((self._event(rounds.multiplier, rounds.count, rounds.participation),),)
 
     def joint_sensitivity(self, participation: "Participation") -> float:
-        """Return the sensitivity of the strategy matrix C to one unit over all rounds.
+        """Return the largest change by one unit over all rounds together, divided by that of a single contribution.
 
-        It is relative to the sensitivity of one contribution.
+        All rounds are one release of C g, where C is the strategy matrix and g has the sums of all rounds. The change
+        is its L2 sensitivity.
+
+        Parameters
+        ----------
+        participation
+            Rule by which units participate in rounds.
         """
         return self._event(self.multiplier, self.rounds, participation).sensitivity
 
@@ -161,9 +174,10 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def multiplied_words(self) -> str:
-        """Phrase for reports on the quantity that the noise multiplier multiplies.
+        """The phrase "the largest difference of all rounds together", for reports.
 
-        It is the largest difference of all rounds together.
+        The standard deviation of the noise is the noise multiplier times the largest difference of D and D' in all
+        rounds.
         """
         return "the largest difference of all rounds together"
 
@@ -176,10 +190,10 @@ class CorrelatedGaussian(MechanismNoise):
 
 
 class _CorrelatedDraws:
-    """Server noise w_t = (z_t - sum over s < t of C_ts w_s) / C_tt of round t, from standard normal draws z_t.
+    """Server noise in units of its standard deviation sigma, correlated over rounds by the strategy matrix C.
 
-    So C w = z and w = C^-1 z for the strategy matrix C. Only the server keeps the earlier draws, so nobody else can
-    subtract them.
+    From independent standard normal draws z_t, the noise of round t is w_t = (z_t - sum over s < t of C_ts w_s) / C_tt.
+    So C w = z and w = C^-1 z. Only the server keeps the earlier noise, so nobody else can subtract it.
     """
 
     def __init__(self, strategy: Floats, rounds_needed: int) -> None:
@@ -187,9 +201,17 @@ class _CorrelatedDraws:
         self._drawn = deque["Tensor"](maxlen=rounds_needed - 1)
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the noise w_t of round t, float32 (trials, parameters), which overwrites its normal draws z_t.
+        """Return the noise w_t of round t in units of its standard deviation, float32 (trials, parameters).
 
         Rounds must be drawn in order, from 1.
+
+        Parameters
+        ----------
+        normals
+            Function that returns a numbered set of standard normal draws of this round. The set 0 is used and
+            overwritten.
+        server_round
+            Number t of the round.
         """
         row, draws = self._matrix[server_round - 1], normals(0)
         first = server_round - 1 - len(self._drawn)

@@ -127,14 +127,19 @@ class Participation(ABC):
         """Return a phrase for reports on who participates in a round, and whether this protects the units."""
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence on what a curve over rounds shows of the differing unit; "" if none is needed.
+        """Return a sentence on how to read a figure of the differing unit's effect in each round; "" if none is needed.
 
-        `differing` is the phrase for the differing unit.
+        Parameters
+        ----------
+        differing
+            Phrase for the unit in which D and D' differ, such as "the differing record".
         """
         return ""
 
     def turn_words(self, rounds: int) -> str:
-        """Return a sentence for reports if the rule gives the differing unit the most turns on purpose; otherwise "".
+        """Return a sentence for reports if the rule deliberately gives the differing unit the most turns; otherwise "".
+
+        A turn is a round in which the unit may participate.
 
         Parameters
         ----------

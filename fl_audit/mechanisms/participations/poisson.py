@@ -37,9 +37,12 @@ class PoissonSampling(Participation):
         return f"each {words.one} in each round on its own with probability {self.rate:g}; {secret_words(words)}"
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence about a curve over rounds: it shows the change by the differing unit in its rounds.
+        """Return a sentence on the curve in a figure: it shows how the differing unit changes a round if it takes part.
 
-        `differing` is the phrase for the differing unit.
+        Parameters
+        ----------
+        differing
+            Phrase for the unit in which D and D' differ, such as "the differing record".
         """
         return f"The curve is what {differing} changes in a round in which it takes part."
 
