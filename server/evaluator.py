@@ -130,7 +130,10 @@ overwritten by those of later releases.
 
 
 def utility(release: EvaluatedRelease) -> ResultColumns:
-    """Return the test accuracy of a release (models after a round), and for two classes also the last one's AUROC."""
+    """Return the test accuracy of a release (models after a round), as column `test_accuracy`.
+
+    For the last release of a model with two classes, the area under the ROC curve is added as `test_auroc`.
+    """
     labels = release.federation.test.labels
     right = (_predicted(release.logits) == labels).sum(dim=1)
     accuracy = {"test_accuracy": (right.double() / len(labels)).cpu().numpy()}
@@ -151,15 +154,16 @@ def _predicted(logits: Tensor) -> Tensor:
 
 
 def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> ResultColumns:
-    """Return Epsilon* (privacy risk) of the models of a release, from the pooled losses of all members.
+    """Return Epsilon* (privacy risk of a model) of each trial's model, from the pooled losses of all members.
 
-    Normal distributions are fitted to the losses' scores. For the first and the last release, Epsilon* from the
-    empirical distributions is added, and for the last release p-values of the normal fits.
+    Column `parametric_star` is computed from normal distributions fitted to the losses' scores. Column
+    `epsilon_star_counted` is computed from the empirical distributions of the first and the last release, and is NaN
+    for all others. For the last release, a column with p-values of the normal fits is added.
 
     Parameters
     ----------
     star
-        Delta and cut of Epsilon*.
+        Delta, and the stability cut: error rates below it are left out.
     release
         The release to evaluate.
     """
@@ -178,8 +182,8 @@ def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Result
 def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
     """Return the results of the loss-threshold attack of Yeom et al. 2018 on the last release; no columns for others.
 
-    They are the membership advantage over all members, the guess whether x, the unit in which D and D' differ, is a
-    member, and the score of x by its loss.
+    Columns are `membership_advantage`, over all members; `record_membership_guess`, 1 if the unit x in which D and D'
+    differ is called a member, else 0; and `record_score`, which is larger for a smaller loss on x.
     """
     if not release.is_last:
         return ResultColumns()
@@ -290,13 +294,13 @@ class ReleaseEvaluator:
         give_back_freed_memory()
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the result columns of all functions on the releases of a batch of trials."""
+        """Return the result columns of a batch of trials, from all functions and all releases evaluated so far."""
         own = {name: values for (of, name), values in self._by_release.items() if of == batch.name}
         releases = {name: np.stack(values, axis=1) for name, values in own.items()}
         return self._found[batch.name] | ResultColumns(releases=releases)
 
     def _release(self, batch: TrialBatch, number: int, array: Floats32) -> EvaluatedRelease:
-        """Return the release of a batch to evaluate.
+        """Return release `number` of a batch for evaluation, with the models in `array`, (trials, parameters).
 
         With early stopping, trials whose training has ended keep the models of that time, and the release of the last
         round has the selected models.

@@ -159,8 +159,10 @@ class ReceivedContribution:
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
         """Return the client's sum of clipped gradients or updates, float32 (trials, parameters), after checks.
 
-        The sum has one row for each trial in `rows`. Raises `FederationError` if the array is missing or has a wrong
-        shape or type, or, if `finite`, has a value that is not finite.
+        `shape` has the number of trials in the batch and the number of parameters. The sum has one row for each trial
+        in `self.rows`, or for every trial if that is None. Raises `FederationError`, which names the round
+        `server_round`, if the array is missing or has a wrong shape or type. With `finite`, values that are not finite
+        raise it too.
         """
         own = shape if self.rows is None else (len(self.rows), shape[1])
         return read_array(self.reply, Key.SUM, own, np.float32, self.client, server_round, finite)
@@ -168,9 +170,10 @@ class ReceivedContribution:
 
 @dataclass(frozen=True)
 class UnnoisedRoundSum:
-    """Sum of a round's contributions before noise, with local sensitivity, quantile bits and the victim's part.
+    """Sum of a round's contributions before noise, with local sensitivity, quantile bits and the victim's contribution.
 
-    The victim is the client that holds the target.
+    A client's quantile bit says whether its contribution is within the clipping norm. The victim is the client that
+    holds the target.
     """
 
     total: Tensor  # sum of contributions by ascending client number, float32 (trials, parameters)
@@ -269,7 +272,16 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
 
 
 def _require_short(one: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
-    """Raise `FederationError` if a contribution's L2 norm exceeds the largest one that clipping allows."""
+    """Raise `FederationError` if a contribution's L2 norm exceeds the largest one that clipping allows.
+
+    `array` holds the contribution `one` as numbers, (its trials, parameters), and `trials` is the number of trials in
+    the batch.
+
+    Raises
+    ------
+    FederationError
+        If the norm is too large in one of the trials.
+    """
     longest = np.broadcast_to(one.longest, trials)
     limits = longest if one.rows is None else longest[one.rows]
     if np.isinf(limits).all():

@@ -177,7 +177,15 @@ class DPStrategy(Strategy):
             return list(zip(batches, threads.map(work, batches), strict=True))
 
     def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
-        """Make a batch's release, apply the optimizer's step to it, and return the new models, (trials, parameters)."""
+        """Make a batch's release, apply the optimizer's step to it, and return the new models, (trials, parameters).
+
+        `read` holds the sum of the contributions, without the server's noise.
+
+        Raises
+        ------
+        FederationError
+            If a model is no longer finite.
+        """
         mechanism, transcript, total = self.public.mechanism, self.transcripts[batch.name], read.total
         side = self._side_information(batch, server_round, read)
         if mechanism.adds_noise and not mechanism.clients_add_noise:
@@ -196,7 +204,10 @@ class DPStrategy(Strategy):
         return Array(*pack(moved.numpy()))
 
     def _side_information(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> SideInformation:
-        """Return what the adversary learns besides the release, and adapt the clipping norms for the next round."""
+        """Return what the adversary learns besides the release, and adapt the clipping norms for the next round.
+
+        `read` holds the sum of the round's contributions, with quantile bits and the victim's contribution.
+        """
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
         if isinstance(mechanism.clipping, AdaptiveClipping):
@@ -210,9 +221,10 @@ class DPStrategy(Strategy):
         return side
 
     def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
-        """Return the sample that the adversary may know, bool (trials, units); None if all units take part.
+        """Return which units take part in the round, as far as the adversary may know, bool (trials, units).
 
-        If it is secret whether the target takes part, the target's column is False.
+        If it is secret whether the target takes part, the target's column is False. None means that all units take
+        part.
         """
         taking_part = self._calls[batch.name].taking_part
         if (
@@ -226,7 +238,10 @@ class DPStrategy(Strategy):
         return shown
 
     def _read(self, batch: TrialBatch, found: Mapping[ReplyKey, Message], server_round: int) -> UnnoisedRoundSum:
-        """Check the clients' contributions to a batch of trials, and return their sum before noise."""
+        """Check the clients' contributions to a batch of trials, and return their sum before noise.
+
+        `found` holds the replies, keyed by client, message type and batch.
+        """
         contributions = []
         for one in self._calls[batch.name].asked:
             reply, longest = found[ReplyKey(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
@@ -282,7 +297,10 @@ class DPStrategy(Strategy):
     def _owner_message(
         self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
-        """Return a message to a client with an entry that says in which trials the client's targets are in the data."""
+        """Return a message to a client with an entry that says in which trials the client's targets are in the data.
+
+        `kind` is the message type, `message_tensors` are the models, and `more` holds further entries.
+        """
         told = {**more, **self._membership(client, batch.trials)}
         return self._message(client, kind, batch, server_round, arrays, told)
 

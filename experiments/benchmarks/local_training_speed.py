@@ -29,7 +29,7 @@ _MANY_TRIALS = 50
 
 
 class LocalTrainingSetting(NamedTuple):
-    """A network with the number of records of a client and the accepted ratios of speed."""
+    """A network, the number of a client's records, and the smallest accepted speeds relative to the plain loop."""
 
     label: str  # name in the table
     spec: ModelSpec  # the network

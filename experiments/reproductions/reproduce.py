@@ -80,9 +80,9 @@ def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults
 
 
 def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResults) -> Path:
-    """Write the page, and the images, rows and record of each result, and return the path of the page.
+    """Write the page NAME.html, and for each result an image, its rows and its record; return the path of the page.
 
-    The files are written to the context's directory, after all of them were rendered.
+    `made` holds the results. The files are written to the context's directory, after all of them were rendered.
     """
     files, pictures = dict[str, bytes](), dict[str, bytes]()
     for item, result in made.results:
@@ -101,9 +101,9 @@ def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResult
 def _record_of(
     context: ItemContext, paper: Paper[Any], made: PaperResults, item: PaperItem, result: ItemResult
 ) -> Mapping[str, Any]:
-    """Return the record of a finished table or figure, as values for JSON, keyed by name.
+    """Return the record of a finished table or figure of a paper, as values for JSON, keyed by name.
 
-    It holds title, caption, claims, and the origin of the runs.
+    It holds title and caption, the claims of the paper with measured values, and the origin of the runs.
     """
     spent = result.spent
     return {

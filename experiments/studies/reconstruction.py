@@ -104,7 +104,10 @@ def _simulated(mu: float, trials: int) -> float:
 
 
 def _rates(epsilon: float, trials: int) -> _RatePoint:
-    """Carry out the trials at one epsilon, with the claimed noise and with half of it, and return all rates."""
+    """Carry out the trials at one epsilon, and return the rates at which the right candidate is identified.
+
+    There are as many trials with the claimed noise as with half of it.
+    """
     values = {
         "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
         "model": {"name": "logistic"},
@@ -124,7 +127,10 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
 
 
 def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
-    """Return the figure of the rates and the bound over epsilon, readable without colours."""
+    """Return the figure of the rates at which the right candidate is identified, and of their bound, by epsilon.
+
+    `points` holds the rates at each epsilon. The figure can be read without colours.
+    """
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]
@@ -149,7 +155,11 @@ def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
 
 
 def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
-    """Print the table of rates, and return a sentence on each result that contradicts the guarantee."""
+    """Print a table of the rates at which the right candidate is identified, and return sentences on what is wrong.
+
+    It is wrong if the verdict on the claimed noise is `violated`, or if half of the noise is not found or is nowhere
+    above the bound. The result is empty if nothing is wrong.
+    """
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
     for one in points:
@@ -203,7 +213,7 @@ def _compared(
     """Print how well our and the authors' code reconstruct images, and return a sentence on each setting lost.
 
     A setting is lost if our mean quality is more than 1 dB below that of the authors. `asked` holds the command's
-    options.
+    options, `directory` is the data directory, and `pictures` the number of images.
     """
     interpreter, reference = asked.reference
     columns = ("Inverted", "ours, dB", "the reference, dB", "difference, dB")

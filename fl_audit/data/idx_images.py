@@ -59,7 +59,11 @@ def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset
 
 
 def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Owners:
-    """Return the writer of every training image; raise `InputError` if the QMNIST file has other labels than MNIST."""
+    """Return the writer of every training image, from the table of QMNIST.
+
+    `digits` are MNIST's labels of the images, and `labels` is the path of their file. Raises `InputError` if the table
+    has another shape or other labels.
+    """
     (path,) = locate(directory, "mnist", WRITERS_FILE)
     table = read_idx(path)
     is_table = table.shape == (len(digits), _COLUMNS) and table.dtype.kind in "iu"

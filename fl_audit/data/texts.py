@@ -105,7 +105,11 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
 def _became(
     pieces: Sequence[Sequence[int]], vocabulary: "Vocabulary", length: int, settings: TextSettings
 ) -> tuple[ColumnReadResult, tuple[DataWarning, ...]]:
-    """Return a description of an encoded column of text, and warnings if many texts are cut or tokens unknown."""
+    """Return a description of an encoded column of text, and warnings if many texts are cut or many tokens unknown.
+
+    `pieces` holds the token ids of each text before cutting, without a first and a last token such as [CLS]. `length`
+    is the number of tokens to which texts are cut or padded.
+    """
     counts = np.array([len(own) for own in pieces])
     cut = float((counts > length - len(vocabulary.ends)).mean())
     unknown = sum(own.count(vocabulary.unknown) for own in pieces) / max(1, int(counts.sum()))
@@ -220,7 +224,10 @@ def read_vocabulary(path: Path) -> Vocabulary:
 
 
 def _by_tokenizer(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
-    """Return texts as encoded by the user's own tokenizer."""
+    """Return texts as encoded by the user's own tokenizer, which `settings` names.
+
+    `what`, a phrase for the origin of the texts, is not used.
+    """
     name = settings.tokenizer or ""
     tokenize = import_function(name, "tokenizer")
     arrays = _arrays(tokenize(list(texts)), name, len(texts))
@@ -254,7 +261,8 @@ def _require_own(tokenize: Any, texts: Sequence[str], arrays: Mapping[str, NDArr
     """Raise `InputError` if the tokenizer encodes a text differently when it gets this text alone.
 
     Its tokens then depend on other records, for example because it builds its vocabulary from all texts, or pads them
-    to the longest one.
+    to the longest one. `message_tensors` are the tokenizer's outputs for all `texts`, with which the first few texts
+    are compared. `name` is the tokenizer's name for the message.
     """
     for place in range(min(_TRIED, len(texts))):
         alone = _arrays(tokenize([texts[place]]), name, 1)

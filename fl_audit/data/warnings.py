@@ -204,7 +204,11 @@ def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
 
 
 def _lists(words: Sequence[str]) -> Iterator[DataWarning]:
-    """Yield a warning if labels look like several answers in one cell, each of which occurs in other labels too."""
+    """Yield at most one warning: that labels look like several answers in one cell, such as "a|b".
+
+    `words` are the distinct labels. A label looks like this if a mark such as "|" or "," splits it into parts, and each
+    part also occurs in another label.
+    """
     for mark in _BETWEEN_ANSWERS:
         parts = {word: [part.strip() for part in word.split(mark)] for word in words}
         occurs = Counter(part for own in parts.values() for part in set(own))
@@ -253,9 +257,9 @@ def _is_weight(name: str, column: "pd.Series[Any]") -> bool:
 
 
 def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:
-    """Return a warning if the line of column names looks like a record, because most names are numbers.
+    """Return a warning if the line of column names looks like a record, because at least half of the names are numbers.
 
-    The tuple is empty if it does not.
+    Otherwise the tuple is empty, and also if the numbers are consecutive integers, which may be names.
 
     Parameters
     ----------

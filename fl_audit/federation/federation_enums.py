@@ -1,4 +1,4 @@
-"""Names, as in the configuration, of the kinds of initial weights and of the views of a round."""
+"""Names of the kinds of initial weights, and of an insider's views of a round, as written in the configuration."""
 
 from enum import StrEnum
 

@@ -209,7 +209,7 @@ def member_updates(
     schedule: LocalSchedule,
     batches: Sequence[Integers],
 ) -> Tensor:
-    """Return theta_start - theta_end after local training on each trial's own records, (trials, parameters).
+    """Return each trial's update theta_start - theta_end after local training on its own records, (trials, parameters).
 
     The local optimizer takes one step per mini-batch; a trial whose mini-batch is empty skips the step.
 
@@ -226,7 +226,7 @@ def member_updates(
     schedule
         Schedule of the training; only the optimizer and its learning rate are used.
     batches
-        Indices of the records in the mini-batch of each step, int64 (trials, batch), from `member_batches`.
+        Mini-batch of each step, from `member_batches`: indices of records, int64 (trials, batch), padded with -1.
     """
     moved = torch.zeros_like(models)
     if not batches:
@@ -265,9 +265,11 @@ def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gr
 
 
 def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
-    """Return a function of models and mini-batches that computes mean gradients, for any model.
+    """Return a function that computes mean gradients of the loss, for any model.
 
-    The function runs the model on all records, and gives records outside of the mini-batch weight 0.
+    The function takes models (trials, parameters) and record indices (trials, batch), padded with -1. It returns the
+    gradient of each trial's mean cross-entropy over its records, (trials, parameters). The model is run on all records,
+    and those outside of the mini-batch get weight 0.
     """
 
     def gradients(weights: Tensor, step: Tensor) -> Tensor:
@@ -281,9 +283,11 @@ def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
 
 
 def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) -> Gradients:
-    """Return a function of models and mini-batches that computes mean gradients, for a chain of dense layers.
+    """Return a function that computes mean gradients of the loss, for a chain of dense layers.
 
-    The backward pass is written by hand.
+    The function takes models (trials, parameters) and record indices (trials, batch), padded with -1. It returns the
+    gradient of each trial's mean cross-entropy over its records, (trials, parameters). The backward pass is written by
+    hand.
     """
     is_own = labels.dim() == 2
     flat = features.flatten(2 if is_own else 1)

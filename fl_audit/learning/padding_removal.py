@@ -20,14 +20,14 @@ _WORTH = 2**20
 
 
 def shortened(inputs: tuple[NamedInput, ...], width: int) -> tuple[NamedInput, ...]:
-    """Return the named arrays of rows from which tokens at the end were cut off; for whole rows return `inputs`.
+    """Return the layout of rows from which tokens at the end were cut off: named arrays with smaller shapes.
 
     Parameters
     ----------
     inputs
-        Named arrays of a whole row.
+        Named arrays of a whole row, each with one number per token. They are returned unchanged if nothing was cut.
     width
-        Number of values of a row after cutting.
+        Number of values of a row after cutting, over all arrays.
     """
     if width == sum(one.width for one in inputs):
         return inputs

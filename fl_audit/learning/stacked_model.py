@@ -326,5 +326,9 @@ def _of_factory(
     records: ModelCheckRecords | None,
     known: ModelExecutionProfile | None,
 ) -> StackedModel:
-    """Build the stacked model of a user's factory, or return it from a cache, whose key includes the factory."""
+    """Build the stacked model of a user's factory, or return it from a cache, whose key includes the factory.
+
+    `records` are those on which the model is tested (None for random ones). `known` has its properties if another
+    process measured them, otherwise None.
+    """
     return _built(spec, records, known)

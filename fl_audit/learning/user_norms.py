@@ -1,8 +1,9 @@
 """Norms of users' summed gradients in the layers of a stacked model, without per-record gradients if possible.
 
-The gradient of a layer is a sum of products d a' over records and output positions, where d is a gradient at the
-outputs and a an input. Its squared norm ||sum d a'||^2 follows from two small Gram matrices of the user's rows, <D D',
-A A'>, or from the sum itself, whichever is cheaper. Gram matrices are computed in float64, because cancellation would
+The gradient of a layer is a sum of outer products d a^T over records and output positions. Here d is a gradient at the
+layer's outputs, and a is an input of the layer. Let D and A be the matrices with the rows d and a of one user. The
+squared norm of the user's sum is the inner product of the two small Gram matrices D D^T and A A^T. It is computed from
+them or from the sum itself, whichever is cheaper. Gram matrices are computed in float64, because cancellation would
 otherwise spoil the norms of sums.
 """
 
@@ -90,9 +91,10 @@ def _of_sums(users: UserMicrobatch, gradients: dict[str, Tensor]) -> UserNorms:
 
 
 def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
-    """Return factors D and A of a layer's gradients D'A: (trials, n, rows, outs) and (trials or 1, n, rows, ins).
+    """Return the factors D and A of each record's gradient D^T A in a layer.
 
-    Each of the n records has a row for every position of the layer's output.
+    Their shapes are (trials, n, rows, outs) and (trials or 1, n, rows, ins). Each of the n records has a row for every
+    position of the layer's output.
     """
     layer, frame = visit.layer, visit.layer.frame
     if isinstance(layer, StackedConv2d):
@@ -104,7 +106,7 @@ def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _GramScratchMemory(NamedTuple):
-    """Scratch memory and cache for the Gram matrices of one bucket of users."""
+    """Scratch memory and cached Gram matrices for one bucket, a group of users with similar numbers of records."""
 
     scratch: Tensor  # memory for intermediate results, float64 (scalars,)
     kept: dict[tuple[str, int], Tensor]  # cache of Gram matrices of inputs that do not change, by layer and bucket
@@ -112,10 +114,12 @@ class _GramScratchMemory(NamedTuple):
 
 
 def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _GramScratchMemory) -> Tensor:
-    """Return ||sum of d a' over a user's rows||^2 for each user of a bucket, float64 (axis, users).
+    """Return the squared norms of the summed gradients of a bucket's users in one layer, float64 (axis, users).
 
-    Here d is a row of `left`, and a is a row of `right`. With `has_bias`, the squared norm of the bias gradient is
-    added. The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+    A user's summed gradient is the sum of the outer products d a^T over the user's rows. Here d is a row of `left` (a
+    gradient at the layer's outputs), and a is the same row of `right` (an input of the layer). With `has_bias`, the
+    bias gradient is included. `memory` holds scratch space and cached Gram matrices. The number `axis` is that of the
+    trials, or 1 if the users of all trials are concatenated.
     """
     # (axis, s, rows, outs or ins): where the left factor is zero, the right one may be anything.
     own, rows = bucket.read(left).flatten(2, 3), bucket.places.shape[1] * right.shape[2]
@@ -135,20 +139,23 @@ def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, me
 
 
 def _is_gram_cheaper(rows: int, outs: int, ins: int, own: float) -> bool:
-    """Return whether Gram matrices of a user's rows are cheaper than the user's gradient in one layer.
+    """Return whether Gram matrices are a cheaper way to a user's gradient norm in one layer than the gradient itself.
 
-    Rows are converted to float64, in which an operation costs twice as much. A gradient is written once and read once,
-    and the overhead of a separate matrix product equals some hundred operations. `own` is the share of the inputs that
-    trials do not share.
+    `rows` is the number of the user's rows, and `outs` and `ins` are the layer's numbers of outputs and inputs. `own`
+    is the share of the inputs that trials do not share. Rows are converted to float64, in which an operation costs
+    twice as much. A gradient is written once and read once, and the overhead of a separate matrix product equals some
+    hundred operations.
     """
     read = outs + ins * own
     return 2 * rows * (rows + 2) * read + 4 * rows**2 <= (rows + 2) * outs * ins + _OF_ONE_PRODUCT
 
 
 def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _GramScratchMemory) -> Tensor:
-    """Return the squared norms for the users of a bucket, computed by Gram matrices, float64 (axis, users).
+    """Return the squared norms of the summed gradients of a bucket's users, from Gram matrices, float64 (axis, users).
 
-    The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+    `own` holds the gradients at the layer's outputs, (axis, users, rows, outs), and `right` the layer's inputs, not yet
+    grouped by user. With `has_bias`, the bias gradient is included. `memory` holds scratch space and cached Gram
+    matrices of inputs. The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
     """
     (axis, users, rows, outs), ins = own.shape, right.shape[3]
     together, found = max(1, pass_budgets.GRADIENT_BUDGET // (axis * rows * (outs + ins + 2 * rows))), []
@@ -168,9 +175,11 @@ def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory:
 
 
 def _by_gradients(own: Tensor, read: Tensor, has_bias: bool) -> Tensor:
-    """Return the squared norms for some users, computed from their summed gradients, float64 (axis, users).
+    """Return the squared norms of some users' summed gradients, computed from these gradients, float64 (axis, users).
 
-    The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+    `own` holds the gradients at the layer's outputs, (axis, users, rows, outs), and `read` the layer's inputs, (axis,
+    users, rows, ins); its first axis has length 1 if all trials share the inputs. With `has_bias`, the bias gradient is
+    included. The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
     """
     if len(read) < len(own):  # every user's inputs are read once for all trials
         axis, users, rows, outs = own.shape

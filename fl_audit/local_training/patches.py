@@ -158,9 +158,10 @@ _epsilons: dict[object, Any] = {}
 
 
 def _remembered(method: _Method, accountant: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return an accountant's answer to a call of `get_epsilon`.
+    """Return the answer of an accountant's `get_epsilon` (`method`) to the given arguments.
 
-    For accountants of Opacus itself, answers are cached by the accountant's history and the arguments of the call.
+    For Opacus's own accountants, answers are cached: equal class, history and arguments give the cached answer. Other
+    accountants are always asked, and so is an accountant of Opacus if the arguments cannot be a key.
     """
     kind = type(accountant)
     if not kind.__module__.startswith("opacus."):

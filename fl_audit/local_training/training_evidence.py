@@ -68,7 +68,7 @@ class TrainingEvidence:
 
     @cached_property
     def answer(self) -> ReportedEpsilon | None:
-        """The report with the largest epsilon among the last report of each client's accountant.
+        """The largest epsilon, with its delta, among the values that the clients' accountants reported last.
 
         None if no epsilon was reported.
         """
@@ -77,9 +77,10 @@ class TrainingEvidence:
 
     @cached_property
     def used_delta(self) -> float:
-        """Delta at which epsilon is computed: given by the user, else reported last, else a target of the engine.
+        """Delta at which epsilon is computed: given by the user, else last reported, else given to Opacus's engine.
 
-        It is 1e-5 if there is none of them. The engine is Opacus's `PrivacyEngine`.
+        The engine is Opacus's `PrivacyEngine`, which may be given an epsilon and a delta to reach. Without any of
+        these, delta is 1e-5.
         """
         target = next((one.target for each in self.trainings for one in each.engines if one.target), None)
         if self.delta is not None:
@@ -90,9 +91,9 @@ class TrainingEvidence:
 
     @cached_property
     def claimed(self) -> float | None:
-        """Claimed epsilon: given by the user, else reported last by an accountant, else a target of the Opacus engine.
+        """Claimed epsilon: given by the user, else last reported by an accountant, else given to Opacus's engine.
 
-        None if there is none of them.
+        The engine is Opacus's `PrivacyEngine`, which may be given an epsilon to reach. None without any of these.
         """
         targets = [one.target[0] for each in self.trainings for one in each.engines if one.target]
         if self.epsilon is not None:
@@ -103,7 +104,11 @@ class TrainingEvidence:
 
     @cached_property
     def factor(self) -> float:
-        """Largest observed effect of a record on a sum over the claimed effect; at least 1."""
+        """Largest ratio of the observed to the claimed effect of one record, among replays that contradict the claim.
+
+        The effect is the change of a sum of clipped gradients if the record is left out or replaced. The ratio is 1 if
+        no replay contradicts the claim.
+        """
         return max((one.moved / one.claimed for one in self.replays if not one.is_kept), default=1.0)
 
     def composed_of(self, rounds: int | None = None, of_user: bool = False) -> ComposedPrivacy | None:

@@ -109,7 +109,10 @@ class PrivacyCurve:
 
 @dataclass(frozen=True, eq=False)
 class PrivacyCurvePair:
-    """Privacy curves of a composition, of D against D' and of D' against D; results are the worse of the two."""
+    """Curves delta(epsilon) of a composition, of D against D' and of D' against D.
+
+    Every method returns the worse value of the two directions.
+    """
 
     curves: tuple[PrivacyCurve, ...]  # one curve, or two if the directions differ
     interval: float  # h, the width of the grid
@@ -124,7 +127,10 @@ class PrivacyCurvePair:
         return max(curve.losses.size for curve in self.curves)
 
     def slack(self, probability: float) -> float:
-        """Return a bound on how much the grid lowers a sum of losses, exceeded with at most the given probability."""
+        """Return a number that bounds by how much the grid lowers the sum of the losses.
+
+        The sum is lowered by more than this number with at most the given probability.
+        """
         return _spread(self.count, self.interval, probability)
 
     @property
@@ -137,20 +143,27 @@ class PrivacyCurvePair:
         return max(curve.delta(epsilon) for curve in self.curves)
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound on epsilon at `delta`; it is within `error` if delta is at least `smallest_delta`."""
+        """Return an upper bound on epsilon at `delta`.
+
+        If `delta` is at least `smallest_delta`, the bound is at most `error` above the true epsilon at `delta` -
+        `MISPLACED_MASS`.
+        """
         if delta < self.smallest_delta:
             return _epsilon_bound(self.events, self.adjacency, delta)
         return max(curve.epsilon(delta) for curve in self.curves)
 
     def _log_odds_at(self, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
-        """Return a bound on the log-odds of the true training set that is exceeded with probability at most `delta`."""
+        """Return a bound on the log-odds of the true training set that is exceeded with probability at most `delta`.
+
+        For fixed `sensitivities` it is at most as large as for adaptive ones, which may depend on earlier releases.
+        """
         return self.quantile(delta) if sensitivities is SignalToNoiseAdaptivity.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
-        """Return a loss that is exceeded with at most the given probability, for fixed sensitivities.
+        """Return a loss that the composition exceeds with at most this probability, if sensitivities are fixed.
 
-        It includes `slack` for sums that the grid lowers. A thousandth of the probability is reserved for sums that the
-        grid lowers even more.
+        Sensitivities are fixed if they do not depend on earlier releases. The grid may lower the sum of the losses, so
+        `slack` is added. A thousandth of the probability is reserved for sums that are lowered by more than that.
         """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
@@ -159,7 +172,10 @@ class PrivacyCurvePair:
         return min(fixed, self.composed_quantile(probability))
 
     def composed_quantile(self, probability: float) -> float:
-        """Return a loss, at least 0, exceeded with at most the given probability, for adaptive sensitivities."""
+        """Return a loss that the composition exceeds with at most this probability, even with adaptive sensitivities.
+
+        It is at least 0. Sensitivities are adaptive if they depend on earlier releases.
+        """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
         return max(0.0, *(curve.composed_quantile(probability) for curve in self.curves))
@@ -184,10 +200,10 @@ class PrivacyCurvePair:
 
 
 def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int, count: int, longest: float) -> float:
-    """Return the grid width h that gives `points` grid points per standard deviation of a loss.
+    """Return the grid width h that gives `points` grid points per standard deviation of one release's loss.
 
-    h is larger if the grid would otherwise have too many points for losses up to `longest`. `count` is the number of
-    releases.
+    h is larger if the grid would otherwise have too many points for losses up to `longest`. `distributions` are pairs
+    of a loss distribution and the number of releases with it, and `count` is the number of all releases.
     """
     deviation = math.sqrt(sum(times * distribution.deviation**2 for distribution, times in distributions))
     wanted = deviation / (points * math.sqrt(count))
@@ -201,10 +217,11 @@ def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int
 
 
 def _self_compose(distribution: DiscreteLossDistribution, count: int) -> DiscreteLossDistribution:
-    """Return the distribution of the sum of `count` independent losses.
+    """Return the distribution of the sum of `count` independent losses, each with the given distribution.
 
-    From 1,000 losses on, they are composed in two stages. The support is bounded by Chernoff's inequality at exponents
-    of at least 1 / grid length, which are far from the best exponent for a short grid and many losses.
+    From 1,000 losses on, they are composed in two stages: groups of about sqrt(count) losses, then the groups.
+    Composing all of them at once would need a range of losses that is far too wide for a short grid, because Chernoff's
+    inequality bounds this range only at exponents of at least 1 / grid length.
     """
     if count < _STAGED:
         return distribution if count == 1 else distribution.times(count)
@@ -244,7 +261,8 @@ def _decaying_sums(values: Floats, decay: float) -> Floats:
 def _spread(count: int, interval: float, probability: float) -> float:
     """Return a bound on how far the sum of `count` grid shifts is from its mean.
 
-    The sum exceeds the bound with at most the given probability.
+    A grid shift is the change of one loss when it moves to a grid point, less than `interval`. The distance exceeds the
+    bound with at most the given probability.
     """
     return min(count * interval, interval * math.sqrt(-count * math.log(probability) / 2))
 
@@ -289,15 +307,16 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
 
 def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta: float) -> float:
-    """Return an upper bound on the epsilon of a composition, for any delta (Balle et al. 2020, theorem 21)."""
+    """Return an upper bound on a composition's epsilon, also at the smallest deltas (Balle et al. 2020, theorem 21)."""
     return _tail_bound(events, adjacency, delta, Accountant.RDP, gdp_epsilon)
 
 
 def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float) -> float:
-    """Return log-odds, at least 0, exceeded with at most the given probability, for fixed and adaptive sensitivities.
+    """Return log-odds that a composition exceeds with at most the given probability, even with adaptive sensitivities.
 
-    They follow from Mironov's conversion (2017, proposition 3) of Renyi divergences, which bounds the tail of the
-    log-odds L by Markov's inequality for e^((alpha - 1) L).
+    They are at least 0. Sensitivities are adaptive if they depend on earlier releases. The bound follows from Mironov's
+    conversion (2017, proposition 3) of Renyi divergences, which bounds the tail of the log-odds L by Markov's
+    inequality for e^((alpha - 1) L).
     """
 
     def unsampled(probability: float, mu: float) -> float:

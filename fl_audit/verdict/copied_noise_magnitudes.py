@@ -1,8 +1,9 @@
 """Test whether magnitudes of the noise are copied, and whether single coordinates differ between D and D'.
 
-Noise that reuses magnitudes with fresh random signs is uncorrelated with its source, but it hides only signs. The
-normal score of a magnitude is the normal quantile of its probability. For N(0, 1) noise the scores are N(0, 1)
-themselves. So the tests for copied noise are applied to these scores.
+Noise may copy magnitudes and draw only the signs anew. It is then uncorrelated with its source, although an adversary
+who knows the source lacks only the signs. So the tests for copied noise are applied to magnitudes, as normal scores.
+The normal score of a magnitude is the normal quantile of its probability. For N(0, 1) noise the scores are N(0, 1)
+themselves.
 """
 
 import math
@@ -114,7 +115,11 @@ def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
 
 
 def _by_side(values: Floats, members: Flags) -> tuple[Floats, Floats]:
-    """Return the two-sided p-value and Student's t of each column, comparing rows with D to rows with D'."""
+    """Return the two-sided p-value and Student's t of each column, comparing trials with D to trials with D'.
+
+    `values` has one row per trial, (trials, columns), and `members` is True for trials with D. Both results have the
+    shape (columns,).
+    """
     one, other = values[members], values[~members]
     rest = len(values) - 2
     within = np.sum(np.square(one - one.mean(axis=0)), axis=0) + np.sum(np.square(other - other.mean(axis=0)), axis=0)

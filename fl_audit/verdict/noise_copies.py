@@ -53,7 +53,7 @@ def _cosine_at(probability: float, dimensions: int) -> float:
 
 
 def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPair:
-    """Return the pair of rows of `vectors`, shape (n, J), whose cosine has the largest absolute value.
+    """Return the two rows of `vectors`, shape (n, J), whose cosine is the largest in absolute value.
 
     Only rows in the same group of `group` consecutive rows are compared.
     """
@@ -132,9 +132,10 @@ def _likest(
     place: str,
     more: dict[str, int],
 ) -> TestResult:
-    """Return the result of a test whose statistic is the largest absolute cosine over all pairs of vectors.
+    """Return the result of the test `name`, whose statistic is the largest absolute cosine over all pairs of vectors.
 
-    The p-value is computed from `found` and `dimensions`. The other arguments are stored in the result.
+    `found` is the pair with this cosine, and `dimensions` the dimension of the vectors; the p-value is computed from
+    them. The other arguments are only stored in the result.
     """
     # The probability that at least one of so many independent events occurs, each with the probability `tail`.
     tail = _cosine_tail(found.cosine, dimensions)
@@ -213,12 +214,13 @@ def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
 
 @of_family(TestName.SHIFTED_COPIES)
 def shifted_copies(measured: NoiseMeasurements) -> TestResult:
-    """Test for shifted copies of noise by the largest autocorrelation over shifts by trials, rounds and coordinates.
+    """Test for noise that is a shifted copy of other noise of the run, by the largest absolute autocorrelation.
 
-    The statistic of one shift is a sum of n products of noise values, which has variance n. Its tail is bounded by that
-    of n / 3 independent products of three times the variance, because their sum has the same fourth cumulant as n
-    overlapping products. The p-value is corrected by Bonferroni over all shifts with at least 5,000 products.
-    Coordinates are shifted within the longest run of neighbours in the sample.
+    A shift is a number of trials, rounds and coordinates. Its statistic is a sum of n products of two noise values,
+    with variance n. The tail of this sum is bounded by that of a sum of n / 3 independent products with three times the
+    variance, because both sums have the same fourth cumulant if products overlap. The p-value is corrected by
+    Bonferroni over all shifts with at least 5,000 products. Only the longest run of neighbouring coordinates in the
+    sample is used.
     """
     numbers = [number for number, _ in measured.noise.places]
     edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
@@ -244,9 +246,9 @@ def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
     """Return the sum of the products of noise values at every shift, and the number of these products.
 
     `values` has the shape (trials, rounds, coordinates). Both results have the shape (trial shifts, round shifts,
-    coordinate shifts). Of a shift and its mirror image only one counts: the number for the other one is set to 0.
-    Trials are shifted by fewer than `_MOST_LAGS`, within groups of at most `_TRIALS_AT_ONCE`. Rounds and coordinates
-    are shifted by all distances.
+    coordinate shifts). A shift and its reverse give the same sum, so the number of products is set to 0 for one of
+    them. Trials are shifted by fewer than `_MOST_LAGS`, within groups of at most `_TRIALS_AT_ONCE`. Rounds and
+    coordinates are shifted by all distances.
     """
     at_once = max(_MOST_LAGS, min(_TRIALS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
     groups = [values[start : start + at_once] for start in range(0, len(values), at_once)]

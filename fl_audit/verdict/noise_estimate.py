@@ -108,16 +108,18 @@ def estimate_noise(
 ) -> NoiseRatioEstimate:
     """Return the ratios of the real to the claimed noise, with their intervals, from sums of squares of the noise.
 
+    Each sum of squares is divided by the claimed variance. None means that it was not measured.
+
     Parameters
     ----------
     confidence
         Confidence of each two-sided interval, above 0 and below 1.
     total
-        Sum of squares, over the claimed variance, in the directions orthogonal to f(D) - f(D'); None if not measured.
+        Sum of squares of the noise in all directions orthogonal to f(D) - f(D').
     along
-        Sum of squares, over the claimed variance, in the direction of f(D) - f(D'); None if not measured.
+        Sum of squares of the noise in the direction of f(D) - f(D').
     tensors
-        Sum of squares, over the claimed variance, of each parameter tensor by name; None if not measured.
+        Sum of squares of the noise on each parameter tensor, keyed by the tensor's name.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Define the values that the challenger opens after a run: samples, shares of the noise, quantile bits and steps.
+"""Define the values that the challenger reveals after a run: samples, shares of the noise, quantile bits and steps.
 
-The challenger draws these values in secret during the run. Once they are opened, there is an exact test for most faults
-that do not concern the noise of the sum. Only counts are kept, never a sample or a share itself. So the size of the
-tables does not grow with the number of trials times the number of units.
+The challenger draws these values in secret during the run. Once they are revealed, there is an exact test for most
+faults that do not concern the noise of the sum. Only counts are kept, never a sample or a share itself. So the size of
+the tables does not grow with the number of trials times the number of units.
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class OpenedParticipation:
 
 @dataclass(frozen=True, eq=False)
 class NoiseShareProducts:
-    """Inner products of the clients' shares of the noise, summed over the evaluated coordinates, rounds and trials."""
+    """Inner product of every two clients' shares of the noise, summed over coordinates, rounds and trials."""
 
     clients: Integers  # owners of the shares, (shares,); `RESIDUAL` is the noise without shares known to the insider
     products: Floats  # sums of products of draws of N(0, 1), (shares, shares)
@@ -191,10 +191,11 @@ def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
 
 
 def last_bits_of(tallies: "pd.DataFrame") -> LastBitCounts | None:
-    """Return how many released numbers have the last bit 1, from the table of tallies; None if it has no such counts.
+    """Return the counts of released numbers whose last bit is 1, from the table of tallies; None if it has none.
 
-    The column "first" is the coordinate: -1 stands for the total, -2 for the number of bits in it, and -3 for the
-    number of bits of each coordinate. The column "second" is the side, 0 for D and 1 for D'.
+    In the table, "second" is the side, 0 for D and 1 for D'. "first" is the index of a sampled coordinate, or a code:
+    -1 for the count over all evaluated coordinates, -2 for the number of bits in this count, and -3 for the number of
+    bits evaluated at each sampled coordinate.
     """
     rows = _summed(tallies, LAST_BIT)
     if rows.empty:

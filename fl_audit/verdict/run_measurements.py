@@ -103,30 +103,38 @@ class NoiseMeasurements:
 
     @cached_property
     def innovations(self) -> Floats:
-        """Noise along f(D) - f(D') over the claimed noise, (trials, rounds); NaN where D and D' hardly differ."""
+        """Noise along f(D) - f(D'), divided by the claimed standard deviation; NaN where D and D' hardly differ.
+
+        The shape is (trials, rounds).
+        """
         if self.scores is not None:
             return self.scores
         return innovations(self.increments, self.sensitivity / self.sigma, self.members)
 
     @cached_property
     def used_innovations(self) -> Floats:
-        """The innovations, standardised noise along f(D) - f(D'), that are not NaN, as a flat array."""
+        """All innovations that are not NaN, as a flat array.
+
+        An innovation is the noise of a round along f(D) - f(D'), divided by the claimed standard deviation.
+        """
         return self.innovations[~np.isnan(self.innovations)]
 
     @property
     def _opened(self) -> Floats | None:
         """Noise along f(D) - f(D'), noise along the target unit's contribution, and the length of this contribution.
 
-        All are divided by the claimed noise, (trials, rounds, 3). None if they were not measured.
+        These are the three entries of the last axis, (trials, rounds, 3), each divided by the claimed standard
+        deviation. None if they were not measured.
         """
         seen = self.residuals
         return None if seen is None or np.isnan(seen.signal[..., :2]).all() else seen.signal[..., 0, :]
 
     @cached_property
     def own_length(self) -> Floats:
-        """Length of the target unit's contribution over the claimed noise, (trials, rounds); 0 if there is none.
+        """Length of the target unit's contribution, divided by the claimed standard deviation, (trials, rounds).
 
-        If the length was not measured, half of ||f(D) - f(D')|| is used instead.
+        It is 0 in rounds in which the unit contributes nothing. If the length was not measured, half of ||f(D) -
+        f(D')|| is used instead.
         """
         if self._opened is None:
             found = np.where(np.isnan(self.innovations), 0.0, self.sensitivity / self.sigma / 2)
@@ -136,9 +144,10 @@ class NoiseMeasurements:
 
     @cached_property
     def own_noise(self) -> Floats:
-        """Noise along the target unit's contribution over the claimed noise, (trials, rounds).
+        """Noise along the target unit's contribution, divided by the claimed standard deviation, (trials, rounds).
 
-        It is NaN in rounds in which the target unit contributes nothing.
+        It is NaN in rounds in which the target unit contributes nothing. If it was not measured, the noise along f(D) -
+        f(D') is used in trials with D, and its negative in trials with D'.
         """
         towards = np.where(self.members, 1.0, -1.0)[:, None] * self.innovations
         along = towards if self._opened is None else self._opened[..., 1]
@@ -146,7 +155,7 @@ class NoiseMeasurements:
 
     @property
     def target_noise(self) -> Floats:
-        """Noise along the target unit's contribution over the claimed noise, (trials, rounds).
+        """Noise along the target unit's contribution, divided by the claimed standard deviation, (trials, rounds).
 
         In rounds in which the target unit contributes nothing, it is the noise along f(D) - f(D').
         """
@@ -193,10 +202,10 @@ class NoiseMeasurements:
 
     @cached_property
     def sample(self) -> Floats:
-        """Noise at the sampled coordinates over the claimed noise; independent N(0, 1) if the claim holds.
+        """Noise at the sampled coordinates, divided by the claimed standard deviation.
 
-        The shape is (trials of `sampled_trials`, rounds, coordinates). Raises `TestNotApplicableError` if no noise was
-        sampled.
+        It is N(0, 1) and independent if the claim holds. The shape is (trials of `sampled_trials`, rounds,
+        coordinates). Raises `TestNotApplicableError` if no noise was sampled.
         """
         only_if(bool(self.sampled_trials.any()), NotTestedReason.NOT_MEASURED)
         return self.noise.sample[self.sampled_trials, :, 0]
@@ -208,18 +217,22 @@ class NoiseMeasurements:
 
     @cached_property
     def even_sample(self) -> Floats:
-        """The sampled noise with values above the claim scaled down to it, for tests of shape and dependence.
+        """The sampled noise with every scale reduced to at most the claimed one, for tests of shape and dependence.
 
-        Scales are estimated for tensors, for single rounds of trials, for tensors in single rounds, and for
-        coordinates. If scales of one kind differ by more than chance explains, the values are divided by them, except
-        where the noise is clearly below the claim. Then every tensor that is still above the claim is divided by its
-        scale. Honest noise changes little.
+        It has the shape of `sample`. Scales are estimated for tensors, for single rounds of trials, for tensors in
+        single rounds, and for coordinates. If scales of one kind differ by more than chance explains, the values are
+        divided by them, except where the noise is clearly below the claim. Then every tensor that is still above the
+        claim is divided by its scale. Honest noise changes little.
         """
         return _without_excess(self.sample, self.owners)
 
 
 def _without_excess(sample: Floats, owners: list[str]) -> Floats:
-    """Return noise over the claimed noise, (trials, rounds, coordinates), scaled down as in `even_sample`."""
+    """Return noise with every scale reduced to at most the claim, as `NoiseMeasurements.even_sample` describes.
+
+    `sample` is the noise divided by the claimed standard deviation, (trials, rounds, coordinates); the result has the
+    same shape. `owners` names the parameter tensor of each coordinate.
+    """
     names, which = np.unique(owners, return_inverse=True)
     groups = np.eye(names.size)[which]
     sizes, (trials, rounds, places) = groups.sum(axis=0), sample.shape
@@ -251,10 +264,11 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
 
 
 def _scale(means: Floats, freedom: Floats) -> Floats:
-    """Return the mean squares by which to divide noise; they are 1 if chance explains their differences.
+    """Return the mean squares by which squared noise is to be divided; all 1 if chance explains their differences.
 
-    A mean that is clearly below the claim is replaced by 1. Cube roots of means of squares are nearly normal (Wilson
-    and Hilferty 1931).
+    `means` are mean squares of standardised noise, and `freedom` are their numbers of values. The result has the shape
+    of `means`, or (1, 1, 1) if all are 1. A mean that is clearly below the claim is replaced by 1. Cube roots of means
+    of squares are nearly normal (Wilson and Hilferty 1931).
     """
     counts = np.broadcast_to(freedom, means.shape)
     if counts.min() < _FEWEST or means.size < 2:
@@ -267,7 +281,11 @@ def _scale(means: Floats, freedom: Floats) -> Floats:
 
 
 def _studentized(values: Floats) -> Floats:
-    """Return each value over the root mean square of the others in its trial and round, as a normal score."""
+    """Return each value divided by the root mean square of the other values of its trial and round, as a normal score.
+
+    `values` and the result have the shape (trials, rounds, coordinates). For normal noise the quotient has Student's t
+    distribution, and its normal score is the normal quantile of its probability.
+    """
     places = values.shape[2]
     others = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (places - 1)
     t = values / np.sqrt(np.maximum(others, 1e-300))

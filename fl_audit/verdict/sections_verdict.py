@@ -95,7 +95,7 @@ def _counted(number: float) -> str:
 
 
 def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
-    """Return a sentence on the largest epsilon that this test of attack scores can show with its number of scores.
+    """Return a sentence on the largest epsilon that a test of attack scores can show with so many scores as it has.
 
     `of_scores` is the result of the test, and `claimed` the claimed epsilon.
     """

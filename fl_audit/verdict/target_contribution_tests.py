@@ -1,10 +1,10 @@
 """Test whether the target contributes exactly once, by the mean of the noise along its contribution.
 
-Once the secrets are opened, the sum f(b) of the true secret bit b is known. If the claim holds, the residual r - f(b)
-of a release r, over the claimed standard deviation, is N(0, 1) along the target's contribution, in every round and
-trial, given all earlier rounds. The drift is the mean of this residual. A target that counts k times shifts it by (k -
-1) times the length of its contribution over the noise. Anything else that its client adds and that depends on the
-secret shifts it too.
+After the run the secret bits are revealed, so the sum f(b) for a trial's bit b is known. Let r be a release. If the
+claim holds, the residual r - f(b) along the target's contribution, divided by the claimed standard deviation, is N(0,
+1) in every round and trial, given all earlier rounds. The drift is the mean of this residual. A target that counts k
+times shifts it by (k - 1) times the length of its contribution divided by the noise. Anything else that its client adds
+and that depends on the secret shifts it too.
 
 **Exact distributions.** The length of the contribution depends on earlier rounds, and so on their noise. If rounds were
 weighted by length, the weights would depend on the noise. So rounds have equal weights. Within a round, trials are
@@ -70,10 +70,11 @@ def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
 
 
 def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
-    """Return how many times the target unit must count in the released sums for the test `signal` to find it.
+    """Return how many times the target unit must count in the released sums so that the test
+    `target_contribution_tests` finds it.
 
-    It is computed from the measurements of a run, and comes with the number of trials in which 1.5 times would be
-    found.
+    An honest unit counts once. The result, computed from the measurements of a run, also has the number of trials that
+    suffice to find a unit that counts 1.5 times.
     """
     length, known = measured.own_length, measured.own_length > 0
     each = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
@@ -81,10 +82,11 @@ def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
 
 
 def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
-    """Return how many times a target unit must count in the released sums for the test `signal` to find it.
+    """Return how many times a target unit must count in the released sums so that the test `target_contribution_tests`
+    finds it.
 
-    It is computed from sums of noise over rounds, and comes with the number of trials in which 1.5 times would be
-    found.
+    An honest unit counts once. The result, computed from sums of noise over rounds, also has the number of trials that
+    suffice to find a unit that counts 1.5 times.
     """
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))
@@ -92,10 +94,10 @@ def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
 
 
 def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
-    """Return the sum of the noise of each round over trials, weighted by length, and the norm of the lengths.
+    """Return the noise of each round summed over trials, with the lengths as weights, and the norm of these lengths.
 
-    Both have the shape (rounds,). The sums are divided by the norms, so each is N(0, 1) if a length in its round is not
-    0.
+    `noise` and `length` have the shape (trials, rounds); NaN in `noise` is left out. Both results have the shape
+    (rounds,). The sums are divided by the norms, so each is N(0, 1) if a length in its round is not 0.
     """
     known = ~np.isnan(noise)
     weights = np.where(known, length, 0.0)
@@ -190,14 +192,22 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
 
 
 def _beside_rounds(along: Floats) -> tuple[float, int]:
-    """Return the sum of squared deviations of the noise from its mean in each round, and the degrees of freedom."""
+    """Return the sum of squared deviations of the noise from its mean in each round, and the degrees of freedom.
+
+    `along` is the noise in one direction, (trials, rounds). A round's mean is over trials. NaN is left out.
+    """
     known = np.sum(~np.isnan(along), axis=0)
     means = np.nansum(along, axis=0) / np.maximum(known, 1)
     return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())
 
 
 def _largest(name: TestName, looks: _NormalDriftSums, variance: float, freedom: int, limit: float) -> TestResult:
-    """Return the test result of the largest of several sums of noise, given the variance of the noise."""
+    """Return the result of the test `name`, whose statistic is the largest absolute value among several sums of noise.
+
+    `looks` holds the sums with their names, and `variance` is the measured variance of the noise, with `freedom`
+    degrees of freedom. The p-value is from Student's t, two-sided, with Bonferroni over the sums. `limit`, the limit of
+    detection, is only stored in the result.
+    """
     scale = math.sqrt(variance)
     at = int(np.abs(looks.values).argmax())
     value = float(looks.values[at])
@@ -222,9 +232,10 @@ def signal_trial(measured: NoiseMeasurements) -> TestResult:
 
 
 def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
-    """Return the result of the test `signal_trial` from sums of noise over the rounds of every trial.
+    """Return the result of the test `signal_trial`, computed from each trial's sum of noise over its rounds.
 
-    Sums over all trials with one of several targets are tested too, if `along` has them.
+    If there are several targets, `along` also holds, for each target, a sum over all trials with this target. These
+    sums are tested too.
     """
     used = along.freedom > 0
     if along.sums is None or along.lengths is None or not used.any():
@@ -268,9 +279,10 @@ def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
 
 
 def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
-    """Return the sum of squares of the trials' standardised noise sums over rounds, and its degrees of freedom.
+    """Return the sum of squares of the trials' standardised noise sums, and its degrees of freedom, both of shape (1,).
 
-    Trials with a single round are left out.
+    `sums` holds the sum of each trial's noise over its rounds, (trials,), and `counts` the number of these rounds,
+    (trials,). A sum is standardised by the square root of this number. Trials with a single round are left out.
     """
     several = counts > 1
     square = float(np.sum(np.square(sums[several]) / counts[several]))
@@ -278,19 +290,20 @@ def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
 
 
 def noise_trial_of(along: NoiseAlongTarget) -> TestResult:
-    """Test for too little noise along the target unit's contribution in any trial or in its sums over rounds.
+    """Test for too little noise along the target unit's contribution, in any single trial or in the sums over rounds.
 
-    Unlike `noise_along_record_trial`, it needs only sums over the rounds of every trial.
+    A sum over rounds is that of one trial's noise. Unlike the test `noise_along_record_trial`, which also tests single
+    rounds, this one needs no noise of single rounds.
     """
     of_sums = [] if along.sums is None else [(*_over_rounds(along.sums, along.freedom), _OVER_ROUNDS, 0)]
     return _least([(along.squares, along.freedom, "trial {}", 0), *of_sums])
 
 
 def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
-    """Return the result of the lower-tail chi-square test of the most significant sum of squares, with Bonferroni.
+    """Test whether any of several sums of squared noise is too small: chi-square, lower tail, with Bonferroni.
 
-    Each entry of `sums` has sums of squares, their degrees of freedom, a format for the names of their places, and the
-    number of the first place.
+    Each entry of `sums` has sums of squares, their degrees of freedom, a format for the names of their places, such as
+    "trial {}", and the number of the first place. The result is that of the sum with the smallest p-value.
     """
     looks, found = 0, []
     for squares, freedom, name, first in sums:

@@ -44,8 +44,9 @@ def _refusals(
 ) -> Iterator[IncompleteTrials]:
     """Yield one entry for each kind of failure in the trials, with its share under D and under D'.
 
-    Failures are trials that the strategy refused to complete (named `kind`), errors of clients, and the strategy's
-    error `probe` on an update of exactly zero.
+    Failures are trials that the strategy refused to complete (the entry is then named `kind`), errors of clients, and
+    the strategy's error `probe` on an update of exactly zero, if any. `seen` holds the recorded results of the trials,
+    and `present` is True for trials with D.
     """
 
     def refusal(what: str, said: str, refused: Iterable[bool]) -> IncompleteTrials:
@@ -69,10 +70,12 @@ def _errors(seen: Sequence[Transcript]) -> list[str]:
 
 
 def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
-    """Return a sentence with the share of trials to which the target's client gave no valid reply.
+    """Return a sentence with the shares of trials in which the target's client gave no valid reply.
 
-    The sentence is empty if there are no such trials. For claims about records, it adds that the audit itself may be
-    the cause, because it changes records in trials.
+    There is one share for trials with D and one for trials with D'; `present` is True for trials with D. `seen` holds
+    the recorded results of the trials. The sentence is empty if the client always gave a valid reply. For claims about
+    records (`is_about_records`), a second sentence says that the audit itself may be the cause, because it changes
+    records in trials.
     """
     failed = np.array([FAILED in one.numbers for one in seen])
     if not np.any(failed):
@@ -169,7 +172,11 @@ def _result(campaign: StoredTrials) -> ClaimAudit:
 
 
 def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
-    """Return sentences for the end of the report, on files written outside, the number of trials, and their limits."""
+    """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits.
+
+    `campaign` holds the stored trials. `outside` lists the paths to which trials wrote outside of their copies of the
+    working directory.
+    """
     audit, found = campaign.audit, [outside_words(outside)] if outside else []
     needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.counted)
     if needed > audit.trials:

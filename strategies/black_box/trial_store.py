@@ -125,7 +125,7 @@ class StoredTrials:
 
     @property
     def not_covered(self) -> NotRefutingReason | None:
-        """Reason why the clients other than the target's do not repeat their replies in trials; None if they do."""
+        """Reason why the other clients (all but the target's) do not repeat their replies; None if they repeat them."""
         said = _read(self.directory / _STILL)["not_covered"]
         return None if said is None else NotRefutingReason(said)
 

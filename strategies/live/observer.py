@@ -63,7 +63,12 @@ class _ObservedStrategyBase:
     def _aggregated(
         self, number: int, said: _Said, replies: Sequence[Any], made: Callable[[], Any], run: int | None, others: int
     ) -> Any:
-        """Return the wrapped strategy's result (`made()`), and pass the models before and after it to the observer."""
+        """Return the wrapped strategy's result (`made()`), and pass the models before and after it to the observer.
+
+        `number` is the round, and `run` the id of Flower's run. `said` holds the canaries' notes, keyed by the position
+        of their reply in `reply_checks`; a note is None if it cannot be read. `others` is the number of valid replies,
+        canaries included.
+        """
         # Read before aggregation, in which Flower's adaptive wrappers change their clipping norm.
         named = getattr(self.strategy, "clipping_norm", None)
         norm = float(named) if isinstance(named, int | float) and 0 < named < float("inf") else None
@@ -146,7 +151,8 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
 def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[ReportedCanaryProperties]:
     """Yield canary clients' notes, each with its reply's weight in the average relative to the largest weight.
 
-    Unreadable notes are left out. The function must be called after averaging, because wrappers may change the weights
+    `said` holds the notes, keyed by the position of their reply in `reply_checks`; unreadable notes are None and are
+    left out. The function must be called after averaging, because wrappers of the strategy may change the weights
     before. A canary client is an artificial client of the audit.
     """
     layers = [*layers_of(strategy)]

@@ -142,9 +142,10 @@ def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = ""
 
 
 def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
-    """Return the horizontal position of each run: its epsilon, or, without DP, a place right of all other runs.
+    """Return the horizontal position of each run: its epsilon, or, without DP, 6 times the largest epsilon.
 
-    All positions are multiplied by 1.05**`number`, so that several versions of a data set do not overlap.
+    Positions are multiplied by 1.05**`number`, where `number` counts the versions of a data set from 0, so that
+    versions do not overlap.
     """
     known = [run.epsilon for run in runs if np.isfinite(run.epsilon)]
     beyond = 6 * max(known) if known else 1.0
@@ -209,9 +210,10 @@ def _phis(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> N
 
 
 def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, played: Sequence[DataSetRuns]) -> None:
-    """Set the title, the axis labels and the horizontal range of a panel over epsilon.
+    """Set the title, the axis labels and the horizontal range of a panel whose horizontal axis is epsilon.
 
-    `panel` is the panel's key, `y_name` the label of its vertical axis, and `played` the runs that determine the range.
+    `panel` is the panel's key, `method` the kind of DP (central or local), and `y_name` the label of the vertical axis.
+    The range covers all runs in `played`.
     """
     places = [place for one in played for place in _places(one.side(method))]
     axes.set_xscale("log")
@@ -259,6 +261,7 @@ def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) ->
     """Draw two histograms of the models' maximum class probability, for targets called members and called non-members.
 
     The black-box attack makes the call. Panel 0 shows the run at epsilon_i = 1, and panel 1 that at epsilon_i = 0.1.
+    Both runs are taken from `local`, the runs with local DP; without such a run the panel stays empty.
     """
     level, letter = ((1.0, "l"), (0.1, "m"))[panel]
     title = f"({letter}) Confidence, epsilon_i {level:g}"
@@ -342,7 +345,10 @@ _ADVERSARY_LOOKS = {
 
 
 def adversaries_item(played: Sequence[DataSetRuns]) -> ItemResult:
-    """Return the AUC of each adversary, and the differences of AUCs, over epsilon of central DP on the same trials."""
+    """Return a figure and a table of the AUC of each adversary, by epsilon of central DP, for each data set.
+
+    All adversaries attack the same targets of the same trials. The table also has the differences between their AUCs.
+    """
     figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
     panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
     for number, (axes, one) in enumerate(zip(panels, played, strict=False)):

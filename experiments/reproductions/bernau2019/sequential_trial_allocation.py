@@ -114,9 +114,11 @@ def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) ->
     """Return the cheapest numbers of runs, keyed by setting, that narrow a claim's interval enough to decide the claim.
 
     `before` has the existing number of runs, and `seconds` the duration of one run, both keyed by setting. The result
-    is empty if the needed number of trials is unknown. A setting contributes the share s of the interval's squared
-    width, and s / m if its trials are multiplied by m. The total time is smallest if m is proportional to sqrt(s /
-    seconds) (Neyman allocation).
+    is empty if the needed number of trials is unknown.
+
+    Let s be the share of the interval's squared width that one setting causes. If the setting gets m times as many
+    trials, this share becomes s / m. The total time is smallest if m is proportional to sqrt(s / seconds) (Neyman
+    allocation).
     """
     more = claim.trials_to_decide
     if more is None or not claim.runs:

@@ -84,14 +84,15 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResu
 
 
 def unrounded_text(advantage: float) -> str:
-    """Return a remark, for a table, on an advantage of Table 2 before rounding, which the paper does not show."""
+    """Return a remark for a table: an advantage of Table 2 before rounding, which the paper does not print."""
     return f" ({advantage:g} before rounding, not in print)"
 
 
 def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
-    """Return two table rows of a run: the insider's advantage, and its share of beliefs above the bound rho_beta.
+    """Return two table rows of one run: the insider's advantage, and the share of its beliefs above the bound rho_beta.
 
-    The insider is the adversary that tells the data set D from its neighbour D'.
+    Each row has the measured, the published and the predicted value. The insider is the adversary that tells the data
+    set D from its neighbour D'.
     """
     setting, trials, expected = found.setting, found.repetitions, found.expected_advantage
     measured = empirical_advantage(found.trials["won"].to_numpy(), CONFIDENCE)

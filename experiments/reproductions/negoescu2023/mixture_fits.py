@@ -41,7 +41,10 @@ _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "
 
 
 def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the settings whose models are examined: fewest and most epochs without DP, least and largest epsilon."""
+    """Return the settings with the fewest and most epochs without DP, and the least and largest epsilon with DP.
+
+    The models of these four settings are examined.
+    """
     baselines = study.baselines(data_dir)
     wanted = {"privacy.clipping-norm": study.clipping_norms[0], "training.expected-batch": study.batches[-1]}
     alike = [one for one in study.private(data_dir) if wanted.items() <= dict(one.settings).items()]
@@ -95,7 +98,9 @@ def label_of(one: Point) -> str:
 def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
     """Return the Kolmogorov-Smirnov tests of a setting's models, one row for each model, number of components and size.
 
-    Columns are "point" (the setting), "private", "trial" (the model), "components", "size" and "p_value".
+    `one` is the setting, `run` the directory of its finished run, and `extent` the full or quick form. Columns are
+    "point" (the setting), "private" (with DP), "trial" (the model), "components", "size" (number of losses tested) and
+    "p_value".
     """
     rows = []
     for trial, scores in enumerate(_training_scores(run)):
@@ -149,7 +154,11 @@ def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.2 on p-values, with intervals over trials, or for the last claim over models."""
+    """Yield the claims of the paper's section 8.2 about p-values, each with a measured number and its interval.
+
+    `checks` has one row for each test, as `_checks` returns them. Intervals are over trials; only that of the last
+    claim is over models.
+    """
     claim = partial(PaperClaim, section="8.2", where="Adult")
     over = partial(claim, trials=checks["trial"].nunique())
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
@@ -168,26 +177,33 @@ ONE_SUFFICES = "share of private models with one component"
 
 
 def of_one_component(shares: Floats) -> dict[str, Any]:
-    """Return fields of the claim that one component suffices for models with DP at most sample sizes, keyed by name.
+    """Return the fields, keyed by name, of the claim that models with DP usually need only one mixture component.
 
-    The number is the share of sizes at which one component is not rejected, averaged over models.
+    The measured number is the share of sample sizes at which one component is not rejected, averaged over models. The
+    claim requires at least 0.5.
 
     Parameters
     ----------
     shares
-        For each model with DP, the share of sizes at which one component is not rejected, shape (models,).
+        For each model with DP, the share of sample sizes at which one component is not rejected, shape (models,).
     """
     return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "trials": shares.size}
 
 
 def _by_model(checks: pd.DataFrame) -> Floats:
-    """Return the share of each model's p-values that are above the significance level, shape (models,)."""
+    """Return, for each model, the share of its p-values that are above the significance level, shape (models,).
+
+    `checks` has one row for each test, as `_checks` returns them.
+    """
     above = (checks["p_value"] > LEVEL).groupby([checks["point"], checks["trial"]])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 
 
 def _by_trial(checks: pd.DataFrame) -> Floats:
-    """Return the share of p-values above the significance level in each trial, over all settings, shape (trials,)."""
+    """Return, for each trial, the share of p-values above the significance level, over all settings, shape (trials,).
+
+    `checks` has one row for each test, as `_checks` returns them.
+    """
     above = (checks["p_value"] > LEVEL).groupby(checks["trial"])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 

@@ -31,10 +31,13 @@ CHUNK = 20
 
 @dataclass(frozen=True)
 class TrialBudget:
-    """The number of trials in each stage of a black-box audit, and the number of distinguishers in each stage.
+    """The numbers of trials and of distinguishers (rules that tell D from D') in each stage of a black-box audit.
 
-    A distinguisher is a rule that tells D from D'. Raises `InputError` if a number of trials is not a multiple of
-    `CHUNK` or is below 2 * `CHUNK`, if `stages` and `shares` differ in length, or if the shares do not add up to 1.
+    In each stage, some distinguishers are tested on fresh trials: `stages` holds the number of these trials, and
+    `shares` the part of the significance level that the stage uses.
+
+    Raises `InputError` if a number of trials is not a multiple of `CHUNK` or is below 2 * `CHUNK`, if `stages` and
+    `shares` differ in length, or if the shares do not add up to 1.
     """
 
     pilot: int = 400  # number of search trials for each scenario that passes the first search

@@ -146,8 +146,8 @@ def _pairs(rounds: int) -> list[tuple[int, int]]:
 def _shown(steps: Floats) -> Floats:
     """Return released values as columns, shape (trials, columns), with at most 400 columns.
 
-    The columns are the values of every round if there are at most 400 in a trial. Otherwise they are the first 400
-    values of the sum over rounds.
+    `steps` holds the values, (trials, rounds, parameters). If a trial has at most 400 values in all rounds, the columns
+    are these values. Otherwise the columns are the first 400 values of the sum over rounds.
     """
     if steps[0].size <= MOST_CORRELATED:
         return _flat(steps)
@@ -155,9 +155,10 @@ def _shown(steps: Floats) -> Floats:
 
 
 def _each(steps: Floats) -> Floats:
-    """Return released values of all rounds as at most 20,000 columns, shape (trials, columns), evenly spaced.
+    """Return released values of all rounds as columns, shape (trials, columns), with at most 20,000 columns.
 
-    Unlike a sum over rounds, they show values without noise whose differences between D and D' cancel over the rounds.
+    `steps` holds the values, (trials, rounds, parameters); if there are too many, evenly spaced ones are taken. Columns
+    of single rounds show values without noise even if their differences between D and D' cancel in the sum over rounds.
     """
     values = _flat(steps)
     return values[:, :: -(-values.shape[1] // _MOST_ALONE)]

@@ -59,7 +59,10 @@ class ScenarioFinding:
 
     @property
     def allowed(self) -> str:
-        """A clause that states the value that the claim allows for the quantity in `shown`."""
+        """A clause with the value that the claim allows for epsilon or for the share of right guesses.
+
+        It follows the text of `shown`, which has the value that the trials prove.
+        """
         epsilon = self.attempt.distinguisher.limit.epsilon
         return f"the claim allows {epsilon:.2f} there" if epsilon > 0 else "the claim allows no more than that"
 

@@ -1,7 +1,8 @@
 """Read the stored rounds of a training, and find the rounds that count as evidence.
 
-The client of a canary adds a note with the canary's properties to its reply. A round is excluded if a note does not
-match the observer, the evaluation or the guarantee.
+The client of a canary adds a note with the canary's properties to its reply. A round is excluded if a note contradicts
+the directions, size or clipping norm that the observer stored, the seed of the coins that the evaluation uses, or the
+adjacency of the guarantee.
 """
 
 import json
@@ -78,9 +79,10 @@ def read_note(said: object, node: str | None = None) -> ReportedCanaryProperties
 
 
 def _note_of_json(values: Mapping[str, object]) -> ReportedCanaryProperties:
-    """Return a note from its JSON values; all but the number are optional.
+    """Return a canary's note from its JSON values, keyed by the fields of `ReportedCanaryProperties`; only the number
+    is required.
 
-    Its keys are the fields of `ReportedCanaryProperties`.
+    A note states the properties of a canary; its client adds it to a reply.
 
     Raises
     ------
@@ -343,8 +345,9 @@ def _is_linked(earlier: list[StoredRound], later: list[StoredRound]) -> bool:
 def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
     """Return the scores of canaries, the coins of canaries, and the scores of decoys, as three arrays.
 
-    Scores and coins have shape (rounds, canaries), and the scores of decoys (rounds, decoys). A coin is 1 if the canary
-    was in, else 0. Scores are in units of a canary's norm if this norm is known for all rounds.
+    A decoy is a direction that no client sends. Scores and coins have shape (rounds, canaries), and the scores of
+    decoys (rounds, decoys). A coin is 1 if the canary was in, else 0. Scores are in units of a canary's norm if this
+    norm is known for all rounds.
 
     Parameters
     ----------

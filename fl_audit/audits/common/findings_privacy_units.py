@@ -35,9 +35,10 @@ class PrivacyUnitsFinding:
 
 
 def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding | None:
-    """Return the guarantee of a run for a record, a user and a client; None without a guarantee for all neighbours.
+    """Return the guarantee of a run for a record, a user and a client.
 
-    Also None if the group sizes (numbers of records of a user or client) are unknown.
+    The result is None if there is no guarantee, if the noise scale depends on the data, or if the group sizes (numbers
+    of records of a user or client) are unknown.
 
     Parameters
     ----------

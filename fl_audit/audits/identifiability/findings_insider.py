@@ -109,7 +109,7 @@ class LlrIncrementFinding:
 
     @property
     def groups(self) -> tuple[tuple[int, LlrIncrementStatistics], ...]:
-        """Two pairs of a secret bit and the statistics of its trials: first bit 1 (D), then bit 0 (D')."""
+        """Pairs of a secret bit and the statistics of the trials with this bit: first bit 1 (D), then bit 0 (D')."""
         return (1, self.check.members), (0, self.check.nonmembers)
 
 

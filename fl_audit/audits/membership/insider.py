@@ -266,7 +266,9 @@ def _noise_of_records(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the noise of the round `step`, i.e. its release minus all clipped gradients, float64 (trials, parameters).
 
-    The second value is the noise on the bits of an adaptive clipping norm, computed in the same way, or None.
+    The second value is the noise on the sum of the bits of an adaptive clipping norm, (trials,), computed in the same
+    way; None without such bits. `seen` is the insider's view of the latest round, and `membership` says which targets
+    are in.
     """
     part = _taking_part(federation, seen, step.number, membership.trials)
     held = _in_sum(federation, membership, part)
@@ -295,9 +297,9 @@ def _of_records_over_rounds(
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return two pairs of <n, g> and ||g||, each (trials, targets), for records or users as targets.
 
-    Here g is a target's clipped gradient and n the noise, both summed over `steps`, i.e. rounds with whitened noise.
-    With adaptive clipping, g and n have one further coordinate for the target's bit, which says whether its gradient is
-    within the clipping norm. The second pair leaves this coordinate out.
+    g is a target's clipped gradient, and n is the noise. Both are weighted sums over `steps`, the rounds that whitening
+    combines. With adaptive clipping, g and n have one further coordinate for the target's bit, which says whether its
+    gradient is within the clipping norm. The second pair leaves this coordinate out.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit, noise = _unit_of_bits(federation, sigma), torch.zeros(())
@@ -330,9 +332,10 @@ def _of_records_over_rounds(
 
 
 def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
-    """Return the factor that makes the noise on clipping bits as large as the noise on the sum, shape (trials,).
+    """Return the factor that scales the noise on clipping bits to the noise on the sum, float64 (trials,).
 
-    The bits of adaptive clipping say whether contributions are within the clipping norm.
+    The bits of adaptive clipping say whether contributions are within the clipping norm. `sigma` is the standard
+    deviation of the noise on the sum, (trials,); it is returned itself if clipping is not adaptive.
     """
     mechanism = federation.public.mechanism
     return torch.from_numpy(sigma) / mechanism.bit_sigma if mechanism.is_adaptive else torch.from_numpy(sigma)
@@ -347,10 +350,10 @@ def _of_clients(
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return two pairs of <n, g> and ||g||, each (trials, targets), for clients as targets.
 
-    Here g is a target's clipped update and n the noise, both summed over `steps`, i.e. rounds with whitened noise. With
-    adaptive clipping, g and n have one further coordinate for the client's bit, which says whether its update is within
-    the clipping norm. This coordinate is scaled so that its noise equals that of the others. The second pair leaves it
-    out, because after a small update the noise on the bits would hide the noise on the sum.
+    g is a target's clipped update, and n is the noise. Both are weighted sums over `steps`, the rounds that whitening
+    combines. With adaptive clipping, g and n have one further coordinate for the client's bit, which says whether its
+    update is within the clipping norm. This coordinate is scaled so that its noise equals that of the others. The
+    second pair leaves it out, because after a small update the noise on the bits would hide the noise on the sum.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit = _unit_of_bits(federation, sigma)
@@ -382,9 +385,10 @@ def _of_clients(
 
 
 def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
-    """Return the sums `total` as float64, (trials, parameters), with one further column of `bits` times `unit`.
+    """Return the sums `total` as float64, (trials, parameters), with `bits` times `unit` as one further column.
 
-    There is no further column if `bits` is None.
+    `bits` are sums of the bits of adaptive clipping, and `unit` is their factor from `_unit_of_bits`, both (trials,).
+    If `bits` is None, there is no further column.
     """
     if bits is None:
         return total.double()

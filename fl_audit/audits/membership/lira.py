@@ -104,7 +104,11 @@ def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraS
 
 
 def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
-    """Return the variance estimate for the attack on each trial, above 0, shape (trials, targets or 1, queries)."""
+    """Return the variance estimate for the attack on each trial, above 0, shape (trials, targets or 1, queries).
+
+    EACH estimates one variance for each target. SHARED pools the squared deviations over targets, and the axis of
+    targets has length 1.
+    """
     match LiraSpread(spread):
         case LiraSpread.EACH:
             variance = group.variance

@@ -166,10 +166,12 @@ def _of_trial(model: StackedModel, layer: str, one: Tensor, features: Tensor, la
 def _seen(
     model: StackedModel, layer: str, parameters: dict[str, Tensor], features: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return signals, inputs, log-probabilities and losses of some targets under one model, all float32.
+    """Return signals, inputs, log-probabilities and losses of n targets under one model, each float32 (n, ...).
 
-    `layer` is the path of the last dense layer. Signals are the gradients of the loss at the outputs of this layer, and
-    inputs are the layer's inputs.
+    Signals are the gradients of the losses at the outputs of the last dense layer, (n, outs). Inputs are the inputs of
+    this layer, (n, ins). Log-probabilities have the shape (n, classes), and losses (n,).
+
+    `layer` is the path of the last dense layer, and `parameters` holds the parameters of the model, keyed by name.
     """
     with torch.enable_grad(), _watched(_linear(model, layer)) as calls:
         log_probabilities = _log_probabilities(model, parameters, features)
@@ -240,10 +242,11 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
 
 
 def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
-    """Raise `InputError` if a layer's weight gradient, computed as d h', differs from autograd on single examples.
+    """Raise `InputError` if a dense layer's weight is used elsewhere too, so that its gradient is not d h^T.
 
-    `layer` is the path of the layer, and `one` holds the parameters of the model. See the module's docstring for d and
-    h.
+    d is the gradient of the loss at the layer's outputs, and h are the layer's inputs. For each of the given examples,
+    d h^T is compared with the gradient from autograd. `layer` is the path of the layer, and `one` holds the parameters
+    of the model. `features` and `labels` are those of the examples.
     """
     signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
     name = f"{layer}.weight" if layer else "weight"

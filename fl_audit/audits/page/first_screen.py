@@ -223,10 +223,10 @@ class _GaugeRow:
 
 
 def gauge_html(contents: ReportContents) -> str:
-    """Return the gauge of a run as HTML: bars for the claimed epsilon, the shown epsilon and the limit of detection.
+    """Return the gauge of a run as HTML: bars for claimed epsilon, proven lower bound and limit of detection.
 
-    The limit of detection is the smallest epsilon that would have been found. Without a guarantee the gauge has only
-    text and no bars.
+    The limit of detection is the smallest epsilon that the audit would have found. Without a guarantee the gauge has
+    only text and no bars.
     """
     numbers, guarantee = verdict_of(contents), contents.facts.guarantee
     found = numbers.judgement
@@ -314,7 +314,8 @@ def _axis(end: float) -> str:
 def _of_verdict(numbers: VerdictFinding) -> str:
     """Return a sentence that explains why the verdict disagrees with the gauge; empty if they agree.
 
-    They disagree if the shown epsilon exceeds the claimed epsilon without a violation, or the reverse.
+    They disagree in two cases: the proven lower bound on epsilon exceeds the claimed epsilon, but the verdict is not
+    `violated`; or the verdict is `violated`, but the bound does not exceed the claimed epsilon.
     """
     found = numbers.judged
     shows_breach = found.epsilon_lower_bound > numbers.claimed
@@ -331,7 +332,10 @@ def _of_verdict(numbers: VerdictFinding) -> str:
 
 
 def _of_accountant(kept: float, guarantee: Guarantee) -> str:
-    """Return a sentence on the epsilon `kept` of the claimed noise, and on the accountant's larger epsilon."""
+    """Return a sentence that compares the accountant's epsilon with `kept`, the epsilon of the claimed noise itself.
+
+    The accountant's epsilon is the larger one.
+    """
     how = "exactly" if guarantee.claim.profile.gaussian_mu is not None else "at most"
     begins = f"A breach begins at the dotted mark: the claimed noise gives away {how} {number_text(kept, 3)}"
     return f"{begins}; {guarantee.accountant} counts it as {number_text(guarantee.epsilon, 3)}."

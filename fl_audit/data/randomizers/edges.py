@@ -118,13 +118,18 @@ class RandomisedEdges:
         return responses(self.epsilon, shape[-1] - 1)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the responses that distinguish two graphs, of shape (nodes, nodes), that differ in every node pair."""
+        """Return the randomised responses that distinguish two graphs whose edges differ at every pair of nodes.
+
+        `shape` is that of each graph, (nodes, nodes). The nodes (nodes - 1) / 2 responses are one event in a tuple.
+        """
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 
     def pair_events(self, first: Floats32, second: Floats32) -> tuple[ReleaseEvent, ...]:
-        """Return an upper bound on the releases that distinguish two graphs: a response per pair of nodes that differs.
+        """Return the releases that distinguish two graphs: one randomised response for each pair of nodes that differs.
 
-        Raises `InputError` if the graphs have different numbers of nodes.
+        A pair of nodes differs if it is joined in only one of the graphs. The number is an upper bound, because added
+        edges may hide responses. The responses are one event in a tuple; the tuple is empty if no pair differs. Raises
+        `InputError` if the graphs have different numbers of nodes.
 
         Parameters
         ----------
@@ -161,7 +166,12 @@ def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
 
 
 def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
-    """Return True for every edge that would exist even if the randomised matrix lacked it, shaped like `observed`."""
+    """Return True for each edge that would exist even if randomised response had not reported it.
+
+    `RandomisedEdges.perturb` joins a node without an edge to the next node (the last node to the one before it). So an
+    edge is of this kind if it is the only edge of a node and leads to that neighbour. The result has the shape of
+    `observed`.
+    """
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)
     only = observed[..., nodes, partners] & (observed.sum(axis=-1) == 1)

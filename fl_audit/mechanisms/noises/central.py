@@ -58,7 +58,18 @@ class CentralGaussian(MechanismNoise):
         return np.asarray(multiplier * np.maximum(sensitivity.local, floor), dtype=np.float64)
 
     def require_participation(self, participation: "Participation") -> None:
-        """Raise `InputError` if the noise is scaled to the local sensitivity, which depends on who participates."""
+        """Raise `InputError` if the noise is scaled to the local sensitivity, which depends on who participates.
+
+        Parameters
+        ----------
+        participation
+            Rule by which only some units participate in a round; it determines the text of the error.
+
+        Raises
+        ------
+        InputError
+            If the noise is scaled to the local sensitivity.
+        """
         if self._is_local and participation.rate < 1:
             sampled = f"sensitivity is 'local' at sampling rate {participation.rate}"
             raise InputError(f"{sampled}: accepted with sampling is 'global'")
@@ -75,5 +86,5 @@ class CentralGaussian(MechanismNoise):
 
     @property
     def multiplied_words(self) -> str | None:
-        """Phrase for reports on the local sensitivity if the noise multiplier multiplies it; otherwise None."""
+        """Phrase for reports that describes the local sensitivity; None if the noise is scaled to the global one."""
         return "the difference that the pair makes in the round, the local sensitivity" if self._is_local else None

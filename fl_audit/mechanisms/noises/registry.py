@@ -99,7 +99,10 @@ def settings_of_noises() -> Mapping[str, str]:
 
 
 def foreign_settings(name: str) -> Mapping[str, str]:
-    """Return the settings that belong to other kinds of noise than the named one, each with the name of its noise."""
+    """Return the settings that only other kinds of noise have: a dict from the setting to the noise that has it.
+
+    `name` is the noise whose own settings are left out.
+    """
     return {setting: needed for setting, needed in settings_of_noises().items() if needed != name}
 
 
