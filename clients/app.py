@@ -126,7 +126,10 @@ def _own_accountant(request: Request) -> str | None:
 
 
 def identify(message: Message, context: Context) -> Message:
-    """Load the data of this client, and return a reply with its partition; its node ID differs between runs."""
+    """Load the data of this client, and return a reply with its partition number, by which the server recognises it.
+
+    Node IDs do not serve, because they differ between runs.
+    """
     request = Request(message, context)
     _ready = request.federation  # loaded before the first round
     config = ConfigRecord({Key.PARTITION: request.client})
@@ -170,9 +173,11 @@ def observe(message: Message, context: Context) -> Message:
 
 
 def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Floats | None]:
-    """Return an insider's (adversarial client's) evidence on every target: log-odds, signal and noise.
+    """Return an insider's (adversarial client's) evidence on every target, keyed as in messages.
 
-    The keys are those of messages. A target is a unit whose membership is in question.
+    A target is a unit whose membership is in question. `added` is what a round adds to the log-odds of membership.
+    `target_contribution_tests` is the norm of the target's contribution, and `noise` the noise along it, both in
+    standard deviations of the noise. All three have the shape (trials, targets).
     """
     return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
 

@@ -114,7 +114,7 @@ class ChallengerLog:
             kept.columns[name].append(values)
 
     def _is_opened(self, server_round: int) -> bool:
-        """Return whether the sample of a round is logged.
+        """Return whether a round's secret sample of units is logged.
 
         With cyclic cohorts, only the rounds of the first cohort are logged; otherwise all rounds are.
         """
@@ -123,20 +123,21 @@ class ChallengerLog:
 
     @property
     def _group(self) -> Integers | None:
-        """Ascending numbers of the units whose samples are logged: the first of cyclic cohorts; None for all units."""
+        """Ascending numbers of the units that logged samples may contain, the first of cyclic cohorts; None for all."""
         return self.public.turn(1)
 
     @property
     def _place(self) -> int | None:
-        """Index of the target among the units whose samples are logged; None if there are many targets."""
+        """Index of the target among the units that logged samples may contain; None if there are many targets."""
         group = self._group
         return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
 
     def _sampled(self, kept: _BatchLog, taking_part: Flags, members: Flags) -> dict[str, Floats]:
-        """Count a round's sample, and return numbers about it by name, each (trials,).
+        """Add a round's secret sample of units to the log of a batch, and return numbers about it, each (trials,).
 
-        The numbers are the size of the sample without the target, its overlap with the previous sample, its digest, and
-        whether it contains the target (NaN if there are many targets).
+        `kept` is the log, `taking_part` is the sample, bool (trials, units), and `members` is True for trials with D.
+        The numbers, keyed by name, are the size of the sample without the target, its overlap with the previous sample,
+        a hash of it, and whether it contains the target (NaN if there are many targets).
         """
         group, place = self._group, self._place
         taking_part = taking_part if group is None else taking_part[:, group]
@@ -160,7 +161,10 @@ class ChallengerLog:
         return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
 
     def _stepped(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Return, per trial, how many coordinates of the new model differ from the public optimizer step, (trials,)."""
+        """Count the coordinates in which the new model differs from the public optimizer step, shape (trials,).
+
+        `kept` is the log of the batch, which stores the previous model. `made` is the round as the server made it.
+        """
         mechanism = self.public.mechanism
         before = made.models[-2] if kept.model is None else kept.model
         after, wrong, states = made.models[-1], np.zeros(len(before)), list[OptimizerState]()
@@ -179,7 +183,8 @@ class ChallengerLog:
     def _moved(self, kept: _BatchLog, made: ServerRound) -> Floats:
         """Return 1 for each trial whose clipping norm differs from the one that the public quantile bits give, else 0.
 
-        The bits of the previous round determine the norm of adaptive clipping. The shape is (trials,).
+        The bits of the previous round determine the norm of adaptive clipping. `kept` is the log of the batch, which
+        stores the expected norm. `made` is the round as the server made it. The result has the shape (trials,).
         """
         clipping, side = self.public.mechanism.clipping, made.side
         assert isinstance(clipping, AdaptiveClipping)
@@ -190,10 +195,11 @@ class ChallengerLog:
         return (expected != side.norms).double().numpy()
 
     def _last_bits(self, kept: _BatchLog, made: ServerRound, members: Flags) -> Floats:
-        """Count released values whose last bit is 1; return each trial's standardised deviation from half, (trials,).
+        """Count the released values of a round whose last bit is 1, separately for trials with D and trials with D'.
 
-        The counts are kept separately for trials with D and with D'. Models are not counted, because the public
-        optimizer step computes them from the release.
+        The counts are added to `kept`, the log of the batch. `made` is the round as the server made it, and `members`
+        is true for trials with D. Returns each trial's count minus half the number of values, in standard deviations,
+        (trials,). Models are not counted, because the public optimizer step computes them from the release.
         """
         if kept.odd is None:
             kept.odd = np.zeros((1 + len(self.places), 2), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The figure of time and memory over sizes, drawn from the table of the benchmark `growth`."""
+"""The figure of the benchmark `growth`: time and memory against a size that grows, such as the number of clients."""
 
 from math import log
 from typing import Any, NamedTuple

@@ -78,9 +78,10 @@ class PaperClaim:
 
     @property
     def verdict(self) -> ClaimVerdict:
-        """Return HOLDS if the interval is in the range, FAILS if it is outside, OPEN if it overlaps it or is infinite.
+        """Return the verdict: whether the interval of the measured number lies in the range that the claim predicts.
 
-        UNTESTED is returned if the claim cannot be tested.
+        HOLDS: it lies in the range. FAILS: it lies wholly outside. OPEN: it overlaps the range only in part, or an end
+        of it is infinite. UNTESTED: the claim cannot be tested.
         """
         low, high = self.found.low, self.found.high
         if self.untestable:
@@ -217,12 +218,14 @@ def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
 
 
 def difference(one: Interval, other: Interval) -> Interval:
-    """Return the difference of two independent numbers, first minus second, with its interval.
+    """Return the difference of two independent numbers, `one` minus `other`, with its interval.
 
     Parameters
     ----------
-    one, other
-        Both are numbers with intervals of the same confidence; ends may be infinite.
+    one
+        First number, with an interval whose ends may be infinite.
+    other
+        Second number, with an interval of the same confidence.
 
     Notes
     -----

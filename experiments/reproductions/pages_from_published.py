@@ -125,9 +125,11 @@ def _section(record: Record, is_redrawn: bool, old: str | None) -> str:
 
 
 def _with_claims(record: Record, judged: Iterable[PaperClaim], section: str) -> tuple[dict[str, Any], str]:
-    """Return a record and its section, with the claims of the record replaced by re-evaluated ones.
+    """Return a published record and its page section, with the record's claims replaced by re-evaluated claims.
 
-    Claims without a re-evaluated counterpart are dropped.
+    The record describes a table or figure, and `section` is its text on the page. A claim is replaced by the one in
+    `judged` on the same data set and quantity, and dropped if there is none. The sentence in the section that counts
+    the claims is rewritten. A record without claims is returned unchanged, with its section.
     """
     by_place = {(one.where, one.quantity): one for one in judged}
     own = [by_place[claim["where"], claim["quantity"]] for claim in record["claims"]

@@ -114,7 +114,8 @@ def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float |
 def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> dict[str, Any]:
     """Train one point of the study, and return its table row, keyed by column.
 
-    The row has the mean test accuracy, its standard error over trials (NaN for one trial), and the noise multiplier.
+    A point is a federation, the training method `way`, and an epsilon; None trains without privacy. The row has the
+    mean test accuracy, its standard error over trials (NaN for one trial), and the noise multiplier.
     """
     plan = resolve(parse_config(settings(federation, way, epsilon, trials)))
     accuracy = played(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)
@@ -129,9 +130,11 @@ def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float 
 
 
 def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]]:
-    """Yield the table rows of all points of the study.
+    """Train all points of the study and yield the table row of each point, keyed by column.
 
-    Without privacy only the first two methods are trained: the others would equal them.
+    A point is a federation, a training method and an epsilon; `quick` takes fewer epsilons and smaller federations.
+    Without privacy only the first two methods are trained, because the others differ from the first only in clipping
+    and noise. The data sets are in `data_dir`, and each point has `trials` trials.
     """
     private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):
@@ -167,7 +170,10 @@ def accuracy_figure(table: pd.DataFrame) -> Figure:
 
 
 def conclusions(table: pd.DataFrame) -> list[str]:
-    """Return a sentence per federation on the smallest epsilon that costs at most 0.1 of accuracy, if there is one."""
+    """Return one sentence per federation on the smallest epsilon with at most 0.1 less accuracy than without privacy.
+
+    If no epsilon is good enough, the sentence says so. `table` has the rows of `_points`.
+    """
     said = []
     for name, found in table.groupby("federation", sort=False):
         is_private = np.isfinite(found["epsilon"])

@@ -152,9 +152,10 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
 
 
 def _own_block(left: Floats, right: Floats, name: str) -> Floats:
-    """Return the dissimilarity of every pair of flattened records by the user's own function, shape (n, m).
+    """Return the dissimilarity of every pair of a left and a right record by the user's own function, shape (n, m).
 
-    Raises `InputError` unless the function returns an array of this shape with finite numbers.
+    `left` holds n and `right` m flattened records, and `name` is the function as `package.module:function`. Raises
+    `InputError` unless the function returns an array of this shape with finite numbers.
     """
     found = np.asarray(import_function(name, "dissimilarity")(left, right))
     accepted = f"accepted is a finite number for each of {len(left)} x {len(right)} pairs"

@@ -151,7 +151,10 @@ def user_shards(
 
 
 def _client_of(parts: Sequence[Integers], count: int) -> Integers:
-    """Return the index of the part that contains each record, shape (count,)."""
+    """Return the number of the part that contains each record, shape (count,).
+
+    `parts` holds the indices of the records in each part, and `count` is the number of all records.
+    """
     client = np.empty(count, dtype=np.int64)
     for number, part in enumerate(parts):
         client[part] = number

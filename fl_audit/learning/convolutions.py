@@ -49,10 +49,11 @@ class StackedConv2d(StackedLayer):
         return self.record(patches.detach(), outputs.reshape(*outputs.shape[:2], *sides), shared)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the outputs of all trials for the given inputs; see `StackedLayer`.
+        """Return the outputs of the layer, with one row for each trial and example: (trials * examples, outs, ...).
 
-        If the layer unfolds its inputs, `inputs` are the unfolded patches, and the outputs have one axis for all
-        positions.
+        If `shared` is true, all trials read the same `inputs`, (examples, ...); otherwise the shape is (trials *
+        examples, ...). If the layer unfolds its inputs, `inputs` are the unfolded patches, and the outputs have one
+        axis for all positions.
         """
         weight, bias = self.required("weight"), self.parameter("bias")
         trials, outs = weight.shape[:2]
@@ -82,7 +83,11 @@ class StackedConv2d(StackedLayer):
         return (size + 2 * self.padding[axis] - reach) // self.stride[axis] + 1
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the examples' squared gradient norms, (trials, examples), and values for `weighted_sum`."""
+        """Return the squared norm of each example's gradient, (trials, examples), and values for `weighted_sum`.
+
+        `visit` is the recorded call of this layer, and `target_contribution_tests` the gradients of the losses with
+        respect to its outputs.
+        """
         signals = self.frame.split(signal.flatten(2))
         bias = signals.sum(3) if self.parameter("bias") is not None else None
         places, size = signals.shape[3], self.required("weight")[0].numel()
@@ -96,7 +101,12 @@ class StackedConv2d(StackedLayer):
         return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
+        """Return the weighted sum of the examples' gradients in each trial, (trials, *shape), keyed by parameter name.
+
+        `visit` is the recorded call of this layer, and `target_contribution_tests` the gradients of the losses with
+        respect to its outputs. `weights` holds the weight of each example, (trials, examples). `kept` is the second
+        value that `squared_norms` returned for this call.
+        """
         assert isinstance(kept, tuple)
         gradients, bias = kept
         if gradients is None:
@@ -136,8 +146,9 @@ class StackedConv2d(StackedLayer):
     def _by_channel(self, inputs: Tensor, signal: Tensor) -> Tensor:
         """Return the weight gradients of n examples in a depthwise convolution, (n, channels, 1, *kernel).
 
-        There is one product for each position in the kernel. This is much faster than a convolution with as many groups
-        as channels.
+        `inputs` are the inputs of the layer, (n, channels, height, width), and `target_contribution_tests` the
+        gradients of the losses with respect to its outputs. One product is computed for each position in the kernel.
+        This is much faster than a convolution with as many groups as channels.
         """
         padded = F.pad(inputs, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
         found = signal.new_empty(*inputs.shape[:2], 1, *self.kernel)

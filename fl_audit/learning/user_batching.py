@@ -139,9 +139,10 @@ class UserMicrobatch:
         return values.reshape(1, -1, *values.shape[2:]) if self.portion.is_own else values
 
     def summed(self, values: Tensor) -> Tensor:
-        """Return values of records (trials, n, ...), summed over each user's records, (axis, users, ...).
+        """Sum values of records, (trials, n, ...), over each user's records, and return the sums, (axis, users, ...).
 
-        The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+        `axis` is the number of trials if all trials process the same records. If each trial has its own sample, the
+        users of all trials are concatenated, and `axis` is 1.
         """
         along, groups = self.along(values), self.groups
         total = along.new_zeros(along.shape[0], groups.count, *along.shape[2:])
@@ -161,7 +162,11 @@ def _limits(longest: int) -> list[int]:
 
 
 def _bucket(segments: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
-    """Return the bucket of the users `segments`, given the first place and the number of records of every user."""
+    """Return the bucket that holds some of the users of a pass.
+
+    `segments` are the numbers of these users. For each user of the pass, `starts` holds the position of the first
+    record, and `lengths` the number of records, both (users,).
+    """
     first, own, count = starts[segments], lengths[segments], len(segments)
     fewest, most = (int(one) for one in own.aminmax())
     places = first.unsqueeze(1) + torch.arange(most, device=lengths.device)

@@ -141,9 +141,12 @@ def _examples_at_once(model: StackedModel, models: Tensor) -> int:
 
 
 def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the clipped sums (trials, parameters) of one pass and its sums of centred bits, without record gradients.
+    """Return the sums of users' clipped gradients and of their centred bits, without computing per-record gradients.
 
-    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
+    The sums are over the users of one pass, for each trial; their shapes are (trials, parameters) and (trials,). A
+    user's centred bit is 1/2 if the gradient's norm is at most the clipping norm `norm`, and -1/2 otherwise. If `norm`
+    is None, nothing is clipped. `models` holds the parameters of each trial, and `users` the records of the pass,
+    grouped by user.
     """
     taped, total, portion = model.backward(models, users.portion), torch.empty_like(models), users.portion
     with torch.no_grad():
@@ -170,9 +173,11 @@ def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: 
 
 
 def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the clipping factors (trials, users), and the sums of centred bits (trials,), if all users take part.
+    """Return users' clipping factors, (trials, users), and the sums of their centred bits, (trials,), if all take part.
 
-    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
+    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm `norm`, and -1/2 otherwise. If
+    `norm` is None, nothing is clipped. `squares` holds the squared norms of the users' gradients, (trials, users); the
+    function may overwrite it.
     """
     if norm is None:
         return torch.ones_like(squares, dtype=torch.float32), squares.new_full((len(squares),), squares.shape[1] / 2)
@@ -184,9 +189,12 @@ def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor
 def _clipped(
     users: UserMicrobatch, squares: Tensor, norm: Tensor | None, counted: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipping factor of each record's user, (trials, n), and the sums of users' centred bits (trials,).
+    """Return the clipping factor of each record's user, (trials, n), and the sums of users' centred bits, (trials,).
 
-    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
+    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm `norm`, and -1/2 otherwise. If
+    `norm` is None, nothing is clipped. `squares` holds the squared norm of the gradient of each record's user, (trials,
+    n). `counted` is 1 for records that take part and 0 for others, (trials, n); None if all do. Others have the factor
+    0 and no bit.
     """
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:
@@ -198,7 +206,11 @@ def _clipped(
 
 
 def _kept(visit: LayerCall, signal: Tensor) -> object:
-    """Return intermediate values from which a layer's `weighted_sum` is computed once clipping factors are known."""
+    """Return intermediate values from which a layer's `weighted_sum` is computed once clipping factors are known.
+
+    `visit` is the recorded call of the layer, and `target_contribution_tests` the gradients of the losses with respect
+    to its outputs.
+    """
     layer = visit.layer
     if isinstance(layer, StackedLinear):
         return None
@@ -211,7 +223,8 @@ def _kept(visit: LayerCall, signal: Tensor) -> object:
 def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) -> Tensor:
     """Return each user's summed gradient, float32 (axis, users, parameters), computed from per-record gradients.
 
-    The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+    `models` holds the parameters of each trial, and `users` the records of the pass, grouped by user. The number `axis`
+    is that of the trials, or 1 if the users of all trials are concatenated.
     """
     portion = users.portion
     axis = 1 if portion.is_own else users.trials
@@ -231,9 +244,12 @@ def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) ->
 def _formed_sum(
     model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipped sums (trials, parameters) of one pass, and its sums of centred bits, from record gradients.
+    """Return the sums of users' clipped gradients and of their centred bits, computed from per-record gradients.
 
-    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
+    The sums are over the users of one pass, for each trial; their shapes are (trials, parameters) and (trials,). A
+    user's centred bit is 1/2 if the gradient's norm is at most the clipping norm `norm`, and -1/2 otherwise. If `norm`
+    is None, nothing is clipped. `models` holds the parameters of each trial, and `users` the records of the pass,
+    grouped by user.
     """
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
@@ -249,7 +265,12 @@ def _formed_sum(
 def _fast_summary(
     model: StackedModel, models: Tensor, users: UserMicrobatch, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return users' squared norms, float64, and inner products, float32, (trials, users), without record gradients."""
+    """Return each user's squared gradient norm and inner product with a vector, without computing per-record gradients.
+
+    A user's gradient is the sum over the user's records in the pass. Both results have the shape (trials, users); the
+    norms are float64, the products float32. `vectors` holds one vector per trial, (trials, parameters); with None the
+    products are 0. `models` holds the parameters of each trial, and `users` the records of the pass, grouped by user.
+    """
     taped = model.backward(models, users.portion)
     with torch.no_grad():
         squares = torch.stack([user_norms_of_layer(users, *one).squares for one in taped]).sum(0).clamp(min=0.0)
@@ -263,7 +284,12 @@ def _fast_summary(
 def _formed_summary(
     model: StackedModel, models: Tensor, users: UserMicrobatch, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return users' squared norms, float64, and inner products, float32, (trials, users), from record gradients."""
+    """Return each user's squared gradient norm and inner product with a vector, computed from per-record gradients.
+
+    A user's gradient is the sum over the user's records in the pass. Both results have the shape (trials, users); the
+    norms are float64, the products float32. `vectors` holds one vector per trial, (trials, parameters); with None the
+    products are 0. `models` holds the parameters of each trial, and `users` the records of the pass, grouped by user.
+    """
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
     if vectors is None:

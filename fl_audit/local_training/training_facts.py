@@ -104,10 +104,10 @@ class PrivateStep:
         return float((self.noise_multiplier**-2 - self.count_multiplier**-2) ** -0.5)
 
     def is_of_whole(self, batches: Sequence["Batch"]) -> bool:
-        """Return True if the number of per-record gradients equals the records of all `batches`, or of the last one.
+        """Return True if the number of per-record gradients fits the step's mini-batches, `batches`.
 
-        `batches` are the step's mini-batches. True also if the number of gradients is unknown, and False without a
-        mini-batch.
+        It fits if it equals the number of records in all mini-batches together, or in the last one. The result is also
+        True if the number of gradients is unknown, and False if there is no mini-batch.
         """
         sizes = [len(one.indices) for one in batches]
         return bool(sizes) and (self.rows is None or self.rows in (sizes[-1], sum(sizes)))

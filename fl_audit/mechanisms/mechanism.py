@@ -271,9 +271,9 @@ class Mechanism:
 
 
 def _require_known(name: str, part: object, known: Sequence[type]) -> None:
-    """Check that a part of a mechanism has exactly one of the known types; raise `InputError` otherwise.
+    """Raise `InputError` unless a part of a mechanism has exactly one of the known types.
 
-    Subclasses are rejected, because they may behave differently.
+    `name` is the name of the part, for the message. Subclasses are rejected, because they may behave differently.
     """
     accepted = ", ".join(kind.__name__ for kind in known)
     require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")

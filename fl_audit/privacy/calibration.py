@@ -180,7 +180,10 @@ def _for_advantage(advantage: float, claim: Claim) -> float:
 
 
 def _for_hits(probability: float, chance: float, claim: Claim) -> float:
-    """Return the noise multiplier that limits an attack with baseline success `chance` to success `probability`."""
+    """Return the noise multiplier at which an attack succeeds with at most `probability` instead of `chance`.
+
+    `chance` is its probability of success without any release. `claim` has the noise multiplier 1.
+    """
     _require_accountable(claim.profile, claim.accountant)
     mu = float(ndtri(probability) - ndtri(chance))
     return _for_mu(mu, against_its_absence(claim), lambda curves: (1 - curves.tradeoff(chance)) / probability - 1)
@@ -201,8 +204,9 @@ def _require_above_floor(
 ) -> None:
     """Raise `InputError` if a target is unreachable, because the accountant reports more even without any release.
 
-    `epsilon` is the epsilon to which the target value corresponds. `target_at` converts an epsilon to a value of the
-    target, so that the message can state the smallest accepted value.
+    `name` is the name of the target, `target` its value, and `epsilon` the epsilon to which this value corresponds.
+    `claim` has the accountant and delta. `target_at` converts an epsilon to a value of the target, so that the message
+    can state the smallest accepted value.
     """
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
     accepted = f"accepted by {claim.accountant} at delta {claim.delta} are numbers above {target_at(floor):.6g}"

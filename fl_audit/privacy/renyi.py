@@ -129,7 +129,7 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
 
 
 def _overhead(accountant: Accountant, delta: float) -> Floats:
-    """Return what an accountant's conversion adds to the Renyi divergence to get epsilon, at each of `RDP_ORDERS`."""
+    """Return what an accountant adds to the Renyi divergence at each of `RDP_ORDERS` to get epsilon at `delta`."""
     orders = RDP_ORDERS
     if accountant is Accountant.RDP_CLASSIC:
         return np.asarray(-math.log(delta) / (orders - 1), dtype=np.float64)

@@ -65,7 +65,10 @@ class StarSettings:
 
 
 def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
-    """Return losses as float64 (..., n); raise `InputError` if some are negative or not finite, or n < `at_least`."""
+    """Return losses as float64, shape (..., n); raise `InputError` unless all are finite and at least 0.
+
+    It is also raised if n is below `at_least`. `what` is the name of the losses, with which the message begins.
+    """
     values = np.asarray(losses, dtype=np.float64)
     enough = values.ndim >= 1 and values.shape[-1] >= at_least
     require(enough, f"{what} have shape {values.shape}: accepted are {at_least} or more losses")

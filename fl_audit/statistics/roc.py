@@ -120,7 +120,7 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
 
 
 def _require_scores(one: Floats, zero: Floats) -> int:
-    """Return the number of scores in the smaller group; raise `InputError` if a group is empty."""
+    """Return the number of scores in the smaller group, `one` or `zero`; raise `InputError` if one is empty."""
     fewest = min(one.size, zero.size)
     require(fewest > 0, "a group of scores is empty: accepted is at least one score in each")
     return fewest

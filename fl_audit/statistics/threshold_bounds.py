@@ -136,7 +136,13 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 
 
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return thresholds at values of the scores for choosing, with the Clopper-Pearson bounds expected from them."""
+    """Return candidate thresholds at values of scores, and the lower bound on epsilon that each is expected to give.
+
+    The values are those of `way.choosing`, the scores that choose a threshold. From these scores the expected
+    Clopper-Pearson bounds are computed, at `delta` and with the confidence 1 - `level`. The result consists of the
+    expected bounds, the thresholds and the alarms, each of shape (rules,). Alarms are the numbers of reference scores
+    in `way.measuring` above the thresholds.
+    """
     # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
     # leaves a share of j / (n + 1) of its distribution above it on average; between two of its scores, half a step
     # less. The expected bound is computed for a number of scores that is the geometric mean of the numbers of choosing
@@ -154,7 +160,11 @@ def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
 
 
 def _clopper_pearson(counts: Counts, delta: float, level: float) -> float:
-    """Return the Clopper-Pearson bound: log((TPR_low - delta) / FPR_high), at least 0."""
+    """Return the Clopper-Pearson lower bound on epsilon, log((TPR_low - delta) / FPR_high), at least 0.
+
+    TPR_low is a lower bound on the true-positive rate and FPR_high an upper bound on the false-positive rate. Both
+    follow from `counts`, and each may be wrong with probability `level` / 2.
+    """
     # (epsilon, delta)-DP allows no event with TPR > e^epsilon FPR + delta (Kairouz, Oh & Viswanath 2015, theorem 2.1).
     # TPR and FPR are bounded at half the level each (Clopper & Pearson 1934), on scores that did not choose the event.
     # The only assumption is that scores are independent, and identically distributed within each group.
@@ -164,7 +174,11 @@ def _clopper_pearson(counts: Counts, delta: float, level: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _bayes(counts: Counts, delta: float, level: float) -> float:
-    """Return the `level`-quantile of the posterior distribution of epsilon, at least 0."""
+    """Return a Bayesian lower bound on epsilon, at least 0: the `level`-quantile of its posterior distribution.
+
+    The posterior follows from the numbers of scores in `counts`, with independent Jeffreys priors for TPR and FPR.
+    Epsilon is the smallest for which (epsilon, delta)-DP allows both rates.
+    """
     # TPR and FPR have independent Jeffreys posteriors Beta(hits + 1/2, misses + 1/2); epsilon is the smallest for which
     # (FPR, TPR) is allowed: TPR <= min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)) (Zanella-Beguelin et al. 2022,
     # Bayesian estimation of differential privacy, arXiv 2206.05199). The mirror image below the diagonal is left out:
@@ -175,10 +189,11 @@ def _bayes(counts: Counts, delta: float, level: float) -> float:
 
 
 def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level: float) -> float:
-    """Return the epsilon for which (epsilon, delta)-DP allows a random pair (FPR, TPR) with probability `level`.
+    """Return the epsilon at which (epsilon, delta)-DP allows a random pair (FPR, TPR) with probability `level`.
 
-    TPR ~ Beta(*`tpr`) and FPR ~ `fpr` are independent. Each direction of (epsilon, delta)-DP limits the TPR at an FPR
-    by a line, and the lower line counts.
+    The TPR follows the beta distribution with the two parameters `tpr`. The FPR is independent and follows the beta
+    distribution `fpr`. A pair is allowed if TPR <= e^epsilon FPR + delta and TPR <= 1 - e^-epsilon (1 - delta - FPR).
+    This becomes more probable as epsilon grows. The result is 0 if the probability at epsilon 0 exceeds `level`.
     """
 
     def largest_tpr(v: Floats, epsilon: float) -> Floats:
@@ -194,9 +209,10 @@ def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level:
 
 
 def _by_rank(way: ScoreSplit) -> _Rules:
-    """Return expected FPRs, thresholds and alarms for thresholds at some ranks of the measuring reference scores.
+    """Return candidate thresholds at some ranks of the reference scores in `way.measuring`, with their expected FPRs.
 
-    Alarms are the numbers of reference scores above the thresholds.
+    The result consists of the FPRs, the thresholds and the alarms, each of shape (rules,). Alarms are the numbers of
+    these reference scores above the thresholds.
     """
     size = way.measuring.second.size
     tried = _ranks(size)
@@ -204,10 +220,12 @@ def _by_rank(way: ScoreSplit) -> _Rules:
 
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
-    """Return a criterion, the threshold and the number of alarms (see `_by_rank`) for thresholds at some ranks.
+    """Return candidate thresholds at ranks of scores, and a cautious estimate of mu (Gaussian DP) at each of them.
 
-    The criterion is the mu of a Gaussian trade-off function that `way.choosing`, the scores for the choice of a
-    threshold, suggests at this threshold, minus a margin for its error.
+    The ranks are those of the reference scores in `way.measuring`. The estimate of mu comes from `way.choosing`, the
+    scores that choose a threshold, and a multiple of its standard error is subtracted. The result consists of the
+    estimates, the thresholds and the alarms, each of shape (rules,). Alarms are the numbers of reference scores in
+    `way.measuring` above the thresholds. The last two arguments are not used.
     """
     # The criterion is Phi^-1(TPR) - Phi^-1(FPR), less `_CAUTION` of its standard errors over the choosing scores.
     first, second = way.choosing
@@ -254,13 +272,23 @@ def gdp_mu(counts: Counts, level: float) -> float:
 
 
 def _distributions_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMean]:
-    """Return the parameters of the beta distribution whose CDF gives P(hits or more), and the distribution of FPR."""
+    """Return two beta distributions for the order-statistic bound: of the TPR, by its two parameters, and of the FPR.
+
+    The CDF of the first at x is the probability of at least the observed hits if each score of the first group is a hit
+    with probability x. The second is the distribution of the FPR at the threshold, whose rank is fixed beforehand.
+    """
     tpr = (float(counts.hits), counts.first - counts.hits + 1.0)
     return tpr, BetaMean(counts.alarms + 1.0, float(counts.second - counts.alarms))
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return candidate thresholds, one for each rank, and the order-statistic bounds expected for them."""
+    """Return candidate thresholds at ranks of scores, and the lower bound on epsilon that each is expected to give.
+
+    The ranks are those of the reference scores in `way.measuring`. The expected order-statistic bounds are estimated
+    from `way.choosing`, the scores that choose a threshold. The result consists of the expected bounds, the thresholds
+    and the alarms, each of shape (rules,). Alarms are the numbers of reference scores in `way.measuring` above the
+    thresholds.
+    """
     fpr, thresholds, alarms = _by_rank(way)
     # The choosing scores are uncertain as well, so the effective number is 1 / (1 / measuring + 1 / choosing).
     parts = zip(way.measuring, way.choosing, strict=True)
@@ -270,7 +298,11 @@ def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
 
 
 def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
-    """Return the TPR of the first group at the given FPRs, estimated from the choosing scores."""
+    """Return the estimated true-positive rate at each false-positive rate in `fpr`, in the shape of `fpr`.
+
+    The true-positive rate is that of the first group. It is estimated from `way.choosing`, the scores that choose a
+    threshold and do not measure it.
+    """
     # Between choosing reference scores the TPR is interpolated. Beyond the largest it falls as a power of the FPR, with
     # the exponent between the largest and the third largest score. A threshold so far out is then neither taken to be
     # as good as the largest score, nor excluded where the first group lies far above the reference.
@@ -284,9 +316,11 @@ def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
 
 
 def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta: float, level: float) -> Floats:
-    """Return approximate lower bounds on epsilon at expected TPRs and FPRs; both counts are taken as Poisson.
+    """Return the lower bounds on epsilon to expect at given TPRs and FPRs, approximately.
 
-    `sizes` are the numbers of scores in both groups.
+    All arrays have the shape (rules,), and a bound may be -infinity. `sizes` are the numbers of scores in the first and
+    in the reference group, and 1 - `level` is the confidence. The numbers of scores above a threshold are taken as
+    Poisson variables.
     """
     # For Poisson counts h and k, h given h + k is binomial, so a quantile of a beta distribution bounds the ratio of
     # their means. Counts at rates that are not small vary less than Poisson counts; h / (1 - tpr) in place of h allows

@@ -70,7 +70,12 @@ def distinguisher(measured: NoiseMeasurements) -> TestResult:
 
 
 def _judged(features: Features, members: Flags, level: float) -> TestResult:
-    """Train a model on earlier folds of trials, rank the trials of the next fold by it, and return the test result."""
+    """Test whether a learned classifier ranks unseen trials with D above unseen trials with D', and return the result.
+
+    The classifier is trained on earlier folds of trials and ranks those of the next fold. `features` holds a value for
+    each trial, (trials,), keyed by feature name. `members` is True for trials with D, and `level` is the significance
+    level.
+    """
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))
     for number in range(1, len(_ENDS) + 1):
@@ -87,9 +92,10 @@ def _judged(features: Features, members: Flags, level: float) -> TestResult:
 
 
 def _folds(members: Flags) -> Integers:
-    """Return the number of the fold of each trial, from 0 to 3, (trials,).
+    """Divide trials into four folds, and return the number of each trial's fold, from 0 to 3, shape (trials,).
 
-    The trials are shuffled with a public seed. Every fold has about the same share of trials with D.
+    `members` is True for trials with D. Fold 0 has two fifths of the trials, and each other fold one fifth. The trials
+    are shuffled with a public seed. Every fold has about the same share of trials with D.
     """
     rng, folds = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER), np.zeros(members.size, dtype=np.int64)
     for side in (members, ~members):
@@ -101,10 +107,11 @@ def _folds(members: Flags) -> Integers:
 
 
 def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats], Floats]:
-    """Train a sparse linear SVM that tells trials with D from trials with D' by a table (trials, features).
+    """Train a sparse linear SVM to tell trials with D from trials with D'.
 
-    Returns the function that gives the scores of the rows of such a table, and the nonnegative weight of every feature.
-    The inputs are the standardised features and their absolute values, so the SVM also learns changes of size. The L1
+    `table` has the features of the trials, (trials, features), and `members` is True for trials with D. Returns a
+    function that gives each row of such a table a score, higher for D, and the nonnegative weight of every feature. The
+    inputs of the SVM are the standardised features and their absolute values, so it also learns changes of size. The L1
     penalty is 2 sqrt(n ln(columns)) for n trials. If nothing tells the trials apart, most columns get the weight 0.
     """
     # scikit-learn takes a second to import, and most runs do not need it.
@@ -133,7 +140,8 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
 def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
     """Return the number of pairs of a trial with D and one with D' in which the trial with D has the higher score.
 
-    This is the Mann-Whitney statistic. Ties are broken at random with the seed.
+    This is the Mann-Whitney statistic. `scores` has the shape (trials,), and `members` is True for trials with D. Ties
+    are broken at random with the seed.
     """
     drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
     ranks = np.empty(scores.size)

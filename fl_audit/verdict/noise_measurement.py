@@ -110,11 +110,23 @@ class NoiseMeasurer:
         return NoiseStatistics(self.layout.names, places, self.layout.size, **arrays)
 
     def _signal(self, seen: ReleaseUnderHypotheses, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
-        """Return `NoiseStatistics.signal`, shape (trials, sides, kinds).
+        """Return `NoiseStatistics.target_contribution_tests`, shape (trials, sides, kinds), in claimed standard
+        deviations of the noise.
 
         A side is a hypothesis: the release contains the contribution under D, the one under D', or neither. The kinds
         are the noise along f(D) - f(D'), the noise along the side's own contribution, and the length of this
-        contribution. `along` is <e, u>, and `distance` is ||f(D) - f(D')||.
+        contribution. A noise is NaN if the vector that gives its direction is 0.
+
+        Parameters
+        ----------
+        seen
+            Releases and the sums f(D) and f(D') of every trial.
+        along
+            <e, u> of the module's docstring, shape (trials,).
+        sigma
+            Claimed standard deviation of the noise, shape (trials,).
+        distance
+            ||f(D) - f(D')||, shape (trials,).
         """
         # Three inner products over all parameters suffice, because <e, u> and ||f(D) - f(D')|| are known.
         towards = _dot(seen.residual, seen.present)
@@ -157,9 +169,21 @@ class NoiseMeasurer:
         return squares, sizes - ((share > 0) & ~counts).long()
 
     def _projections(self, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
-        """Return the whitened projections of the residual w on the public directions V, (trials, J).
+        """Return the projections of the noise w on the public directions V, scaled to equal variances, (trials, J).
 
-        The projections V'w have the covariance sigma^2 (I - bb') with b = V'u. Whitening makes it sigma^2 I.
+        w is the noise orthogonal to u, see the module's docstring, and J is the number of directions. The projections
+        V'w have the covariance sigma^2 (I - bb') with b = V'u. Whitening makes it sigma^2 I.
+
+        Parameters
+        ----------
+        residual
+            e, the release minus (f(D) + f(D'))/2, shape (trials, parameters).
+        difference
+            f(D) - f(D'), shape (trials, parameters).
+        along
+            <e, u>, shape (trials,).
+        inverse
+            1 / ||f(D) - f(D')||, or 0 if D and D' do not differ, shape (trials,).
         """
         raw = self._spread(residual).float() @ self.directions
         towards = (self._spread(difference).float() @ self.directions).double() * inverse.unsqueeze(1)
@@ -170,7 +194,10 @@ class NoiseMeasurer:
         return seen + factor.unsqueeze(1) * towards
 
     def _spread(self, vectors: Tensor) -> Tensor:
-        """Return the columns of the vectors at the evenly spread coordinates that the public directions cover."""
+        """Return the columns of `vectors`, (trials, parameters), at the coordinates that the public directions cover.
+
+        These coordinates are evenly spread over the parameters.
+        """
         size, few = vectors.shape[1], len(self.directions)
         if few == size:
             return vectors
@@ -178,9 +205,23 @@ class NoiseMeasurer:
 
 
 def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
-    """Return the noise along the part of the shared sum that is orthogonal to f(D) - f(D'), (trials,).
+    """Return the noise along the part of the sum that D and D' share, shape (trials,).
 
-    It is NaN if this part is 0.
+    The direction is the component of this part that is orthogonal to f(D) - f(D'). The result is NaN if the component
+    is 0.
+
+    Parameters
+    ----------
+    shared
+        Sum of the contributions that D and D' share, shape (trials, parameters).
+    residual
+        e, the release minus (f(D) + f(D'))/2, shape (trials, parameters).
+    difference
+        f(D) - f(D'), shape (trials, parameters).
+    along
+        <e, u>, where u is the unit vector of f(D) - f(D'), shape (trials,).
+    inverse
+        1 / ||f(D) - f(D')||, or 0 if D and D' do not differ, shape (trials,).
     """
     towards = _dot(shared, difference) * inverse
     size = _dot(shared, shared)
@@ -191,13 +232,20 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
 
 
 def _grain(seen: ReleaseUnderHypotheses, numbers: Tensor) -> Tensor:
-    """Return the float32 rounding step at the largest absolute value of releases and shared sums, shape (trials,)."""
+    """Return the float32 rounding step at the largest of some numbers in each trial, shape (trials,).
+
+    The numbers are the absolute values of the release, and of the part of the sum that D and D' share. They are taken
+    from `seen` at the coordinates `numbers`.
+    """
     largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)
 
 
 def _strided(noise: Tensor) -> Tensor:
-    """Return the sums of squares over the coordinates with equal index modulo STRIDES, (trials, STRIDES)."""
+    """Return the sums of squares over the coordinates with equal index modulo STRIDES, (trials, STRIDES).
+
+    `noise` has the shape (trials, coordinates).
+    """
     trials, size = noise.shape
     padded = noise.new_zeros(trials, -(-size // STRIDES) * STRIDES)
     torch.mul(noise, noise, out=padded[:, :size])
@@ -205,12 +253,12 @@ def _strided(noise: Tensor) -> Tensor:
 
 
 def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum of cos(2 pi phase) over coordinates and the number of these coordinates.
+    """Return sums of cos(2 pi phase) over coordinates, and the numbers of summands, both (trials, sides, kinds).
 
-    Both have the shape (trials, sides, kinds). The phase consists of the bits below half precision. The kinds are the
-    noise, the noise over its standard deviation `width`, and the release. A coordinate counts if float32 rounding does
-    not change these bits, and if the noise is wide enough to make them uniform. The limits are powers of two, so they
-    cut no step of a grid.
+    The phase of a number is made of its bits below half precision. The sides are the hypotheses, for each of which
+    `noises` has one tensor of noise. The kinds are this noise, this noise over its standard deviation `width`, and the
+    release. A coordinate counts if float32 rounding does not change these bits, and if the noise is wide enough to make
+    them uniform. Both conditions compare powers of two, so numbers with equal exponents are treated alike.
     """
     sums, counts = [], []
     for noise in noises:
@@ -224,7 +272,11 @@ def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Ten
 
 
 def _phases(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum of cos(2 pi m 2^11) over the mantissas m of the counted values in every row, and their number."""
+    """Sum a cosine over the low bits of numbers; return the sum in each row and the number of summands, both (trials,).
+
+    The low bits are those below half precision. For a number with mantissa m, the cosine is cos(2 pi m 2^11). `values`
+    has the shape (trials, coordinates), and a value is summed where `counted`, of the same shape, is true.
+    """
     steps = torch.frexp(values)[0] * _SIGNIFICANT
     waves = torch.cos(2 * math.pi * (steps - steps.round()).float()).double()
     return torch.where(counted, waves, 0.0).sum(dim=1), counted.sum(dim=1)

@@ -126,9 +126,10 @@ def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
 
 
 def record_squares(measured: NoiseMeasurements) -> SquareSum | None:
-    """Return the sum of squares of the noise along f(D) - f(D'), over the claimed variance, in the whole run.
+    """Return the sum of the squared innovations of a run; None if D and D' never differed.
 
-    It is the sum of the squared innovations, one for each round. None is returned if D and D' never differed.
+    The innovation of a round is the noise along f(D) - f(D'), divided by its claimed standard deviation. f is the sum
+    of contributions before noise.
     """
     values = measured.used_innovations
     return SquareSum(float(values @ values), int(values.size)) if values.size else None
@@ -185,7 +186,7 @@ def noise_along_record(measured: NoiseMeasurements) -> TestResult:
 def noise_tensor(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise on any parameter tensor: chi-square, lower tail, with Bonferroni.
 
-    The sums of different tensors depend slightly on each other. The Bonferroni p-value is not too small all the same.
+    The sums of different tensors depend slightly on each other. The corrected p-value is valid all the same.
     """
     return least_of(TestName.NOISE_TENSOR, tensor_squares(measured), why_no_direction(measured))
 
@@ -272,9 +273,9 @@ _Sides = tuple[_Side, _Side]
 
 @of_family(TestName.SECRET_TOTAL)
 def secret_total(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the amount of noise orthogonal to f(D) - f(D') differs between trials with D and with D': F.
+    """Test whether the amount of noise orthogonal to f(D) - f(D') differs between trials with D and with D'.
 
-    The test is two-sided.
+    The test is a two-sided F test. f is the sum of contributions in a round, before noise.
     """
     sides = _sides(measured, measured.noise.total / measured.sigma**2, measured.noise.total_freedom)
     return _compared(TestName.SECRET_TOTAL, measured.members, {"": sides})
@@ -282,9 +283,10 @@ def secret_total(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SECRET_PLACE)
 def secret_place(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the noise on any tensor or class of coordinates differs in amount between trials with D and D': F.
+    """Test whether the amount of noise on any tensor or class of coordinates differs between trials with D and with D'.
 
-    A class is a set of evenly spaced coordinates. The test is two-sided, with Bonferroni over tensors and classes.
+    A class is a set of evenly spaced coordinates. The test is a two-sided F test, with Bonferroni over tensors and
+    classes.
     """
     seen, variance = measured.noise, measured.sigma**2
     known = ~np.isnan(seen.strides[:, :, 0, 0])
@@ -301,7 +303,10 @@ def secret_place(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SECRET_ALONG_RECORD)
 def secret_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the amount of noise along f(D) - f(D') differs between trials with D and with D': F, two-sided."""
+    """Test whether the amount of noise along f(D) - f(D') differs between trials with D and with D', by an F test.
+
+    The test is two-sided. f is the sum of contributions in a round, before noise.
+    """
     known = ~np.isnan(measured.innovations)
     only_if(bool(known.any()), NotTestedReason.NO_DIFFERENCE)
     squares = np.where(known, np.square(measured.innovations), 0.0)
@@ -310,18 +315,21 @@ def secret_along_record(measured: NoiseMeasurements) -> TestResult:
 
 
 def secret_along(noise: NoiseAlongTarget) -> TestResult:
-    """Test whether the amount of noise along the target unit's contribution differs between trials with D and D': F.
+    """Test whether the amount of noise along the target unit's contribution differs between trials with D and with D'.
 
-    The test is two-sided. It is for runs in which only the noise in this direction was measured.
+    The test is a two-sided F test. It is for runs in which only the noise in this direction was measured.
     """
     sides = _split(noise.members, noise.squares, noise.freedom)
     return _compared(TestName.SECRET_ALONG_RECORD, noise.members, {"": sides})
 
 
 def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of squares of the trials with D and of the trials with D', each with their degrees of freedom.
+    """Sum squared noise over the rounds of each trial, and return the sums for trials with D and for trials with D'.
 
-    A round with too much noise over all trials is scaled down to the claim, so that it does not dominate the sums.
+    `squares` holds sums of squares over the claimed variance, and `freedom` their degrees of freedom, both (trials,
+    rounds). Each of the two results is a pair: the trials' sums and their degrees of freedom, both (trials of this
+    kind,). If a round has significantly more noise than claimed over all trials, its squares are divided by the excess,
+    so that it does not dominate the sums.
     """
     squares = np.maximum(0.0, squares)  # where noise is missing, rounding may leave a slightly negative number
     # A round with more noise than claimed in all trials would dominate the sum: it is scaled down to the claim in all.
@@ -332,7 +340,11 @@ def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _
 
 
 def _split(members: Flags, sums: Floats, freedom: Integers) -> _Sides:
-    """Return the sums of the trials with D and of the trials with D', without trials that have 0 degrees of freedom."""
+    """Split trials into those with D and those with D', and return the sums and degrees of freedom of each kind.
+
+    `members` is True for trials with D. `sums` and `freedom` have the shape (trials,). Trials with 0 degrees of freedom
+    are left out.
+    """
     with_d, without = (side & (freedom > 0) for side in (members, ~members))
     return (sums[with_d], freedom[with_d]), (sums[without], freedom[without])
 
@@ -357,7 +369,11 @@ def _total(side: _Side) -> tuple[float, int]:
 
 
 def _p_value(one: _Side, other: _Side) -> float:
-    """Return the two-sided p-value of the ratio of two sums of squares; it is 1 if neither contains any noise."""
+    """Return the p-value for equal amounts of noise in trials with D and trials with D'; 1 if neither has any noise.
+
+    The test is a two-sided F test, or Student's t-test if trials of the same kind differ by more than chance. `one` and
+    `other` hold, for each kind, the trials' sums of squares and their degrees of freedom.
+    """
     (value, freedom), (against, others) = _total(one), _total(other)
     if value <= 0 and against <= 0:
         return 1.0
@@ -370,9 +386,11 @@ def _p_value(one: _Side, other: _Side) -> float:
 
 
 def _uneven_p(one: _Side, other: _Side) -> float | None:
-    """Return the p-value of Student's t between two groups of trials; None if trials of a group differ only by chance.
+    """Return the p-value of Student's t between trials with D and trials with D'; None if no such test is needed.
 
-    Cube roots of mean squares are compared; they are nearly normal with a known spread (Wilson and Hilferty 1931).
+    It is needed only if the amount of noise differs between trials of the same kind by more than chance. `one` and
+    `other` hold the trials' sums of squares and their degrees of freedom. The test compares the cube roots of mean
+    squares, which are nearly normal with a known spread (Wilson and Hilferty 1931).
     """
     if (rest := one[0].size + other[0].size - 2) < 1:
         return None

@@ -1,10 +1,10 @@
-"""Compute how often a target must count in the released sums for the tests to find it, the limit of detection.
+"""Compute the limit of detection: how often released sums must contain a target's contribution for tests to find it.
 
-The claim lets a target, the unit in which D and D' differ, contribute once, within the clipping norm. A target that
-counts k times shifts the noise along its contribution by k - 1 lengths of that contribution. The smallest shift that is
-found follows from the distribution of the test, before a run as well as after it. A second limit is stated for a target
-whose contribution has the clipping norm. It does not depend on the target's own norm. A target with a smaller norm may
-count more often before it breaks the claim.
+The claim lets a target, the unit in which D and D' differ, contribute once, within the clipping norm. A target counts k
+times if the sums contain its contribution k times. This shifts the noise along its contribution by k - 1 lengths of
+that contribution. The smallest shift that is found follows from the distribution of the test, before a run as well as
+after it. A second limit is stated for a target whose contribution has the clipping norm. It does not depend on the
+target's own norm. A target with a smaller norm may count more often before it breaks the claim.
 """
 
 import math
@@ -32,7 +32,12 @@ _MOST_FREEDOM = 10**6  # with so many degrees of freedom Student's t is normal
 
 @dataclass(frozen=True)
 class TargetDrift:
-    """The drift along a target unit: a sum of noise that is N(0, 1) times the noise scale if the unit counts once."""
+    """Drift along a target: the standardised noise in the direction of its contributions, summed over the run.
+
+    The target is the unit in which D and D' differ. It counts k times if the released sums contain its contribution k
+    times; the claim allows k = 1. The sum is normal with mean (k - 1) `unit`. Its standard deviation is the ratio of
+    the real to the claimed standard deviation of the noise.
+    """
 
     value: float  # the sum of the noise, divided by the claimed standard deviation
     rest: float  # sum of squares of the noise orthogonal to the drift, over the claimed variance
@@ -57,7 +62,12 @@ class TargetDrift:
 
 @dataclass(frozen=True)
 class SignalDetectionLimit:
-    """The number of times that a target unit must count in the released sums to be found, and the trials needed."""
+    """Limits of detection: how often the released sums must contain a target's contribution for a test to find it.
+
+    The target is the unit in which D and D' differ. It counts k times if the sums contain its contribution k times; the
+    claim allows k = 1. The fields hold the smallest k that is found, the numbers of trials needed to find given
+    breaches, and the measured k.
+    """
 
     # Number of times that a target that contributes the clipping norm must count to be found with `DETECTION_POWER`.
     # The claim is 1. Infinite where nothing is found.
@@ -75,7 +85,7 @@ class SignalDetectionLimit:
 
     @property
     def conclusive(self) -> bool:
-        """True if a target unit that contributes the clipping norm and counts 1.5 times would have been found."""
+        """True if the test would have found a target whose contribution has the clipping norm and counts 1.5 times."""
         return self.limit <= BREACH
 
     def to_json(self) -> dict[str, Any]:
@@ -110,7 +120,7 @@ def detectable_shift(freedom: int, level: float) -> float:
 
 
 def limit_of(drift: TargetDrift, level: float, unit: float) -> float:
-    """Return the number of times that a target unit must count for the test of its drift to find it.
+    """Return how often the released sums must contain a target's contribution for the test of its drift to find it.
 
     The number is infinite if `unit` is 0. If the noise is significantly above the claim, the number grows in
     proportion.
@@ -122,7 +132,8 @@ def limit_of(drift: TargetDrift, level: float, unit: float) -> float:
     level
         Significance level of the one-sided test, above 0 and below 0.5.
     unit
-        Growth of the drift, in claimed standard deviations, with every further time that the target counts.
+        Growth of the drift, in claimed standard deviations, with every further time that the sums contain the
+        contribution.
     """
     is_louder = chdtrc(drift.freedom, drift.rest) < EVIDENT
     scale = drift.scale if is_louder else 1.0
@@ -130,19 +141,22 @@ def limit_of(drift: TargetDrift, level: float, unit: float) -> float:
 
 
 def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level: float) -> SignalDetectionLimit:
-    """Return the number of times that a target unit must count in the released sums for a finished run to find it.
+    """Compute after a run how often the released sums must contain a target's contribution for a test to find it.
+
+    The test is `target_contribution_tests`. The result also says how often they contain it, as measured. If nothing was
+    measured, all limits are infinite.
 
     Parameters
     ----------
     drift
-        Drift along the target over the run; None if it was not measured, and then no number is found.
+        Drift along the target over the run, a standardised sum of noise; None if it was not measured.
     lengths
-        Shift of each trial's standardised drift with every further time that the target counts, shape (trials,). It is
-        0 in trials without the target.
+        Shift of each trial's standardised drift with every further time that the sums contain the contribution, shape
+        (trials,). It is 0 in trials without the target.
     trials
         Number of trials of the run, from 1.
     level
-        Significance level of the test for drift.
+        Significance level of the test.
     """
     if drift is None or drift.freedom < 2 or drift.unit == 0:
         return SignalDetectionLimit()
@@ -155,9 +169,9 @@ def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level:
 
 
 def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalDetectionLimit:
-    """Return the number of times that a target unit must count in the released sums for a planned run to find it.
+    """Compute before a run how often the released sums must contain a target's contribution for a test to find it.
 
-    The unit's contributions are taken to have the clipping norm.
+    The test is `target_contribution_tests`. The contribution is assumed to have the clipping norm.
 
     Parameters
     ----------
@@ -178,11 +192,26 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
 
 
 def _limits(limit: float, trials: int, freedom: int, level: float, each: float, share: float) -> SignalDetectionLimit:
-    """Return the limits of detection of the test `target_contribution_tests`.
+    """Return the limits of detection of the test `target_contribution_tests`, given how often the target must count to
+    be found.
 
-    `limit` is the number of times that a target must count to be just detected in `trials` trials, with `freedom`
-    degrees of freedom and the significance level `level`. The trials needed to detect 1.5 times follow from it. `each`
-    is the shift of one trial, and `share` the share of the trials with the target.
+    A target counts k times if the released sums contain its contribution k times. The result also has the numbers of
+    trials that are needed to find two breaches: a target that counts 1.5 times, and the rare breach (see `_rare`).
+
+    Parameters
+    ----------
+    limit
+        Smallest k that the test finds in the run.
+    trials
+        Number of trials of the run, from 1.
+    freedom
+        Degrees of freedom of the estimated noise in the run.
+    level
+        Significance level of the test.
+    each
+        Shift of one trial's standardised noise with every further time that the target counts.
+    share
+        Share of the trials with the target.
     """
     if not math.isfinite(limit):
         return SignalDetectionLimit()
@@ -197,9 +226,11 @@ def _limits(limit: float, trials: int, freedom: int, level: float, each: float, 
 
 
 def _rare(each: float, share: float) -> int | None:
-    """Return the number of trials from which `signal_trial` finds a rare breach; None if no number is enough.
+    """Return the number of trials with which the test `signal_trial` finds a rare breach; None if no number is enough.
 
-    A rare breach is a target that counts `RARE_TIMES` in a share `RARE_SHARE` of the trials.
+    In a rare breach, the target counts `RARE_TIMES` times in a share `RARE_SHARE` of its trials, and once in the
+    others. `each` is the shift of one trial's standardised noise with every further time that the target counts.
+    `share` is the share of the trials with the target.
     """
     shift, affected = (RARE_TIMES - 1) * each, RARE_SHARE * share
     return smallest_number(lambda trials: rare_power(trials, shift, affected) >= DETECTION_POWER, _MOST_TRIALS)

@@ -1,4 +1,4 @@
-"""Define message templates for the tests of how often the target counts, and of other shifts of the sums.
+"""Define message templates for tests of how often released sums contain the target, and of other shifts of the sums.
 
 Each template is a tuple with the fields of `fl_audit.verdict.verdict_messages.TestMessageTemplates`, in their order.
 """

@@ -199,13 +199,20 @@ class TrialRecorder:
                 self._note("reply", record)
 
     def _note(self, what: str, numbers: Mapping[str, object]) -> None:
-        """Record the numbers that represent some named values, such as metrics; `what` is the prefix of their names."""
+        """Record values, such as metrics, that are keyed by name in `numbers`.
+
+        A value may be represented by several numbers (see `plain_numbers`). `what` is the prefix of their names.
+        """
         for name, value in numbers.items():
             for label, number in () if name == "server-round" else plain_numbers(name, value):
                 self._numbers[f"{what}: {label}"].append(number)
 
     def _seen(self, result: Result | None, refusal: str | None) -> Transcript:
-        """Return the trial's transcript (its results), given the strategy's result, or the reason of its exception."""
+        """Return the trial's transcript, which holds the recorded results.
+
+        `result` is the value that the strategy returned. If it raised an exception instead, `result` is None, and
+        `refusal` is the reason in one line.
+        """
         scene, rounds = self._scene, self._scene.rounds
         is_of_server = scene.observer is Observer.SERVER
         size = sum(value.size for value in scene.model.values())
@@ -328,9 +335,10 @@ def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int
 
 
 def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
-    """Return recorded numbers by name: a single value itself, and the first, last and mean of several values.
+    """Summarise recorded numbers: a single value as it is, and several values by their first, last and mean.
 
-    The result also counts each error message of clients, and marks a refusal of the strategy.
+    The result is keyed by name. It also has the number of times that each error message of clients occurs in `errors`,
+    and an entry if the strategy raised an exception, whose reason is `refusal`.
     """
     found = dict[str, float]()
     for name, values in numbers.items():

@@ -187,14 +187,15 @@ def _values_of_mu(claim: StatedClaim, mu: float, rounds: int) -> dict[str, Any]:
 
 
 def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
-    """Return a sentence on why the trials do not support a reviewer's epsilon for the whole training; empty if they do.
+    """Return a sentence on why the trials do not support the epsilon that a reviewer set; empty if there is no doubt.
 
-    The trials may have fewer rounds than the training, or the app's noise may give a larger epsilon.
+    There is a doubt if the noise stated by the app gives a larger epsilon over the whole training. If this noise is
+    unknown, there is one if a trial has fewer rounds than the training.
 
     Parameters
     ----------
     stated
-        Claim of the app for the rounds of one trial.
+        Claim of the app for the rounds of one trial, or the claim that the reviewer set instead.
     rounds
         Number of rounds of the app's training.
     played
@@ -212,7 +213,11 @@ def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
 
 
 def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
-    """Return name and value of the first of the named attributes that is a finite number above 0, otherwise None."""
+    """Return name and value of the first of some attributes that is a finite number above 0; None if none is.
+
+    `layer` is the object, such as a strategy or a wrapper around it, and `attack_names` are the names of the
+    attributes.
+    """
     for name in names:
         value = _read(_held(layer, name))
         if value is not None and isfinite(value) and value > 0:
@@ -238,7 +243,10 @@ def _read(value: object) -> float | None:
 
 
 def _unread(layer: object) -> Iterator[str]:
-    """Yield a phrase for each noise setting of a strategy that is set, but not to a finite number."""
+    """Yield a phrase for each noise setting of an object that is set, but not to a finite number.
+
+    `layer` is the object, such as a strategy or a wrapper around it.
+    """
     for name in _NOISE:
         value = _held(layer, name)
         number = _read(value)

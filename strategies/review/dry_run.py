@@ -80,7 +80,11 @@ def _require_played(seen: Transcript, blamed: str) -> None:
 def _timed(
     system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
 ) -> tuple[Transcript, float, str]:
-    """Run a trial; return its results, its seconds, and a description of the client mod that ended it, or ""."""
+    """Run one trial with the target, and return its results, its seconds, and a description of a failing mod.
+
+    The description is "" unless the exception of a client mod ended the trial. `kind` is the scenario (the conditions
+    of the trial). The trial runs in `copy`, a copy of the working directory.
+    """
     began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
     with apart(copy, thoroughly=False):
         seen = trial.play()

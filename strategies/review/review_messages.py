@@ -58,7 +58,7 @@ def _headline_of_trials(review: ReviewResult) -> str:
 
 
 def _without_claim(review: ReviewResult) -> str:
-    """Return the headline on the trials of an app that makes no privacy claim about clients."""
+    """Return the headline of a review of an app that makes no privacy claim about clients."""
     shares = [one.right / one.trials for one in review.result.attempts]
     told = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
     if review.unseen:
@@ -115,14 +115,20 @@ def screen(review: ReviewResult) -> tuple[tuple[str, str], ...]:
 
 
 def _lost_inside(review: ReviewResult) -> tuple[tuple[str, str], ...]:
-    """Return a line (subject, text) on why the clients' training could not be inspected, if this was tried."""
+    """Return the line that says why the clients' training could not be inspected, as a pair (subject, text).
+
+    The tuple is empty if inspection was not tried.
+    """
     if review.inside is None:
         return ()
     return (("Inside clients", f"not seen: {review.inside.unseen}."),)
 
 
 def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
-    """Return a phrase on the conditions, rounds, clients and number of a review's trials."""
+    """Return a phrase on the extent of a review: the number of scenarios and trials, and the model, rounds and clients.
+
+    `kinds` are the names of the scenarios in which trials were played.
+    """
     is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
     model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
     asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
@@ -172,9 +178,10 @@ _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluatio
 
 
 def _by_words(leak: SideChannelResult, review: ReviewResult) -> str:
-    """Return the name of the number that leaked, in parentheses; empty if there is none.
+    """Return the name of the number by which a side channel leaked, in parentheses; empty if it has no name.
 
-    A note is added if only the simulated clients of the trials are known to report it.
+    `leak` is the result of the trials on one side channel, such as the metrics that clients report. If only the
+    simulated clients of the trials are known to report the number, the text adds this.
     """
     if leak.by is None or leak.by.startswith("what was released"):
         return ""

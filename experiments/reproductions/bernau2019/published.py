@@ -33,10 +33,10 @@ def record_epsilons(study: PublishedDataset) -> tuple[float, ...]:
 
 
 class LocalEpsilon(NamedTuple):
-    """A row of Table 2: the number of values of a record, and the record's epsilon at two values of epsilon_i.
+    """A row of Table 2: the number of values of a record, and the epsilon of local DP for the whole record.
 
-    epsilon_i is the epsilon of local DP for one value of a record. `largest` belongs to the largest epsilon_i,
-    `smallest` to the smallest.
+    The epsilon for a single value is called epsilon_i. `largest` is the record's epsilon at the paper's largest
+    epsilon_i, and `smallest` that at the smallest.
     """
 
     values: int
@@ -59,7 +59,7 @@ class Hyperparameters(NamedTuple):
     """The hyper-parameters in a column of Table 3; local DP uses those of the model without DP.
 
     `members` is the number of training records of the target model (section 4), or None if the paper does not state it.
-    Fields whose names begin with `central_` hold for central DP, `rate`, `batch` and `epochs` without central DP.
+    Fields whose names begin with `central_` hold for central DP. `rate`, `batch` and `epochs` hold without central DP.
     """
 
     members: int | None

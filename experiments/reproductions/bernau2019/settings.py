@@ -238,7 +238,7 @@ class ShadowTrialGroup:
 
     @property
     def name(self) -> str:
-        """Name of the run's directory: the setting's name with the number of the part."""
+        """Name of the run's directory: the setting's name, and the number of the run within the setting, from 0."""
         return f"{self.setting.name}-part{self.number}"
 
     @property

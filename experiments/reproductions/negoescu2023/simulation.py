@@ -48,7 +48,8 @@ class SimulationSettings:
 def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
     """Return the true Epsilon* (privacy metric) of two Gamma loss distributions, by a search over thresholds.
 
-    Thresholds at which an error rate is below `settings.cut` are excluded.
+    The shape of the population's distribution exceeds that of the members' by `separation`. Thresholds at which an
+    error rate is below `settings.cut` are excluded.
     """
     distributions = gamma(settings.shape), gamma(settings.shape + separation)
     low = max(float(distribution.ppf(settings.cut)) for distribution in distributions)

@@ -178,9 +178,10 @@ class _DistinguisherSearch:
         return _SelectedDistinguishers(found[:count], finest, passed_over)
 
     def _look_closely(self) -> list[Distinguisher]:
-        """Play more trials of the best scenarios and rank their distinguishers again.
+        """Play more trials of the best scenarios, rank their distinguishers again, and drop all other scenarios.
 
-        Returns the distinguishers of all other scenarios that have a positive margin.
+        Returns those distinguishers of the dropped scenarios that have a positive margin. Distinguishers that use only
+        the low bits of released numbers are left out.
         """
         closely = _kept(self.ranked, self.budget.kept)
         for kind in closely:
@@ -247,8 +248,8 @@ def _kept(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
 def _tried_by_halves(search: _DistinguisherSearch, most: int, confidence: float) -> list[DistinguisherTest]:
     """Test at most `most` distinguishers without fresh trials, and return the tests.
 
-    One half of the search trials of each scenario trains distinguishers, and the other half tests them. `confidence` is
-    that of all bounds together.
+    In each scenario of `search`, one half of the trials trains distinguishers, and the other half tests them. The lower
+    bounds of all tests hold together with the probability `confidence`.
     """
     found = list[tuple[Distinguisher, Transcripts, Flags]]()
     for kind, (trials, present) in search.looked.items():

@@ -15,7 +15,10 @@ from fl_audit.verdict.verdict import VerdictDetails
 
 
 class CanaryJudging(AuditJudging):
-    """Planning and judging of the audit kind `canaries`, where coins decide in which rounds a canary is in."""
+    """Planning and judging of the audit kind `simulated_canaries`, in which secret coins include or leave out canaries.
+
+    A canary is a test contribution. One coin for each canary and round decides whether it is in the round.
+    """
 
     def require_playable(self, public: Federation) -> None:
         """Raise `InputError` if the canary audit does not support the federation.

@@ -69,7 +69,10 @@ def _assumption(numbers: LiveFinding) -> str:
 
 
 def _light(numbers: LiveFinding) -> str:
-    """Return a sentence on the canary with the smallest weight; empty if it weighs as much as the heaviest client."""
+    """Return a sentence on the canary with the smallest weight in the average over clients.
+
+    The sentence is empty if every canary weighs as much as the heaviest client of its round.
+    """
     least = min(numbers.weights)
     if least == 1:
         return ""
@@ -102,7 +105,7 @@ def _opening(numbers: LiveFinding) -> str:
 
 
 def _reading(numbers: LiveFinding) -> ClaimStatus:
-    """Return the comparison of the lower bound on mu with the claim, as a status for all numbers of the page.
+    """Return the status of the claim that the page shows: how the lower bound on mu compares with the claimed mu.
 
     The page may be opened at any time. So the status is "broken" only if a declared interim analysis refutes the
     guarantee at its own level and the interim analyses are evidence.

@@ -74,9 +74,10 @@ class _Ridge:
         self._asked = ((asked - self._middle) / scale) @ right.T / np.maximum(sizes, _LEAST)
 
     def predicted(self, answers: Floats) -> tuple[Floats, Floats]:
-        """Return predictions at the queried records, and the leave-one-out residuals of the responses `answers`.
+        """Fit the regressions, and return predictions at the queried records and the leave-one-out residuals.
 
-        `answers` has shape (records, responses). The predictions have shape (queried records, responses).
+        `answers` holds the responses at the fitted records, (records, responses). The predictions have the shape
+        (queried records, responses), and the residuals that of `answers`.
         """
         middle, best = answers.mean(axis=0), np.full(answers.shape[1], np.inf)
         parts = self._left.T @ (answers - middle)

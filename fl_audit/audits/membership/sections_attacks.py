@@ -1,7 +1,7 @@
-"""Report sections on the attacks: on many targets, on members by the final model alone, and on an attribute.
+"""Report sections on attacks that guess membership of many targets, membership from the final model, or an attribute.
 
-One figure shows all attacks on many targets, from an attacker that sees only the final model to an insider that knows
-all coins but one.
+The figure shows all attacks on many targets, from an attacker that sees only the final model to an insider that knows
+of all targets but one whether they are in the training data.
 """
 
 import math
@@ -59,10 +59,11 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
 def _rate_row(rate: str, limit: float | None, name: str, found: SingleAttackResults, contents: ReportContents) -> Row:
-    """Return the table row of one rate of an attack, with the largest value that the guarantee allows.
+    """Return the table row of one success rate of an attack, with the largest value that the guarantee allows.
 
-    `rate` is the name of the rate, `name` that of the attack, `found` are its results, and `limit` is the largest
-    value.
+    `rate` is the field name of the rate, such as "auc", and `name` that of the attack. `found` are the attack's
+    results, and `limit` is the largest allowed value; None if there is none. `contents` are those of the report, with
+    the run.
     """
     one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)

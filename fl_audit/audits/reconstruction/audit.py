@@ -1,4 +1,7 @@
-"""The audit kind `reconstruction`: one of several candidates is in, and an attacker who knows the rest guesses it."""
+"""The audit kind `reconstruction`: one of several candidates is in the training data, and an attacker guesses it.
+
+The attacker knows everything else about the training data.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -23,7 +26,10 @@ class ReconstructionAudit(TargetsAudit):
         return None if attribute is None else str(attribute)
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return a phrase that says how many candidates there are, and whether they are units or values of a column."""
+        """Return a phrase that says how many candidates there are, and whether they are units or values of a column.
+
+        `chosen` is not used.
+        """
         if public.candidate_column is None:
             return super().in_question(public, chosen)
         values = f"{public.targets} values of {public.candidate_column}"

@@ -1,4 +1,7 @@
-"""Report sections on reconstruction: guesses of the true candidate, and images, with the limits of the guarantee."""
+"""Report sections of a reconstruction audit: how often an attacker guesses right, and reconstructed images.
+
+Both are shown beside the largest success that the guarantee allows.
+"""
 
 import math
 from collections.abc import Sequence
@@ -141,7 +144,10 @@ def draw_pictures(
 
 
 def _strip(pictures: Floats32) -> Floats32:
-    """Return images side by side as one array for matplotlib, (height, width) or (height, width, 3)."""
+    """Return images side by side as one array for matplotlib, (height, width) or (height, width, 3).
+
+    `pictures` has the shape (images, height, width) or (images, channels, height, width).
+    """
     stacked = pictures[:, None] if pictures.ndim == 3 else pictures
     framed = np.pad(stacked, ((0, 0), (0, 0), (0, 0), (0, _GAP)), constant_values=1)
     strip = np.concatenate(list(framed), axis=2)

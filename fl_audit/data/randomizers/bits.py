@@ -90,20 +90,25 @@ class RandomisedBits:
         return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return one randomised response for each feature of a record of the given shape, as in Bernau et al. 2019.
+        """Return the release events of the guarantee in Bernau et al. 2019, for a record of the given shape.
 
-        This is also the exact worst case, in which two records differ in every feature.
+        They are one randomised response for each feature, combined into one event with a count. This is also the exact
+        worst case, in which two records differ in every feature.
         """
         return responses(self.epsilon, int(np.prod(shape)))
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the responses that distinguish two records of the given shape that differ in every feature."""
+        """Return the release events for two records of the given shape that differ in every feature, the worst case.
+
+        They are one randomised response for each feature, combined into one event with a count.
+        """
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
-        """Return the responses that distinguish two given records: one for each feature in which they differ.
+        """Return the release events that distinguish two given records.
 
-        Raises `InputError` if the shapes differ, or if a feature is neither 0 nor 1.
+        They are one randomised response for each feature in which the records differ, combined into one event with a
+        count. Raises `InputError` if the shapes differ, or if a feature is neither 0 nor 1.
 
         Parameters
         ----------

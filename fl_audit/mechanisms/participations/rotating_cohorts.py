@@ -91,7 +91,10 @@ class FixedCohort(Participation):
         return self.size
 
     def require_contribution(self, unit: str, is_of_client: bool) -> None:
-        """Raise `InputError` if units of contributions are not clients; `unit` is the kind of unit, for the message."""
+        """Raise `InputError` unless contributions come from clients, as `is_of_client` says.
+
+        `unit` is the kind of unit from which they come instead, for the message.
+        """
         cohort = f"cohort is {self.size} clients with strategy 'dp-fedsgd', whose units are {unit}s"
         require(is_of_client, f"{cohort}: accepted with it are sampling-rate and expected-batch")
 
