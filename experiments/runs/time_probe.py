@@ -25,13 +25,17 @@ from fl_audit.trials import TrialBatch
 ENOUGH_SECONDS = 4.0
 """Duration after which a probe ends with the round, once it has two rounds to measure."""
 _FEWEST_ROUNDS, _MOST_ROUNDS = 2, 6
+_FEWEST_SECONDS = 1.5
+"""Duration in seconds that a probe lasts at least, however many rounds that takes: the first rounds last longest."""
 _FEWEST_TRIALS = 2
 """Trials that are played together where those of the first batches would take longer than `ENOUGH_SECONDS` a round."""
 _ROWS_HELD = 18
 """Vectors as long as a model that a run holds of each trial at its peak, as measured with a million parameters."""
-_RAY_STARTS, _CLIENT_STARTS, _REPORT, _REPORT_A_ROW = 0.8, 0.7, 1.5, 5e-5
-"""Start times of Ray, a client's process, and a report with a row for a trial and round, besides the imports of this
-program: measured on machines of two cores.
+_RAY_STARTS, _CLIENT_STARTS, _REPORT, _REPORT_A_ROW, _REPORT_A_SCORE = 0.8, 0.7, 1.5, 5e-5, 8e-6
+"""Times, in units of the time that this program takes to start, as measured on machines of two cores.
+
+They are those of the start of Ray, of the start of a client's process, and of a report: its constant part, what each
+row for a trial and a round adds, and what each score of a target in a trial adds.
 """
 _PROCESSES_APART = 2
 """The processes of the victim and of the insider."""
@@ -84,10 +88,10 @@ class _RoundCounter:
             return
         self._moved = 0
         self.rounds.append(time.monotonic())
-        self.memory = max(self.memory, psutil.Process().memory_info().rss)
+        self.memory = max(self.memory, _own_memory())
         timed, taken = len(self.rounds) - 1, self.rounds[-1] - self.begun
         # The last round is followed by what a finished batch writes, and nothing is to be written.
-        if len(self.rounds) >= self.planned or timed >= _MOST_ROUNDS:
+        if len(self.rounds) >= self.planned or (timed >= _MOST_ROUNDS and taken > _FEWEST_SECONDS):
             raise _ProbeEndError
         if timed >= _FEWEST_ROUNDS and taken > ENOUGH_SECONDS:
             raise _ProbeEndError
@@ -107,7 +111,7 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstima
         The engine for which time and memory are estimated. The training itself uses the local engine.
     """
     begun = psutil.Process().cpu_times()
-    wave, held = _first_wave(plan), psutil.Process().memory_info().rss
+    wave, held = _first_wave(plan), _own_memory()
     together, rounds = sum(batch.count for batch in wave), plan.public.rounds
     began, busy = time.monotonic(), time.process_time()
     watch = _few_rounds(plan, _affordable(plan, wave, engine), engine)
@@ -115,20 +119,28 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstima
     slowness = max(1.0, (time.monotonic() - began) / max(1e-3, time.process_time() - busy))
     first = watch.rounds[0] - watch.begun
     timed = len(watch.rounds) - 1
-    each = (watch.rounds[-1] - watch.rounds[0]) / timed if timed else first
+    # The first rounds last longer. A mean counts those whose release is evaluated too, as often as they occur.
+    each = float(np.mean(np.diff(watch.rounds)[timed // 3 :])) if timed else first
     waves = plan.config.audit.trials / watch.trials  # long rounds take time in proportion to their trials
     total = waves * (first + (rounds - 1) * each)
     imports = slowness * (begun.user + begun.system)
     # The report takes the time of its tables, tests and figures.
-    report = imports * (_REPORT + _REPORT_A_ROW * plan.config.audit.trials * rounds)
+    trials = plan.config.audit.trials
+    report = imports * (_REPORT + _REPORT_A_ROW * trials * rounds + _REPORT_A_SCORE * trials * plan.public.targets)
     command = imports + _training_seconds(plan, engine, total, imports) + report
     apart = _client_processes(plan) if engine is Engine.RAY else 0
     size = load_federation(plan.public).model.layout.size
     most = watch.memory + (together - watch.trials) * _ROWS_HELD * size * np.dtype(np.float32).itemsize
-    # A client's process holds no more than what came to this one, in which all clients were called.
-    more = apart * (_MEMORY_OF_CLIENTS + max(0, most - held)) + (_MEMORY_OF_RAY if apart else 0)
-    memory = most + _MEMORY_AT_THE_END + more
+    # A client's process holds a part of what came to this one, in which the server worked and all clients were called.
+    more = apart * (_MEMORY_OF_CLIENTS + max(0, most - held) / 2) + (_MEMORY_OF_RAY if apart else 0)
+    memory = round(most + _MEMORY_AT_THE_END + more)
     return TimeAndMemoryEstimate(watch.trials, max(1, timed), first, each, total, memory, 1 + apart, command)
+
+
+def _own_memory() -> int:
+    """Return the resident memory of this process in bytes, without pages that it shares with other processes."""
+    memory = psutil.Process().memory_info()
+    return int(memory.rss - getattr(memory, "shared", 0))  # some systems do not tell which pages are shared
 
 
 def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> _RoundCounter:
