@@ -134,8 +134,9 @@ def reproduce(
     """Compute a table or figure of a paper again, beside what is printed or what theory says.
 
     Finished runs in --out are used again, and interrupted runs are continued. NAME is a paper, or a paper with one of
-    its items: bernau2019 (table2, table3, fig3 to fig7, claims), bernau2021 (table2, table3, fig1 to fig9, claims), or
-    negoescu2023 (fig1 to fig6, claims). An example is bernau2019-fig3.
+    its items, such as bernau2019-fig3. Bernau et al. 2019: bernau2019 with table2, table3, fig3 to fig7, or claims.
+    Bernau et al. 2021: bernau2021 with table2, table3, fig1 to fig9, or claims. Negoescu et al. 2023: negoescu2023 with
+    fig1 to fig6, or claims.
     """
     require_known(name)
     chosen = None if engine is None else choice(Engine, "--engine", engine)

@@ -106,14 +106,17 @@ def test_memory_disk_and_no_cache_give_the_same_results(
     assert kept.prefix is not None
     before, width = split.prefix.records, split.prefix.width
     features, labels, models = torch.rand(9, *SHAPE), torch.arange(9) % CLASSES, torch.randn(2, split.layout.size)
+    order = torch.tensor([3, 0, 8, 5, 1, 7, 2, 6, 4])
     expected = kept.losses(models, features, labels)
+    # On some processors the last bits of a record's loss depend on its place among the records.
+    in_order = kept.losses(models, features[order], labels[order])
+    torch.testing.assert_close(in_order, expected[:, order], rtol=1e-5, atol=1e-6)
     assert kept.prefix.records_on_disk == 0
     monkeypatch.setattr(prefix_cache, "MEMORY_BUDGET", (before + in_memory) * width)
     monkeypatch.setattr(prefix_cache, "DISK_BUDGET", on_disk * width)
-    order = torch.tensor([3, 0, 8, 5, 1, 7, 2, 6, 4])
     for _ in range(2):
         assert torch.equal(split.losses(models, features, labels), expected)
-        assert torch.equal(split.losses(models, features[order], labels[order]), expected[:, order])
+        assert torch.equal(split.losses(models, features[order], labels[order]), in_order)
     assert split.prefix.records == before + in_memory + on_disk
     assert split.prefix.records_on_disk == on_disk
 
