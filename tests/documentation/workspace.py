@@ -23,7 +23,7 @@ from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.config import PRIVACY_TARGETS, parse_config
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.strategies.review.app_loading import read_app
-from fl_audit.user_modules import OWN_PACKAGE
+from fl_audit.user_modules import OWN_PACKAGE, searched_last
 
 TRIALS, MORE_TRIALS, SHADOWS = 12, 14, 24
 """Few trials: nothing that is printed or drawn needs more, but for attacks with shadow models, which need 24."""
@@ -150,7 +150,9 @@ def check_configuration(block: Block, directory: Path) -> None:
         assert read_app((directory / block.file).parent).server
         return
     if block.file is not None:
-        load_config(directory / block.file)
+        # As the command does, which finds modules of the user in the directory where it was started.
+        with searched_last(directory):
+            load_config(directory / block.file)
         return
     values = tomllib.loads(block.body)
     privacy = values.setdefault("privacy", {})
