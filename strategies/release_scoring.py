@@ -265,11 +265,13 @@ class TargetQueries(ReleaseQueries):
     def columns(self, batch: TrialBatch) -> ResultColumns:
         """Return the results of each target for one batch, as columns of shape (trials, targets).
 
-        The columns `log_odds` and `mu` hold the final log-odds, and the root of the sum of squared signals over all
-        rounds. The signal of a round is the norm of the target's contribution over the standard deviation of the noise.
-        Further columns are sums over rounds: of the signal, of the noise along the target's contribution, of the
-        squares of this noise, and the number of added rounds. Rounds with a negligible signal or unknown noise are left
-        out of these sums. In the reconstruction audit they are 0 for all candidates but the one that is in the data.
+        The column `log_odds` holds the final log-odds, and `mu` the root of the sum of squared signals over all rounds.
+        The signal of a round is the norm of the target's contribution over the standard deviation of the noise.
+
+        The other columns count or sum over some of the rounds, namely those with a signal that is not negligible and
+        with known noise. `noise_rounds` is the number of these rounds. `signal_sum` is the sum of their signals.
+        `noise_sum` and `noise_squares` are the sums of their noise along the target's contribution, and of its square.
+        In the reconstruction audit, these four columns are 0 for every candidate that is not in the data.
         """
         sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
         return ResultColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})

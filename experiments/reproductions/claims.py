@@ -125,7 +125,11 @@ class PaperClaim:
 
     @property
     def note(self) -> str:
-        """The verdict, the statement, and either the range and the trials needed to decide, or why it is untestable."""
+        """The verdict and the statement of the claim, and its range or the reason why it cannot be tested.
+
+        The range is that of the numbers that agree with the claim. It is followed by the number of trials that would
+        decide an undecided claim, if known, and by `second_look`, unless it is empty.
+        """
         if why := self.untestable:
             return f"{self.verdict}: {self.statement}; {why}"
         more = self.trials_to_decide

@@ -22,7 +22,9 @@ def resampling(name: str) -> np.random.Generator:
 
 
 def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> Interval:
-    """Return a statistic of independent trials, with its percentile bootstrap interval over trials.
+    """Return a statistic of independent trials, with its percentile bootstrap interval.
+
+    The interval has confidence `CONFIDENCE` (95%), from `RESAMPLES` (400) resamples of the trials.
 
     Parameters
     ----------

@@ -91,10 +91,11 @@ def _of_sums(users: UserMicrobatch, gradients: dict[str, Tensor]) -> UserNorms:
 
 
 def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the factors D and A of each record's gradient D^T A in a layer.
+    """Return the output gradients G and the inputs A of a layer; a record's gradient of the weights is G^T A.
 
-    Their shapes are (trials, n, rows, outs) and (trials or 1, n, rows, ins). Each of the n records has a row for every
-    position of the layer's output.
+    `visit` is the recorded call of the layer, and `signal` the gradients of the losses with respect to the outputs of
+    the call. The shape of G is (trials, n, rows, outs). The shape of A is (trials, n, rows, ins), or (1, n, rows, ins)
+    if all trials share the inputs. Each of the n records has a row for every position of the layer's output.
     """
     layer, frame = visit.layer, visit.layer.frame
     if isinstance(layer, StackedConv2d):

@@ -172,20 +172,21 @@ class Mechanism:
         return replace(self, noise=self.noise.with_multiplier(multiplier))
 
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
-        """Return the standard deviation, in each trial, of the noise that an adversary does not know.
+        """Return the standard deviation of the noise that an adversary does not know, shaped as `local_sensitivity`.
 
-        It is 0 without noise, and NaN if clients take several noised steps per round. If they take one step, it is on
-        the scale of a client's clipped sum.
+        The noise is that of the round's sum. If instead each client takes one noised step per round (DP-SGD), it is the
+        noise of one client's clipped sum. The result is 0 without noise, and NaN if clients take several noised steps
+        per round.
 
         Parameters
         ----------
         local_sensitivity
             Norm ||f_i(D) - f_i(D')|| of the round's sums at the current model parameters, at least 0, of any shape. If
             the noise is scaled to the global sensitivity, only the shape is used.
-        norms
-            Adaptive clipping norms of the round, broadcastable to `local_sensitivity`; None if the norm is fixed.
         threat_model
             Position and knowledge of the adversary.
+        norms
+            Adaptive clipping norms of the round, broadcastable to `local_sensitivity`; None if the norm is fixed.
         """
         if not self.has_exact_llr:
             return np.full_like(local_sensitivity, np.nan, dtype=np.float64)

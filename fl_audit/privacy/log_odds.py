@@ -99,12 +99,13 @@ class GriddedLogOdds:
         return np.asarray(self.values[np.minimum(index, self.values.size - 1)], dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Return a number from 0 to 1 for each log-odds; the numbers are i.i.d. uniform if L has this distribution.
+        """Return a random number from 0 to 1 for each log-odds x, in the shape of `log_odds`.
 
-        Each number is drawn uniformly between the distribution function at the log-odds minus `error` and at the
-        log-odds plus `error`. The random draw is needed because L may have atoms: for example, L = 0 for a unit that
-        was seen to participate in no round. The interval includes the whole atom on the grid, and elsewhere the
-        distribution function changes little within it.
+        The numbers are independent and approximately uniform if the log-odds are independent draws from this
+        distribution. The number for x is drawn uniformly between F(x - `error`) and F(x + `error`), where F is the
+        distribution function `cdf`. The draw is random because the distribution may have atoms: for example, the
+        log-odds are 0 for a unit that was seen to participate in no round. The interval includes the whole atom on the
+        grid, and elsewhere F changes little within it.
 
         An exception is the region near k log(1-q), for k rounds with sampling rate q, where log-odds concentrate under
         weak noise and secret sampling. At noise multiplier 0.2 the distribution deviates from the uniform one by up to

@@ -348,7 +348,11 @@ def _normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
 
 
 def _gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
-    """Return warnings if the scores do not seem to be increasing functions of log-odds of a Gaussian mechanism."""
+    """Return warnings if the scores do not fit a Gaussian trade-off function.
+
+    They fit it if one increasing function maps the log-likelihood ratios (D against D') of a Gaussian mechanism to the
+    scores. The result is empty if no misfit is found.
+    """
     # Repeated values; and whether Phi^-1(TPR) - Phi^-1(FPR) is the same at a false-positive rate of a tenth as at a
     # false-negative rate of a tenth, as it is everywhere on a Gaussian trade-off function. Depends on ranks alone.
     found = list(_repeated(members, nonmembers, "the log-odds of a Gaussian mechanism do not"))

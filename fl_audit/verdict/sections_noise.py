@@ -40,8 +40,9 @@ def _sentence(numbers: NoiseFinding, contents: ReportContents) -> str:
 
 
 def _accuracy(row: Row) -> str:
-    """Return the distance from a ratio to the farther end of its interval, as text in percent of 1.
+    """Return the distance from a ratio to the farther end of its interval, as text in percentage points.
 
+    The distance is not divided by the ratio. With the ratio 0.98 and the interval from 0.94 to 1.01, the text is "4 %".
     `row` is the table row that contains the ratio and its interval.
     """
     half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)

@@ -73,9 +73,10 @@ def sample_features(measured: NoiseMeasurements) -> Features:
 def direction_features(measured: NoiseMeasurements) -> Features:
     """Return the features of the noise along f(D) - f(D') and along the gradients, each (trials,), keyed by name.
 
-    If the challenger opened them, two kinds of values are added. One is the noise of the quantile bits, the counts that
-    adaptive clipping releases. The other is the share of ones among the last bits of a release, as a standardised
-    deviation from 1/2. The result is empty if nothing was measured.
+    The challenger may have revealed two further kinds of values after the run. Features of each kind that it revealed
+    are added. One kind is the noise of the quantile bits, the counts that adaptive clipping releases. The other is the
+    share of ones among the last bits of a release, as a standardised deviation from 1/2. The result is empty if nothing
+    was measured.
 
     Unknown values are replaced by normal draws, because the number of unknown values may differ between D and D'. The
     draws have standard deviation 1, or that of the known values if these show more noise than claimed.

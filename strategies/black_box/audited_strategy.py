@@ -264,13 +264,16 @@ class TrialRunner:
         trial
             Number of the trial, from 0; it determines the trial's random numbers.
         action
-            Action of the target's client in every round, for instance to send its update.
+            Action of the target's client in every round. It decides whether the trial has the target (D) or not (D').
         contribution
-            Kind of update that the target's client sends in trials with the target (D).
+            Kind of update that the target's client sends in a trial with D. A trial with D' needs it, too, because in
+            both kinds of trials it determines the recorded difference of the client's contributions under D and D'.
         rounds
             Number of rounds of the trial.
         is_still
-            Whether all other clients repeat their replies of an earlier trial instead of training.
+            Whether all clients except the target's repeat stored replies instead of training. Each of them trains in a
+            round only until one reply to this round is stored, and repeats this reply in all later trials. If
+            `contribution` is CRAFTED, pairs of these clients replace it by crafted updates, see `_pulls`.
         """
         audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None

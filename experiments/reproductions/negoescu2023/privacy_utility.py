@@ -138,7 +138,10 @@ def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: ItemCo
 
 
 def _finished_landscape(task: EpsilonStarTask, context: ItemContext) -> PrivacyUtilityStudy | None:
-    """Return the models of a task if all of them are trained under `context.runs`; otherwise None."""
+    """Return the study of a task with its trained models, read from the folder `context.runs`.
+
+    Return None if the data is not available, or not all of these models are trained there yet.
+    """
     try:
         study = available_study(task, context)
     except NoDataError:

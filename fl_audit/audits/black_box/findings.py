@@ -46,9 +46,10 @@ class ScenarioFinding:
 
     @property
     def shown(self) -> str:
-        """A clause on what the trials prove: a lower bound on epsilon, or on the share of right guesses.
+        """A clause on what the trials prove, for the (epsilon, delta)-DP inequality that was tested.
 
-        It is the share of right guesses if the tested inequality has epsilon 0.
+        At epsilon > 0, the clause gives a lower bound on epsilon at this delta. At epsilon = 0, it says whether more
+        trials can be guessed right than the claim allows.
         """
         limit = self.attempt.distinguisher.limit
         if limit.epsilon > 0:

@@ -25,7 +25,11 @@ class OneRunMethod(StrEnum):
 
     @property
     def is_for_any_mechanism(self) -> bool:
-        """Whether the bound is valid for any mechanism, including a mechanism that leaks many coins together."""
+        """Whether the bound is valid for any mechanism, even if right guesses of different coins are dependent.
+
+        A coin decides whether a canary is inserted. Right guesses are dependent if, for example, the mechanism
+        sometimes reveals many coins at once.
+        """
         return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE)
 
     @property

@@ -102,9 +102,10 @@ class CyclicPoisson(Participation):
         )
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence on the curve in a figure: it shows how the differing unit changes a round if it takes part.
+        """Return a sentence for the figure that plots how much the differing unit changes the sum of each round.
 
-        The curve is 0 in the rounds in which other groups have their turn.
+        The sentence says that the curve shows this change for rounds in which the unit takes part, and that it is 0 in
+        the rounds in which other groups have their turn.
 
         Parameters
         ----------

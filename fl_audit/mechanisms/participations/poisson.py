@@ -37,7 +37,9 @@ class PoissonSampling(Participation):
         return f"each {words.one} in each round on its own with probability {self.rate:g}; {secret_words(words)}"
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence on the curve in a figure: it shows how the differing unit changes a round if it takes part.
+        """Return a sentence for the figure that plots how much the differing unit changes the sum of each round.
+
+        The sentence says that the curve shows this change for rounds in which the unit takes part.
 
         Parameters
         ----------
