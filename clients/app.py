@@ -176,8 +176,8 @@ def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Float
     """Return an insider's (adversarial client's) evidence on every target, keyed as in messages.
 
     A target is a unit whose membership is in question. `added` is what a round adds to the log-odds of membership.
-    `target_contribution_tests` is the norm of the target's contribution, and `noise` the noise along it, both in
-    standard deviations of the noise. All three have the shape (trials, targets).
+    `signal` is the norm of the target's contribution, and `noise` the noise along it, both in standard deviations of
+    the noise. All three have the shape (trials, targets).
     """
     return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
 

@@ -85,8 +85,8 @@ class StackedConv2d(StackedLayer):
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
         """Return the squared norm of each example's gradient, (trials, examples), and values for `weighted_sum`.
 
-        `visit` is the recorded call of this layer, and `target_contribution_tests` the gradients of the losses with
-        respect to its outputs.
+        `visit` is the recorded call of this layer, and `signal` the gradients of the losses with respect to its
+        outputs.
         """
         signals = self.frame.split(signal.flatten(2))
         bias = signals.sum(3) if self.parameter("bias") is not None else None
@@ -103,9 +103,9 @@ class StackedConv2d(StackedLayer):
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """Return the weighted sum of the examples' gradients in each trial, (trials, *shape), keyed by parameter name.
 
-        `visit` is the recorded call of this layer, and `target_contribution_tests` the gradients of the losses with
-        respect to its outputs. `weights` holds the weight of each example, (trials, examples). `kept` is the second
-        value that `squared_norms` returned for this call.
+        `visit` is the recorded call of this layer, and `signal` the gradients of the losses with respect to its
+        outputs. `weights` holds the weight of each example, (trials, examples). `kept` is the second value that
+        `squared_norms` returned for this call.
         """
         assert isinstance(kept, tuple)
         gradients, bias = kept
@@ -146,9 +146,9 @@ class StackedConv2d(StackedLayer):
     def _by_channel(self, inputs: Tensor, signal: Tensor) -> Tensor:
         """Return the weight gradients of n examples in a depthwise convolution, (n, channels, 1, *kernel).
 
-        `inputs` are the inputs of the layer, (n, channels, height, width), and `target_contribution_tests` the
-        gradients of the losses with respect to its outputs. One product is computed for each position in the kernel.
-        This is much faster than a convolution with as many groups as channels.
+        `inputs` are the inputs of the layer, (n, channels, height, width), and `signal` the gradients of the losses
+        with respect to its outputs. One product is computed for each position in the kernel. This is much faster than a
+        convolution with as many groups as channels.
         """
         padded = F.pad(inputs, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
         found = signal.new_empty(*inputs.shape[:2], 1, *self.kernel)

@@ -334,8 +334,7 @@ class _UpperLayer:
     def backward(self, signal: Tensor) -> Tensor:
         """Update the layer, and return the gradients at its inputs, computed with the weights before the update.
 
-        `target_contribution_tests` holds the gradients at the outputs of its activation, times the learning rate,
-        (trials, batch, outs).
+        `signal` holds the gradients at the outputs of its activation, times the learning rate, (trials, batch, outs).
         """
         signal = self._layer.activation.pull_back(signal, self._outputs)
         below = torch.bmm(signal, self._weights)

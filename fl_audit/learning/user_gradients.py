@@ -208,8 +208,7 @@ def _clipped(
 def _kept(visit: LayerCall, signal: Tensor) -> object:
     """Return intermediate values from which a layer's `weighted_sum` is computed once clipping factors are known.
 
-    `visit` is the recorded call of the layer, and `target_contribution_tests` the gradients of the losses with respect
-    to its outputs.
+    `visit` is the recorded call of the layer, and `signal` the gradients of the losses with respect to its outputs.
     """
     layer = visit.layer
     if isinstance(layer, StackedLinear):

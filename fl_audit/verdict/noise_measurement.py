@@ -110,8 +110,7 @@ class NoiseMeasurer:
         return NoiseStatistics(self.layout.names, places, self.layout.size, **arrays)
 
     def _signal(self, seen: ReleaseUnderHypotheses, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
-        """Return `NoiseStatistics.target_contribution_tests`, shape (trials, sides, kinds), in claimed standard
-        deviations of the noise.
+        """Return `NoiseStatistics.signal`, shape (trials, sides, kinds), in claimed standard deviations of the noise.
 
         A side is a hypothesis: the release contains the contribution under D, the one under D', or neither. The kinds
         are the noise along f(D) - f(D'), the noise along the side's own contribution, and the length of this

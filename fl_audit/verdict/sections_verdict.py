@@ -266,7 +266,7 @@ def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit
     """Return sentences on the limit of detection for a target unit that counts more than once, ending with a space.
 
     The first sentences are about a target that counts more than once in every training. The last one is about a target
-    that counts more than once in a few trainings. The text is empty if `target_contribution_tests` is None.
+    that counts more than once in a few trainings. The text is empty if `signal` is None.
     """
     if signal is None:
         return ""
