@@ -31,8 +31,8 @@ from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.server import evaluator as evaluation
-from fl_audit.server.batch_results import BatchResult, FinalModelQueries, ResultSink, TargetOutputs
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
+from fl_audit.server.trial_batch_results import BatchResult, FinalModelQueries, ResultSink, TargetOutputs
 from fl_audit.server.user_losses import of_users
 from fl_audit.strategies.challenger import PrefetchingChallenger, SeededChallenger, record_draws, true_side
 from fl_audit.strategies.challenger_log import ChallengerLog, open_shares

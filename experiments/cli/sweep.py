@@ -140,10 +140,10 @@ def reproduce(
     """
     require_known(name)
     chosen = None if engine is None else choice(Engine, "--engine", engine)
-    extent = lazy_imports.papers.ComputeExtent.QUICK if quick else lazy_imports.papers.ComputeExtent.FULL
+    extent = lazy_imports.paper_types.ComputeExtent.QUICK if quick else lazy_imports.paper_types.ComputeExtent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     console = console_for(stderr=True)
-    context = lazy_imports.papers.ItemContext(
+    context = lazy_imports.paper_types.ItemContext(
         directory, data_dir, extent, chosen, runs_progress_bar,
         lambda line: None if is_quiet() else console.print(line, highlight=False), minutes, ray_address,
     )  # fmt: skip

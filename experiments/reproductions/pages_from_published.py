@@ -15,7 +15,13 @@ import pandas as pd
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.claims import PaperClaim, restored, verdicts_said
 from fl_audit.experiments.reproductions.page import differences_html
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemResult, Paper, PaperItem, PublishedReproduction
+from fl_audit.experiments.reproductions.paper_types import (
+    ComputeExtent,
+    ItemResult,
+    Paper,
+    PaperItem,
+    PublishedReproduction,
+)
 from fl_audit.experiments.reproductions.sections import CLAIMS_ITEM, CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.figure_style import to_svg

@@ -15,7 +15,7 @@ from fl_audit.experiments.reproductions.bernau2021.paper import PAPER as BERNAU_
 from fl_audit.experiments.reproductions.names import require_known
 from fl_audit.experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from fl_audit.experiments.reproductions.page import differences_html, render_page
-from fl_audit.experiments.reproductions.papers import ItemContext, ItemResult, Paper, PaperItem, PaperResults
+from fl_audit.experiments.reproductions.paper_types import ItemContext, ItemResult, Paper, PaperItem, PaperResults
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.figure_style import to_png, to_svg
 

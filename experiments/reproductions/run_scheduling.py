@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.atomic_files import read_json, write_json
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, ItemRunProvenance
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, ItemRunProvenance
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine

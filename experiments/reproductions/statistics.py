@@ -9,7 +9,7 @@ from scipy.special import expit, ndtri, stdtrit
 from scipy.stats import binomtest, ttest_ind
 
 from fl_audit.array_types import Floats
-from fl_audit.experiments.reproductions.papers import CONFIDENCE
+from fl_audit.experiments.reproductions.paper_types import CONFIDENCE
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 from fl_audit.statistics.intervals import Interval
 

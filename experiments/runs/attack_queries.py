@@ -13,7 +13,7 @@ from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.errors import require
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.server.batch_results import FinalModelQueries
+from fl_audit.server.trial_batch_results import FinalModelQueries
 
 
 def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:

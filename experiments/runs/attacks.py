@@ -29,7 +29,7 @@ from fl_audit.experiments.runs.trial_batch_store import TrialBatchStore
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
-from fl_audit.server.batch_results import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
+from fl_audit.server.trial_batch_results import LOGITS, POPULATION, QUERIES, UNDER_ASCENT, VALUES, WHITE_BOX
 
 _ENOUGH_TO_KEEP_APART = 64  # with so many trials half of them are shadows enough for the other half
 

@@ -1,6 +1,6 @@
 """The Ray engine, which runs a Flower app on Flower's simulation runtime; the other engine is in `local_engine`.
 
-Deprecated or private parts of Flower are used only in `engines`, `local_engine` and `cluster.backend`.
+Deprecated or private parts of Flower are used only in `engines`, `local_engine` and `cluster.flower_runtime_patch`.
 """
 
 import io
@@ -24,7 +24,7 @@ from fl_audit.experiments.runs.cluster.ray_connection import ray_for, usable_cor
 from fl_audit.experiments.verbosity import settle_flower
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.cluster.backend import PatchedRuntime
+    from fl_audit.experiments.runs.cluster.flower_runtime_patch import PatchedRuntime
     from fl_audit.experiments.runs.config.run import RunSection
 
 
@@ -84,12 +84,12 @@ def run_on_ray(
     # Ray prints its own long account of a client process that died; the run says it in one line.
     with redirect_stdout(io.StringIO()), ray_for(options):
         importing.join()
-        with lazy_imports.backend.pool_in_place(options.retries) as pool:
+        with lazy_imports.flower_runtime_patch.pool_in_place(options.retries) as pool:
             ending = [pool.end_calls] if interrupted is None else [interrupted.set, pool.end_calls]
             with _interrupt_calls(ending):
                 app = _noticing(server_app, pool)
                 try:
-                    lazy_imports.backend.run_simulation(
+                    lazy_imports.flower_runtime_patch.run_simulation(
                         app, client_app, clients, backend_config=options.backend_config()
                     )
                 except RuntimeError as error:
@@ -113,7 +113,7 @@ def _noticing(server_app: ServerApp, pool: "PatchedRuntime") -> ServerApp:
 
     @wrapped.main()
     def main(grid: Grid, context: Context) -> None:
-        assert isinstance(grid, lazy_imports.backend.InMemoryGrid), (
+        assert isinstance(grid, lazy_imports.flower_runtime_patch.InMemoryGrid), (
             "Flower's simulation runtime has its grid in this process"
         )
         try:

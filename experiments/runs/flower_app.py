@@ -18,7 +18,7 @@ import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is 
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.names import STOPPED, VIOLATED, WRONG_INPUT
 from fl_audit.experiments.runs.audit_plan import resolve
-from fl_audit.experiments.runs.cluster.backend import grid_on_pool
+from fl_audit.experiments.runs.cluster.flower_runtime_patch import grid_on_pool
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.run import finish, play_on, require_playable
 from fl_audit.experiments.runs.run_directory import RunDirectory

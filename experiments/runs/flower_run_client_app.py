@@ -6,7 +6,7 @@ all of these processes end with this process, and Flower's simulation uses our p
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.clients.app import app as client_app
-from fl_audit.experiments.runs.cluster.backend import put_pool_in_place
+from fl_audit.experiments.runs.cluster.flower_runtime_patch import put_pool_in_place
 from fl_audit.experiments.runs.cluster.ray_connection import close_a_ray_to_come
 from fl_audit.experiments.runs.process_guard import nothing_outlives_this_process
 

@@ -39,9 +39,9 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
 from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.server.app import FederationPlan, FederationTimestamps, build_server_app, run_federation
-from fl_audit.server.batch_results import ResultSink
 from fl_audit.server.evaluator import require_evaluable
 from fl_audit.server.monitored_grid import MonitoredGrid
+from fl_audit.server.trial_batch_results import ResultSink
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.epsilon_star_queries import FederatedLossSettings

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fl_audit.atomic_files import SEALS, atomic_file, json_text, read_json, write_json, write_text
 from fl_audit.errors import InputError, first_line, require
-from fl_audit.server.batch_results import BatchResult
+from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.trials import TrialBatch, remaining_batches
 
 _MANIFEST = "manifest.json"

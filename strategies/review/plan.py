@@ -71,7 +71,7 @@ class ReviewPlan(NamedTuple):
     words: str  # description of the budget, such as "fewer trials"
 
 
-class _WaitLimitingGrid(InProcessGrid):
+class _ClientWaitLimitingGrid(InProcessGrid):
     """A grid that raises `InputError` if a strategy waits in vain for more clients than there are."""
 
     _looks = 0
@@ -99,7 +99,9 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
     try:
         copy = adapted_strategy(deepcopy(innermost))
         with spared_generators(), no_news_from_flower():
-            asked = copy.configure_train(1, ArrayRecord(), ConfigRecord(), _WaitLimitingGrid(nodes, lambda _: None))
+            asked = copy.configure_train(
+                1, ArrayRecord(), ConfigRecord(), _ClientWaitLimitingGrid(nodes, lambda _: None)
+            )
             return len(list(asked))
     except Exception:  # a strategy may not work without its wrappers
         return 0

@@ -28,7 +28,7 @@ from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.server.app import build_server_app
-from fl_audit.server.batch_results import BatchResult
+from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trials import remaining_batches
 

@@ -20,10 +20,10 @@ from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.cluster import array_transport, call_scheduling
 from fl_audit.experiments.runs.cluster import pool as pool_module
 from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_back, take_out
-from fl_audit.experiments.runs.cluster.backend import PatchedRuntime, _Contexts
 from fl_audit.experiments.runs.cluster.call_context import CallContextPacker, MissingCallContext, compartment_of
 from fl_audit.experiments.runs.cluster.call_scheduling import CallScheduler
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
+from fl_audit.experiments.runs.cluster.flower_runtime_patch import PatchedRuntime, _Contexts
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, ClientProcess, LostCallsError, Node
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation

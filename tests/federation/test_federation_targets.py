@@ -29,8 +29,8 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.report.finding import ReportContents
-from fl_audit.server.batch_results import WHITE_BOX, TargetOutputs
 from fl_audit.server.evaluator import CheckpointSelector, ReleaseEvaluator
+from fl_audit.server.trial_batch_results import WHITE_BOX, TargetOutputs
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch

@@ -54,7 +54,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     CANDIDATES,
     INSIDER,
     WHITE_BOX,
-    DataSetSize,
+    DataSetRunExtent,
     MembershipData,
     MembershipSetting,
     PrivacyMethod,
@@ -64,7 +64,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.dataset_availability import find_data
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.mechanism_of_config import sampling_rate
@@ -365,7 +365,7 @@ import os, sys, time
 from contextlib import contextmanager
 from pathlib import Path
 from fl_audit.experiments.reproductions import run_scheduling
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext
 
 
 class Task:
@@ -412,7 +412,7 @@ def test_runs_side_by_side_end_with_whoever_began_them(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- a slice of the runs
 
-_TINY = DataSetSize(64, 2, 2, test_records=40, population_records=20, levels=(2,))
+_TINY = DataSetRunExtent(64, 2, 2, test_records=40, population_records=20, levels=(2,))
 
 
 @pytest.fixture

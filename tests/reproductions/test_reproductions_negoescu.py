@@ -22,7 +22,7 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.reproductions.papers import (
+from fl_audit.experiments.reproductions.paper_types import (
     COLUMNS,
     ComputeExtent,
     ItemContext,

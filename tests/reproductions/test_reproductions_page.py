@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from fl_audit.experiments.reproductions.page import _opening, _rows, differences_html
-from fl_audit.experiments.reproductions.papers import ItemContext, ItemResult, ItemRow, PaperItem, table
+from fl_audit.experiments.reproductions.paper_types import ItemContext, ItemResult, ItemRow, PaperItem, table
 from fl_audit.experiments.reproductions.reproduce import reproduce
 
 

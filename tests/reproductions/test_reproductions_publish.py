@@ -36,7 +36,7 @@ from fl_audit.experiments.reproductions.claims import (
 from fl_audit.experiments.reproductions.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
 from fl_audit.experiments.reproductions.negoescu2023.textual_claims import theorem_2
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.plot_style import SCALING_LOOKS, draw_boxes
 from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
 from fl_audit.mechanisms.effective_noise import SensitivityKind

@@ -18,7 +18,7 @@ from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import A
 from fl_audit.experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
 from fl_audit.experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, values_of
 from fl_audit.experiments.reproductions.names import ITEMS, item_names
-from fl_audit.experiments.reproductions.papers import COLUMNS, ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.paper_types import COLUMNS, ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.reproduce import PAPERS, chosen_items
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
 from fl_audit.experiments.runs.audit_plan import resolve

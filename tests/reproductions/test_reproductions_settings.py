@@ -25,7 +25,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
 )
 from fl_audit.experiments.reproductions.dataset_availability import find_data
 from fl_audit.experiments.reproductions.names import item_names
-from fl_audit.experiments.reproductions.papers import ComputeExtent
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent
 from fl_audit.experiments.reproductions.reproduce import chosen_items
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.mechanisms.effective_noise import SensitivityKind

@@ -35,7 +35,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
 )
 from fl_audit.experiments.reproductions.claims import NOTHING, PaperClaim, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
-from fl_audit.experiments.reproductions.papers import ItemResult
+from fl_audit.experiments.reproductions.paper_types import ItemResult
 from fl_audit.experiments.reproductions.statistics import end_by_end, resampling, welch_interval
 from fl_audit.statistics.intervals import Interval
 

@@ -11,7 +11,7 @@ from fl_audit.audits.membership.attack_names import USUAL, Attack
 from fl_audit.audits.membership.shadow_sums import FEWEST, fewest_on_a_side
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.published import Hyperparameters
-from fl_audit.experiments.reproductions.papers import ComputeExtent
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent
 from fl_audit.strategies.challenger import SeededChallenger
 
 ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
@@ -22,7 +22,7 @@ EPOCHS_A_ROUND = 2
 """Epochs between two evaluations of the loss where no noise is added; Adam's moments start anew there."""
 
 
-def _seed_of(part: settings.ShadowTrialGroup, size: settings.DataSetSize) -> int:
+def _seed_of(part: settings.ShadowTrialGroup, size: settings.DataSetRunExtent) -> int:
     """Return the seed of a run, derived from the run's name, so that each run has random numbers of its own.
 
     `part` is the run, and `size` has its numbers of records and trials. A seed is skipped if it makes some target a
@@ -106,7 +106,7 @@ def values_of(
     }
 
 
-def _with_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[dict[str, Any], int]:
+def _with_noise(recipe: Hyperparameters, size: settings.DataSetRunExtent) -> tuple[dict[str, Any], int]:
     """Return the training settings of central DP with one step per round, and the number of rounds per evaluation.
 
     `recipe` has the paper's hyperparameters, and `size` the numbers of records and epochs. The model is evaluated once
@@ -125,7 +125,7 @@ def _with_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[di
     return training, max(1, round(size.records / batch))
 
 
-def _without_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple[dict[str, Any], int]:
+def _without_noise(recipe: Hyperparameters, size: settings.DataSetRunExtent) -> tuple[dict[str, Any], int]:
     """Return the training settings without central DP, and 1, the number of rounds per evaluation.
 
     `recipe` has the paper's hyperparameters, and `size` the numbers of records and epochs. A round has at most
@@ -144,7 +144,7 @@ def _without_noise(recipe: Hyperparameters, size: settings.DataSetSize) -> tuple
     return training, 1
 
 
-def _privacy(setting: settings.MembershipSetting, size: settings.DataSetSize) -> dict[str, Any]:
+def _privacy(setting: settings.MembershipSetting, size: settings.DataSetRunExtent) -> dict[str, Any]:
     data = setting.data
     common = {"delta": 2 / size.records, "adjacency": "add-remove-record"}
     match setting.method:

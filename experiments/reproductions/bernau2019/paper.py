@@ -18,7 +18,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, 
 from fl_audit.experiments.reproductions.bernau2019.verdicts_from_published import rejudge
 from fl_audit.experiments.reproductions.claims import verdicts_said
 from fl_audit.experiments.reproductions.dataset_availability import find_data
-from fl_audit.experiments.reproductions.papers import (
+from fl_audit.experiments.reproductions.paper_types import (
     ComputeExtent,
     ItemContext,
     ItemResult,

@@ -18,7 +18,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     settings_of,
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import cores, seconds_of
 
 PLAN = "plan.json"

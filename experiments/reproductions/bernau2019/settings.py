@@ -13,7 +13,7 @@ from fl_audit.experiments.reproductions.bernau2019.published import (
     TABLE_2,
     PublishedDataset,
 )
-from fl_audit.experiments.reproductions.papers import ComputeExtent
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent
 
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
 """The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), one that came after it (Carlini et al. 2022), and the
@@ -49,7 +49,7 @@ class Randomizer(StrEnum):
 
 
 @dataclass(frozen=True)
-class DataSetSize:
+class DataSetRunExtent:
     """The numbers of records, epochs and trials, and the noise levels, of a data set in the full or the quick form."""
 
     records: int  # targets, of which half are members on average
@@ -72,8 +72,8 @@ class MembershipData:
     model: str
     column: int  # the column of Table 3 whose hyper-parameters are used
     values: int  # values in a record, as the paper counts them for epsilon of local DP
-    full: DataSetSize  # size of the full form
-    quick: DataSetSize | None = None  # size of the quick form; None leaves the data set out of it
+    full: DataSetRunExtent  # size of the full form
+    quick: DataSetRunExtent | None = None  # size of the quick form; None leaves the data set out of it
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)  # more settings of `[data]`
     rates: tuple[float, float] | None = None  # learning rates without and with central DP, None for those of Table 3
 
@@ -102,7 +102,7 @@ class MembershipData:
             case _:
                 assert_never(self.study)
 
-    def size(self, extent: ComputeExtent) -> DataSetSize | None:
+    def size(self, extent: ComputeExtent) -> DataSetRunExtent | None:
         """Return the sizes in the full or the quick form; None if the quick form leaves the data set out."""
         return self.full if extent is ComputeExtent.FULL else self.quick
 
@@ -116,26 +116,26 @@ def _skewed(classes: int) -> MembershipData:
     return MembershipData(
         PublishedDataset.SKEWED, f"{_HERE}.skewed:skewed_purchases", f"Skewed Purchases, {classes} classes", classes,
         "dense-128", classes, 600,
-        DataSetSize(800, 40, 40, levels=_ALL if classes == 10 else _FEW),
-        DataSetSize(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
+        DataSetRunExtent(800, 40, 40, levels=_ALL if classes == 10 else _FEW),
+        DataSetRunExtent(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
         {"classes": classes, "generated-records": 10_000},
     )  # fmt: skip
 
 
 _PURCHASES_LOCATION = MembershipData(
     PublishedDataset.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446,
-    DataSetSize(800, 48, 40),
-    DataSetSize(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
+    DataSetRunExtent(800, 48, 40),
+    DataSetRunExtent(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
 )  # fmt: skip
 _TEXAS_LOCATION = MembershipData(
     PublishedDataset.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446,
-    DataSetSize(800, 20, 24),
+    DataSetRunExtent(800, 20, 24),
     rates=(0.001, 0.001),  # the rate of Table 3, .01, is Texas's with 6,169 features
 )  # fmt: skip
 COLLAB = MembershipData(
     PublishedDataset.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
-    DataSetSize(400, 12, 12, population_records=200, test_records=400, levels=(0, 2, 4)),
-    DataSetSize(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64},
+    DataSetRunExtent(400, 12, 12, population_records=200, test_records=400, levels=(0, 2, 4)),
+    DataSetRunExtent(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64},
     rates=(0.003, 0.003),
 )  # fmt: skip
 
@@ -146,10 +146,10 @@ def _faces(people: int) -> MembershipData:
     return MembershipData(
         PublishedDataset.LFW, f"{_HERE}.faces:lfw", f"LFW at 64 x 64, {people} people", people, SMALL_FACES,
         people, 64 * 64,
-        DataSetSize(
+        DataSetRunExtent(
             2 * members, 16, 10, test_records=500, population_records=300, levels=_ALL if people == 20 else _FEW
         ),
-        DataSetSize(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if people == 20 else None,
+        DataSetRunExtent(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if people == 20 else None,
         # A small network from random weights needs larger steps than the last layer of a trained one.
         {"classes": people}, rates=(0.003, 0.003),
     )  # fmt: skip
@@ -158,7 +158,7 @@ def _faces(people: int) -> MembershipData:
 def _published(study: PublishedDataset, name: str, model: str, classes: int) -> MembershipData:
     recipe, title = RECIPES[study, classes], f"{study}, {classes} classes"
     assert recipe.members is not None, study
-    size = DataSetSize(2 * recipe.members, recipe.epochs, recipe.central_epochs)
+    size = DataSetRunExtent(2 * recipe.members, recipe.epochs, recipe.central_epochs)
     return MembershipData(study, f"{_HERE}.class_counts:{name}", title, classes, model, classes, TABLE_2[study].values,
                           size, options={"classes": classes})  # fmt: skip
 

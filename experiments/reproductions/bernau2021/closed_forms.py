@@ -18,7 +18,7 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3, PrintedScores
 from fl_audit.experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, InsiderDatasetName
-from fl_audit.experiments.reproductions.papers import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.paper_types import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.plot_style import draw_published, legend_below
 from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, resampling
 from fl_audit.privacy.accounting import Accountant

@@ -23,7 +23,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
 )
 from fl_audit.experiments.reproductions.dataset_availability import find_data
-from fl_audit.experiments.reproductions.papers import (
+from fl_audit.experiments.reproductions.paper_types import (
     ComputeExtent,
     ItemContext,
     ItemResult,

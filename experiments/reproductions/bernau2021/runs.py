@@ -18,7 +18,7 @@ from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.partition import select_records
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, values_of
-from fl_audit.experiments.reproductions.papers import ItemContext
+from fl_audit.experiments.reproductions.paper_types import ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
 from fl_audit.experiments.runs.audit_plan import data_spec

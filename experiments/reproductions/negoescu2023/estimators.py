@@ -24,7 +24,7 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.reproductions.papers import (
+from fl_audit.experiments.reproductions.paper_types import (
     ComputeExtent,
     ItemContext,
     ItemResult,

@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.claims import exact as known
-from fl_audit.experiments.reproductions.papers import (
+from fl_audit.experiments.reproductions.paper_types import (
     ComputeExtent,
     ItemContext,
     ItemResult,

@@ -18,7 +18,7 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import available_study
 from fl_audit.experiments.reproductions.negoescu2023.studies import EpsilonStarStudy, EpsilonStarTask
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.statistics import mean_of_shares, t_interval

@@ -12,7 +12,7 @@ from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import figure_
 from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import figure_1, figure_2
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES
 from fl_audit.experiments.reproductions.negoescu2023.textual_claims import UNTESTED, claims_of_text, theorem_2
-from fl_audit.experiments.reproductions.papers import (
+from fl_audit.experiments.reproductions.paper_types import (
     ComputeExtent,
     ItemContext,
     ItemResult,

@@ -17,7 +17,7 @@ from fl_audit.errors import require
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.experiments.reproductions.claims import PaperClaim, untested, verdicts_said
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarStudy, EpsilonStarTask
-from fl_audit.experiments.reproductions.papers import (
+from fl_audit.experiments.reproductions.paper_types import (
     CONFIDENCE,
     ItemContext,
     ItemResult,

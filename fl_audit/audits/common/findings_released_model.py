@@ -154,7 +154,7 @@ def _spread(run: FinishedRun, column: str, cut: float) -> EpsilonStarSummary:
 
 
 @dataclass(frozen=True)
-class ProvenanceFinding:
+class RunProvenanceFinding:
     """The recorded provenance of a run (its data, versions and sessions), and its timing.
 
     The provenance is None if it was not recorded.
@@ -171,9 +171,9 @@ class ProvenanceFinding:
         return {"timing": json_of(self.timing)}
 
 
-def measure_origin(run: FinishedRun, _: Findings) -> ProvenanceFinding:
+def measure_origin(run: FinishedRun, _: Findings) -> RunProvenanceFinding:
     """Return the recorded provenance of a run and its timing."""
-    return ProvenanceFinding(run.provenance, run.timing)
+    return RunProvenanceFinding(run.provenance, run.timing)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fl_audit.audits.common.findings_guarantee import GuaranteeFinding
-from fl_audit.audits.common.findings_released_model import ProvenanceFinding, measure_origin
+from fl_audit.audits.common.findings_released_model import RunProvenanceFinding, measure_origin
 from fl_audit.federation.finished_run import RunDescription
 from fl_audit.federation.run_tables import NORM_COLUMN, Provenance, quantiles_by_round
 from fl_audit.mechanisms.effective_noise import SensitivityKind
@@ -205,7 +205,7 @@ def day_text(moment: str) -> str:
     return f"{day.day}{SPACE}{day:%B}{SPACE}{day.year}"
 
 
-def _origin_tables(numbers: ProvenanceFinding, contents: ReportContents) -> list[Table]:
+def _origin_tables(numbers: RunProvenanceFinding, contents: ReportContents) -> list[Table]:
     found, timing = numbers.provenance, numbers.timing
     rows = (("Origin", NOT_NOTED),) if found is None else _origin_rows(found, contents.facts.federation.records)
     times = (
@@ -267,5 +267,6 @@ def _pairs(values: Any) -> str:
 
 
 ORIGIN = Section(
-    "origin", "Where this run comes from", ProvenanceFinding, measure_origin, keys=("timing",), tables=_origin_tables,
+    "origin", "Where this run comes from", RunProvenanceFinding, measure_origin, keys=("timing",),
+    tables=_origin_tables,
 )  # fmt: skip
