@@ -34,7 +34,7 @@ def check(
     no_probe: Annotated[bool, switch("--no-probe", "Play nothing: no estimate of time and memory.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Look at a run before it is played, and write nothing.
+    """Show what a run would guarantee, detect and cost, before it is played; write nothing.
 
     The command loads the data, builds the model, accounts the guarantee, and says how small a breach of the guarantee
     the run could detect. It also trains a few rounds in this process, to estimate time and memory.

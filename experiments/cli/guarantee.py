@@ -146,7 +146,7 @@ def calibrate(
     accounting: AccountingOptions,
     shown: OutputFormatOptions,
 ) -> None:
-    """Find the noise that a guarantee needs, which one option names.
+    """Find the noise that a guarantee needs; one option names the guarantee.
 
     Exactly one of --belief, --advantage, --epsilon, --reconstruction and --singling-out states the guarantee. The noise
     is printed as a noise multiplier: its standard deviation divided by the sensitivity.

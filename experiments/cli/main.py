@@ -37,7 +37,10 @@ class Commands(LazyGroup):
     places = {  # noqa: RUF012
         "demo": (f"{_HERE}.run", "Run the main job on built-in data: ten clients, an insider, a verdict, a report."),
         "init": (f"{_HERE}.init", "Write a configuration for your own data, with a comment above every key."),
-        "check": (f"{_HERE}.check", "Look at a run before it is played, and write nothing."),
+        "check": (
+            f"{_HERE}.check",
+            "Show what a run would guarantee, detect and cost, before it is played; write nothing.",
+        ),
         "run": (f"{_HERE}.run", "Carry out the audit that a configuration describes."),
         "replay": (
             f"{_HERE}.run",
@@ -67,9 +70,9 @@ class Commands(LazyGroup):
         ),
         "verify": (
             f"{_HERE}.sign",
-            "Check DIR/statement.intoto.json and every file that it names, offline; status 4 if a file is another one.",
+            "Check DIR/statement.intoto.json and every file that it names, offline; status 4 if a file differs.",
         ),
-        "calibrate": (f"{_HERE}.guarantee", "Find the noise that a guarantee needs, which one option names."),
+        "calibrate": (f"{_HERE}.guarantee", "Find the noise that a guarantee needs; one option names the guarantee."),
         "account": (
             f"{_HERE}.guarantee",
             "Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.",
@@ -84,10 +87,10 @@ class Commands(LazyGroup):
         ),
         "strategy": (
             f"{_HERE}.strategy",
-            "Hold a Flower strategy to its claim, with thousands of short trials through its own interface.",
+            "Audit a Flower strategy against its claim, with thousands of short trials through its own interface.",
         ),
-        "review": (f"{_HERE}.strategy", "Hold a whole Flower app, as it is, to what it says of its privacy."),
-        "training": (f"{_HERE}.training", "Say whether a training with Opacus is the one that it claims to be."),
+        "review": (f"{_HERE}.strategy", "Audit a whole Flower app, unchanged, against the privacy that it claims."),
+        "training": (f"{_HERE}.training", "Audit a training with Opacus against the privacy that it claims."),
         "live": (f"{_HERE}.strategy", "Bound epsilon from below by the canaries of a running or finished training."),
         "reproduce": (
             f"{_HERE}.sweep",

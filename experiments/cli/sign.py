@@ -50,7 +50,7 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check DIR/statement.intoto.json and every file that it names, offline; status 4 if a file is another one.
+    """Check DIR/statement.intoto.json and every file that it names, offline; status 4 if a file differs.
 
     With --key, the command checks that this key signed the statement. Without it, the statement's own key is used, and
     nothing proves whose key that is.

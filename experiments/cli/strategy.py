@@ -116,7 +116,7 @@ def strategy(
     ] = None,
     shown: ResultOptions,
 ) -> None:
-    """Hold a Flower strategy to its claim, with thousands of short trials through its own interface.
+    """Audit a Flower strategy against its claim, with thousands of short trials through its own interface.
 
     Each trial runs the strategy with or without a target. The trials show how well the two cases can be told apart. If
     this is better than the claim allows, the claim is violated.
@@ -166,7 +166,7 @@ def review(
     ] = None,
     shown: ResultOptions,
 ) -> None:
-    """Hold a whole Flower app, as it is, to what it says of its privacy.
+    """Audit a whole Flower app, unchanged, against the privacy that it claims.
 
     The command runs many short trials of the app, with and without a target, and compares how well they can be told
     apart with the claim. --claim-epsilon or --claim-noise-multiplier states the claim. Without these options, the claim

@@ -23,7 +23,7 @@ def training(
         bool, switch("--fail-on-violation", f"Exit with status {VIOLATED} if the claim is violated.")
     ] = False,
 ) -> None:
-    """Say whether a training with Opacus is the one that it claims to be.
+    """Audit a training with Opacus against the privacy that it claims.
 
     The command runs a training function of the user's own, and compares the noise, clipping and sampling that it really
     uses with its claim.
