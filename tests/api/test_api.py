@@ -114,8 +114,8 @@ def test_an_audit_runs_from_python(run: tuple[fa.Run, list[str]]) -> None:
     assert found.figures["beliefs"]._repr_png_().startswith(b"\x89PNG")
     html = unescape(found._repr_html_())
     assert found.summary["scope"] in html
-    assert "claimed epsilon" in html
-    assert "claimed epsilon" in repr(found)
+    assert "epsilon 2 at delta 0.01" in html
+    assert "epsilon 2 at delta 0.01" in repr(found)
 
 
 def test_what_cannot_be_written_down_is_refused(tmp_path: Path) -> None:
