@@ -5,6 +5,7 @@ pages, docstrings, comments and messages. Sources are searched as text, since it
 them all.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,3 +102,21 @@ def test_the_search_for_retired_words_finds_them() -> None:
     assert camel_case_pattern().findall("class WorldBatch(OfWorlds): Worldwide") == ["WorldBatch", "OfWorlds"]
     assert sentence_pattern().findall("world_batch, the WORLDS") == ["world", "WORLDS"]
     assert sentence_pattern().findall("Worlds worldwide: a `world_batch` is no game.") == ["Worlds", "world", "game"]
+
+
+def test_no_text_of_a_report_is_the_name_of_a_class() -> None:
+    files = [path for top in SOURCES[:-1] for path in (ROOT / top).rglob("*.py")]
+    classes = {name for path in files for name in re.findall(r"^ *class (\w+)", path.read_text("utf-8"), re.MULTILINE)}
+    shown = [
+        path for path in files if path.stem.startswith("sections") or {"page", "report"} & {*path.parts, path.stem}
+    ]
+    trees = [ast.parse(path.read_text("utf-8")) for path in shown]
+    texts = {
+        one.value
+        for tree in trees
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }
+    # Names of one word, such as Claim, are words that a heading may have.
+    assert len(shown) > 20
+    assert not {text for text in texts & classes if re.search("[a-z][A-Z]", text)}

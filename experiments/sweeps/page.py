@@ -132,7 +132,7 @@ def claims_text(sweep: SweepResults) -> list[str]:
             f"Claims: epsilon at delta {row['delta']:g} by {row['accountant']}, neighbours by {row['adjacency']}{unit}"
         )
         of_mu = f"; mu is that of mu-GDP, with a regret of at most {row['gdp_regret']:.2g} (the error of its fit)"
-        found.append(said + unit + ("" if pd.isna(row["gdp_regret"]) else of_mu))
+        found.append(said + ("" if pd.isna(row["gdp_regret"]) else of_mu))
     return found
 
 

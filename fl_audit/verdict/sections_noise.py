@@ -115,7 +115,7 @@ def _tables(numbers: NoiseFinding, contents: ReportContents) -> list[Table]:
     found = numbers.estimate
     if not found.tensors:
         return []
-    columns = ("Parameter tensor", "Measured over claimed noise", "Lower end", "Upper end", "ClaimStatus")
+    columns = ("Parameter tensor", "Measured over claimed noise", "Lower end", "Upper end", "Reading")
     level = TestName.NOISE_TENSOR.level
     each = [
         _row(name, noise, "", found, (found.on_tensors[name], level / len(found.tensors)))
