@@ -171,6 +171,7 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
         return
     if not _here["is_heard"]:
         sys.addaudithook(_heard)
+    _wait_for_trackers()
     _here.update(copy=copy, thread=threading.get_ident(), is_heard=True)
     os.chdir(copy.directory)
     try:
@@ -180,6 +181,17 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
         _here["copy"] = None
         os.chdir(copy.original)
         copy.tidied(thoroughly)
+
+
+def _wait_for_trackers() -> None:
+    """Wait until TensorBoard's threads have written the rows that the app has logged so far.
+
+    These threads open their files anew for each row. A relative path would then lead into the copy.
+    """
+    writers = sys.modules.get("tensorboard.summary.writer.event_file_writer")
+    for thread in threading.enumerate() if writers is not None else ():
+        if isinstance(thread, getattr(writers, "_AsyncWriterThread", ())) and thread.is_alive():
+            thread._queue.join()  # type: ignore[attr-defined]
 
 
 def moved_here(path: str) -> str:

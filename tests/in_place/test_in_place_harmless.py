@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from importlib import import_module
 from operator import attrgetter
@@ -17,6 +18,7 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer.record_writer import RecordWriter
 from torch.utils.tensorboard import SummaryWriter
 from toy_app import CLIENTS, Noisy, kept_in, toy_audit, toy_run
 
@@ -169,14 +171,35 @@ class OnABoard(FedAvg):
         writer.add_scalars("rounds", {"now": server_round})
         writer.add_hparams({"rounds": server_round}, {"round": server_round})
         writer.add_text("place", writer.file_writer.get_logdir())
-        self.kept.add_scalar("kept", server_round)
         writer.flush()
+        self.kept.add_scalar("kept", server_round)
         return super().aggregate_train(server_round, replies)
 
 
+def late(write: Callable[[RecordWriter, bytes], None]) -> Callable[[RecordWriter, bytes], None]:
+    """Return a function that writes a row of TensorBoard's file `kept` once this process is in another directory.
+
+    It waits for half a second at most.
+    """
+    home = os.getcwd()
+
+    def write_late(writer: RecordWriter, row: bytes) -> None:
+        until = time.monotonic() + 0.5 * (b"kept" in writer._writer.filename)
+        while os.getcwd() == home and time.monotonic() < until:
+            time.sleep(0.0005)
+        write(writer, row)
+
+    return write_late
+
+
 def test_a_board_has_the_writers_of_the_training_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer has a thread of its own: thousands of trials would have thousands."""
+    """A writer has a thread of its own: thousands of trials would have thousands.
+
+    The thread opens its file by a relative path for each row. Here it is so late that the row of the last round would
+    be written during the trials, which are in another directory.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(RecordWriter, "write", late(RecordWriter.write))
     monkeypatch.setattr(OnABoard, "kept", SummaryWriter("kept"), raising=False)
     before = threading.active_count()
     toy_run(lambda: OnABoard(fraction_evaluate=0.0), toy_audit(tmp_path / "audit", trials=30, contribution="own"))
