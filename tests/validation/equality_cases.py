@@ -31,8 +31,8 @@ from fl_audit.strategies.black_box.scenarios import FIXES, WORDS
 from fl_audit.strategies.black_box.trial_runner import audit_system
 from fl_audit.strategies.review.options import ReviewOptions
 from tests.federation.mechanisms import MECHANISMS
-from tests.review.apps import with_strategy, write_app
 from tests.small_audits import small_settings
+from tests.strategies.review.apps import with_strategy, write_app
 
 Changes = Mapping[str, dict[str, Any]]
 Play = Callable[[Path], Any]

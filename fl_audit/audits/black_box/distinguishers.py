@@ -249,7 +249,7 @@ def least_shift(limit: EpsilonDeltaLimit, trials: int, level: float) -> float:
     """Return the smallest shift between normal releases under D and D' that about nine of ten audits detect.
 
     An audit detects a shift if it refutes `limit`. The shift is in standard deviations of the release. It is infinite
-    if even a shift of 12 is not enough. Simulations in `tests/black_box` check the rate of nine in ten.
+    if even a shift of 12 is not enough. Simulations in `tests/audits/black_box` check the rate of nine in ten.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from black_box.made_up_trials import Bits, gaussian, result_of, trials_of
+from made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
 from fl_audit.audits.black_box.claim import EpsilonDeltaLimit, StatedClaim

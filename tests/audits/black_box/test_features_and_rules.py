@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from black_box.made_up_trials import gaussian, trials_of
+from made_up_trials import gaussian, trials_of
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim import EpsilonDeltaLimit

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from black_box.made_up_trials import Bits, gaussian, result_of, trials_of
+from made_up_trials import Bits, gaussian, result_of, trials_of
 from numpy.typing import NDArray
 
 from fl_audit.audits.black_box.claim import StatedClaim

@@ -10,7 +10,7 @@ import pytest
 from fl_audit.experiments.benchmarks import growth, user_networks
 from fl_audit.experiments.benchmarks.growth_figure import growth_figure, slope_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 TABLE = ROOT / "docs" / "reference" / "growth.csv"
 
 

@@ -21,7 +21,7 @@ from fl_audit.experiments.runs.engines import Engine, RayOptions, run_on_ray
 from fl_audit.experiments.runs.local_engine import run_locally
 
 SHAPES = ("quickstart_pytorch", "opacus_clients", "scikit_learn", "custom_metrics", "server_evaluation")
-EXAMPLES = Path(__file__).parents[2] / "experiments" / "examples"
+EXAMPLES = Path(__file__).parents[3] / "experiments" / "examples"
 CLAIMS = {
     "scikit_learn": 'StatedClaim("add-remove-client", epsilon=4.0, delta=1e-5)',
     "server_evaluation": 'StatedClaim("add-remove-client", noise_multiplier=1.0)',

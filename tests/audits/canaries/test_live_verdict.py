@@ -85,7 +85,7 @@ def test_noise_ten_times_too_small_is_found_in_twenty_rounds_by_one_canary(tmp_p
 
 
 def test_the_page_says_how_many_rounds_find_what() -> None:
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "one-training.md"
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "one-training.md"
     lines = page.read_text().split("| canaries |")[1].splitlines()[2:6]
     rows = [line.strip("| ").split(" | ") for line in lines]
     claimed, level = gdp_epsilon(DELTA, 10.0), FAMILY_LEVEL / len(declared_looks(100))

@@ -44,7 +44,7 @@ from fl_audit.privacy.identifiability_bounds import gaussian_advantage, rho_alph
 from fl_audit.report.figure_style import new_figure
 from fl_audit.statistics.intervals import Interval
 
-DOCS = Path(__file__).parents[2] / "docs" / "papers"
+DOCS = Path(__file__).parents[3] / "docs" / "papers"
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reproductions.test_reproductions_bernau2019 import SKEWED, _around
+from test_reproductions_bernau2019 import SKEWED, _around
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2019.claim_ranges import LITTLE_MORE, entropy_gap, trade_sentence

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from review.apps import write_app
+from apps import write_app
 
 from fl_audit.experiments.cli.main import main
 from fl_audit.local_training.pitfalls import Pitfall

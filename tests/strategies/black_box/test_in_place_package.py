@@ -12,7 +12,7 @@ import pytest
 
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("small package")
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 HEAVY = ("torch", "pandas", "scipy", "sklearn", "ray", "opacus", "pydantic", "matplotlib", "pyarrow", "filelock")
 CLIENTS = {
     "canary": "from fl_audit.clients.canary import Canary, canary_mod, canary_of_node, watching_mod",
