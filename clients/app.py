@@ -23,7 +23,7 @@ from fl_audit.clients.owner_contributions import contribute, contribute_as_victi
 from fl_audit.clients.request import Request, trained_together
 from fl_audit.clients.request import read_ahead as read_ahead
 from fl_audit.errors import InputError
-from fl_audit.federation.contributions import private_steps, trained_privately
+from fl_audit.federation.local_dpsgd_updates import private_steps, trained_privately
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory

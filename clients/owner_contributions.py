@@ -8,14 +8,9 @@ import torch
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats
-from fl_audit.federation.contributions import (
-    ClientRandomness,
-    ContributionByTrial,
-    RoundContext,
-    contributed,
-    differing_contributions,
-)
+from fl_audit.federation.contributions import ContributionByTrial, RoundContext, contributed, differing_contributions
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.randomised_records import LocallyRandomisedRecords
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.mechanisms.effective_noise import noise_share

@@ -21,15 +21,10 @@ from fl_audit.array_packing import copy_to_tensor, pack, unpack
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.owner_contributions import LocalTrainingInput
-from fl_audit.federation.contributions import (
-    ClientRandomness,
-    ContributionByTrial,
-    RoundContext,
-    contributed_together,
-    trains_together,
-)
+from fl_audit.federation.contributions import ContributionByTrial, RoundContext, contributed_together, trains_together
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.randomised_records import told_by
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.protocol import Key, MessageRecord, models_key, unpack_participation

@@ -81,7 +81,7 @@ _HOMES = {name: f"fl_audit.{module}" for module, names in _NAMES.items() for nam
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name of the package at its first use and return it, because importing torch takes seconds."""
+    """Import a public name of the package at its first use, because importing torch takes seconds."""
     if name == "__version__":
         # It looks on the disk for what is installed, and takes as long to import as all else here.
         from importlib.metadata import version

@@ -21,7 +21,7 @@ class Relation(StrEnum):
 
 
 class Adjacency(StrEnum):
-    """Unit of privacy together with the relation between neighbours, by the name used in configurations and reports."""
+    """Unit of privacy together with the relation between neighbours, by its name in configurations and reports."""
 
     ADD_REMOVE_RECORD = "add-remove-record"
     REPLACE_RECORD = "replace-record"
@@ -32,18 +32,16 @@ class Adjacency(StrEnum):
 
     @property
     def unit(self) -> Unit:
-        """Unit of privacy: record, user or client."""
+        """Unit of privacy."""
         return Unit(self.rpartition("-")[2])
 
     @property
     def relation(self) -> Relation:
-        """Relation between neighbours: the unit is added or removed, or it is replaced."""
+        """Relation between neighbours."""
         return Relation(self.rpartition("-")[0])
 
     def sensitivity_of_sum(self, norm: float) -> float:
-        """Return the L2 sensitivity of a sum of contributions that are clipped to `norm`.
-
-        It is `norm` if a unit is added or removed, and twice `norm` if a unit is replaced.
+        """Return the L2 sensitivity of a sum of contributions clipped to `norm`: `norm`, or twice that for replacement.
 
         Examples
         --------
@@ -80,7 +78,7 @@ class CraftedRecord:
 
 @dataclass(frozen=True)
 class NeighbourPair:
-    """The unit in which D and D' differ, and its replacement if the relation is replacement."""
+    """The unit in which D and D' differ, and its replacement if there is one."""
 
     index: int  # position in D of the differing record x, or number of the differing user or client
     # Position in the outside pool of the record x' that replaces x, number of the user outside D who replaces the user,

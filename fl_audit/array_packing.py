@@ -58,8 +58,7 @@ def pack(values: NDArray[Any]) -> FlowerArrayArguments:
 def unpack(array: PackedArray) -> NDArray[Any]:
     """Return the values of an array in a message as a read-only view of its bytes, without a copy.
 
-    Arrays in a layout that `pack` does not write are copied. `ValueError` or `TypeError` is raised if the bytes are not
-    those of an array.
+    Arrays in a layout that `pack` does not write are copied. `ValueError` or `TypeError` is raised for other bytes.
     """
     # Bytes that came by Ray may be a view of its object store, which has no methods of bytes.
     if array.stype != _KIND or bytes(array.data[: len(_MAGIC)]) != _MAGIC:
@@ -87,10 +86,7 @@ def copy_to_tensor(values: NDArray[Any]) -> "Tensor":
 
 @lru_cache(maxsize=64)
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[str, bytes]:
-    """Return the dtype's name and the first bytes of a .npy file for a C-ordered array: magic string and header.
-
-    Results are cached, because headers repeat.
-    """
+    """Return the dtype's name, and the magic string and header of a .npy file for a C-ordered array."""
     header = BytesIO()
     fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     npy.write_array_header_1_0(header, fields)
@@ -99,9 +95,6 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[str, bytes]:
 
 @lru_cache(maxsize=64)
 def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, order and dtype from a .npy header; cached, because headers repeat and parsing them is slow.
-
-    The order is True for columns first.
-    """
+    """Return shape, order (True for columns first) and dtype; cached, because parsing is slow."""
     shape, by_columns, dtype = npy.read_array_header_1_0(BytesIO(header))
     return shape, by_columns, dtype

@@ -18,12 +18,6 @@ def finite(value: float | None) -> float | None:
 
 
 def in_one_axis(values: ArrayLike) -> NDArray[Any]:
-    """Return an array of shape (n, 1) or (1, n), such as the output of a model, as shape (n,); others are unchanged.
-
-    Parameters
-    ----------
-    values
-        Numbers of any shape.
-    """
+    """Return an array of shape (n, 1) or (1, n), such as the output of a model, as shape (n,); others are unchanged."""
     array = np.asarray(values)
     return array.reshape(-1) if array.ndim == 2 and 1 in array.shape else array

@@ -23,16 +23,16 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
     Parameters
     ----------
     path
-        Path of the file to write. Its directory is created if missing. The temporary file has the same suffix.
+        Path of the file to write, whose directory is created if missing. The temporary file has the same suffix.
     private
         True if only the owner may read the file; otherwise the umask applies.
 
     Raises
     ------
     InputError
-        If `path` is a pipe, a socket or a device, which must not be replaced.
+        If `path` is a pipe, a socket or a device.
     OSError
-        If the operating system refuses to write, e.g. because the disk is full; the error names `path`.
+        If the operating system refuses to write; the error names `path`.
     """
     require_ordinary(str(path), path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def atomic_file(path: Path, private: bool = False) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, private: bool = False) -> None:
-    """Write a text file in UTF-8 so that readers see either the old or the whole new content.
+    """Write a text file in UTF-8 atomically, see `atomic_file`.
 
     Parameters
     ----------
@@ -66,14 +66,14 @@ def write_text(path: Path, text: str, private: bool = False) -> None:
     text
         New content of the file.
     private
-        True if only the owner may read the file; otherwise the umask applies.
+        True if only the owner may read the file.
     """
     with atomic_file(path, private) as file:
         file.write_text(text, encoding="utf-8")
 
 
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
-    """Write bytes to a file so that readers see either the old or the whole new content.
+    """Write bytes to a file atomically, see `atomic_file`.
 
     Parameters
     ----------
@@ -82,25 +82,23 @@ def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
     content
         New content of the file.
     private
-        True if only the owner may read the file; otherwise the umask applies.
+        True if only the owner may read the file.
     """
     with atomic_file(path, private) as file:
         file.write_bytes(content)
 
 
 def write_json(path: Path, value: Any, private: bool = False) -> None:
-    """Write a JSON file so that readers see either the old or the whole new content.
-
-    Infinite numbers and NaN raise `ValueError`.
+    """Write a JSON file atomically, see `atomic_file`; infinite numbers and NaN raise `ValueError`.
 
     Parameters
     ----------
     path
         Path of the file to write.
     value
-        Value to write: numbers, strings, lists, dictionaries and None.
+        Value to write.
     private
-        True if only the owner may read the file; otherwise the umask applies.
+        True if only the owner may read the file.
     """
     write_text(path, json_text(value), private)
 
@@ -113,8 +111,7 @@ def json_text(value: Any) -> str:
 def require_ordinary(said: str, path: Path) -> None:
     """Raise `InputError` if a path is a pipe, a socket, a device or a loop of symbolic links.
 
-    A program would block on such a path, or would replace it. A missing path is accepted, and so is a pipe that the
-    shell has opened, such as `<(command)`.
+    A missing path is accepted, and so is a pipe that the shell has opened, such as `<(command)`.
 
     Parameters
     ----------
@@ -184,7 +181,7 @@ def require_sealed(directory: Path) -> None:
     """Raise `InputError` if a file of a run directory no longer has the checksum recorded by the run.
 
     This finds edits and damage, but not forgery by somebody who also rewrites the checksums. A run of an earlier
-    version without checksums is accepted. A damaged checksum file is refused.
+    version without checksums is accepted.
     """
     path = directory / SEALS
     if not path.exists():
@@ -200,7 +197,7 @@ def require_sealed(directory: Path) -> None:
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
-    """Return the summary of a finished run as a dictionary; raise `InputError` if it is missing, edited or damaged."""
+    """Return the summary of a finished run; raise `InputError` if it is missing, edited or damaged."""
     path = directory / "summary.json"
     require(path.is_file(), f"{directory} holds no finished run: accepted are directories with a summary.json")
     found = read_json(path)

@@ -47,7 +47,7 @@ def settings_text(remedies: Sequence[Remedy]) -> str:
     Parameters
     ----------
     remedies
-        Settings, with those of each section next to each other.
+        Settings, grouped by section.
 
     Examples
     --------
@@ -68,9 +68,9 @@ class InputError(ValueError):
     message
         Text of the error in one line, which contains `str(remedy)` for each remedy.
     remedies
-        Settings that together solve the problem.
+        Settings that together solve it.
     choices
-        Alternative settings that the message names. Only the user knows which of them is right.
+        Alternative settings in the message, of which only the user knows the right one.
     """
 
     def __init__(self, message: str = "", remedies: tuple[Remedy, ...] = (), choices: tuple[Remedy, ...] = ()) -> None:
@@ -80,21 +80,21 @@ class InputError(ValueError):
 
 
 def require(condition: bool, message: str, *remedies: Remedy) -> None:
-    """Raise `InputError` with the given message if a condition does not hold.
+    """Raise `InputError` unless a condition holds.
 
     Parameters
     ----------
     condition
-        True if the input is valid; nothing is raised then.
+        True if the input is valid.
     message
         One line that states the fault, the value and the accepted values.
     remedies
-        Settings that solve the problem; the message must name them.
+        Settings that solve the problem, which the message names.
 
     Raises
     ------
     InputError
-        If `condition` does not hold.
+        If it does not hold.
     """
     if not condition:
         raise InputError(message, remedies)
@@ -111,7 +111,6 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 @lru_cache(256)
 def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
-    """Return the checks that a description such as "whole numbers from 1" implies; each takes a number."""
     words = accepted.replace(",", "").split()
     ends = [(word, float(end)) for word, end in pairwise(words) if word in _ENDS and end not in _ENDS]
     ranges = [partial(lambda holds, end, value: bool(holds(value, end)), _ENDS[word], end) for word, end in ends]
@@ -121,8 +120,6 @@ def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
 def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     """Raise `InputError` unless a value is a number of the described kind.
 
-    The same description is used for the check and in the message, so they always agree.
-
     Parameters
     ----------
     said
@@ -130,13 +127,13 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     value
         Value to check, which the message shows.
     accepted
-        Kind of number, which ends the message: "numbers", optionally preceded by "whole", "finite" or "positive" and
-        followed by a range with "above", "from", "below" or "to".
+        Kind of number, for the check and the message: "numbers", optionally preceded by "whole", "finite" or "positive"
+        and followed by a range with "above", "from", "below" or "to".
 
     Raises
     ------
     InputError
-        If the value is not a number of this kind, e.g. a string, None or NaN.
+        If it is none, e.g. a string, None or NaN.
 
     Examples
     --------
@@ -153,7 +150,7 @@ _LARGEST_WRITTEN = 10**20
 
 
 def _written(value: object) -> str:
-    """Return a value as text for a message; an integer from 10^20 on is replaced by its number of digits."""
+    """Return a value as text; an integer from 10^20 on is replaced by its number of digits."""
     if isinstance(value, int) and abs(value) >= _LARGEST_WRITTEN:
         return f"a whole number of about {int(value.bit_length() * 0.30103) + 1} digits"
     return str(value) if isinstance(value, Real) else repr(value)
@@ -165,7 +162,7 @@ def require_switch(name: str, value: object) -> None:
     Parameters
     ----------
     name
-        Name of the value, with which the message begins.
+        Name of the value in the message.
     value
         Value to check.
     """
@@ -178,7 +175,7 @@ def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
     Parameters
     ----------
     what
-        Name of the numbers, with which the message begins.
+        Name of the numbers in the message.
     values
         Numbers of any shape.
 
@@ -199,7 +196,7 @@ def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
     Parameters
     ----------
     what
-        Name of the numbers, with which the message begins.
+        Name of the numbers in the message.
     values
         Integers, of any shape.
     """
@@ -224,7 +221,7 @@ def choice(choices: type[Choice], what: str, name: object) -> Choice:
     choices
         Enumeration with string values.
     what
-        Name of the setting, with which the message begins.
+        Name of the setting in the message.
     name
         Value that the user gave, such as "euclidean".
     """
@@ -232,32 +229,19 @@ def choice(choices: type[Choice], what: str, name: object) -> Choice:
     return choices(str(name))
 
 
-def as_path(what: str, value: object) -> Path:
-    """Return a string or a path as a `Path`; raise `InputError` for any other type.
-
-    Parameters
-    ----------
-    what
-        Name of the path, with which the message begins.
-    value
-        Path, or string with a path.
-    """
-    require(isinstance(value, (str, Path)), f"{what} is {value!r}: accepted are paths")
+def as_directory(value: object) -> Path:
+    """Return a string or a path as a `Path`; raise `InputError` for any other type."""
+    require(isinstance(value, (str, Path)), f"directory is {value!r}: accepted are paths")
     return Path(str(value))
 
 
 def expanded_path(value: str | Path) -> Path:
     """Return a path with a leading `~` replaced by the home directory.
 
-    Parameters
-    ----------
-    value
-        Path as the user wrote it.
-
     Raises
     ------
     InputError
-        If the path begins with the home directory of an unknown user.
+        If it is the home of an unknown user.
     """
     try:
         return Path(value).expanduser()

@@ -40,7 +40,7 @@ def html_table(
     notes
         Sentences below the table, as plain text; empty for none.
     columns
-        Names of the columns, as plain text; empty for a table of names and values, which needs no header.
+        Names of the columns, as plain text; empty for a table without a header.
     look
         CSS class of the table.
 

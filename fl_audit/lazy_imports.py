@@ -6,9 +6,7 @@ from types import ModuleType
 
 
 def lazy_modules(owner: str, places: Iterable[str]) -> Callable[[str], ModuleType]:
-    """Return a function for a module's `__getattr__`, which imports other modules when they are first accessed.
-
-    Nothing is stored in the module, so a test can replace an imported module in one place.
+    """Return a function for a module's `__getattr__`, which imports other modules when they are accessed.
 
     Parameters
     ----------

@@ -85,12 +85,12 @@ def pack_participation(taking_part: Flags) -> bytes:
 
 
 def unpack_participation(packed: bytes, trials: int, records: int) -> Flags:
-    """Return the participation of records, bool (trials, records); this is the inverse of `pack_participation`.
+    """Return the participation of records, bool (trials, records), from the bytes of `pack_participation`.
 
     Parameters
     ----------
     packed
-        Bytes with one bit per record; the bits of each trial are padded to whole bytes.
+        Bytes to unpack.
     trials
         Number of trials in the bytes, at least 1.
     records
@@ -111,8 +111,8 @@ def earlier_key(key: str, back: int) -> str:
     Parameters
     ----------
     key
-        Key that the value would have in a message of its own round.
+        Key of the value in a message of its own round.
     back
-        Number of rounds by which the value's round precedes the message's round, from 0.
+        Number of rounds by which it precedes the message's round, from 0.
     """
     return f"earlier-{key}-{back}"

@@ -56,7 +56,7 @@ def require_seed(name: str, seed: object, is_secret: bool = False) -> None:
     Parameters
     ----------
     name
-        Name of the seed, with which the message begins.
+        Name of the seed in the message.
     seed
         Seed to check.
     is_secret

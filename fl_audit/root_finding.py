@@ -20,8 +20,7 @@ def largest_kept(kept: Callable[[float], bool], start: float) -> float:
     Parameters
     ----------
     kept
-        Function that returns whether the condition is true, such as whether a number keeps a guarantee. It must be true
-        for all smaller numbers.
+        Condition, such as whether a number keeps a guarantee. It must be true for all smaller numbers.
     start
         Positive number near the answer.
     """
@@ -43,9 +42,8 @@ def largest_kept(kept: Callable[[float], bool], start: float) -> float:
 def smallest_root(gap: Callable[[float], float], start: float, relative: float, lowest: float = 0.0) -> float:
     """Return the smallest number, at least `lowest`, at which a decreasing function is at most 0.
 
-    The search is false position in logarithms (Illinois), which needs few evaluations of slow functions. Values may
-    vary by rounding, but the value at the returned number was computed and is at most 0. Raises `InputError` if there
-    is no such number up to 1e12.
+    False position in logarithms (Illinois) needs few evaluations of slow functions. The value at the returned number
+    was computed, so it is at most 0 in spite of rounding. Raises `InputError` if there is no such number up to 1e12.
 
     Parameters
     ----------
@@ -138,9 +136,7 @@ def falling_root(
     xtol: float = 2e-12,
     rtol: float = 4 * sys.float_info.epsilon,
 ) -> float:
-    """Return the root, at least 0, of a decreasing function, or 0 if the function is at most 0 at 0.
-
-    Brent's method is used.
+    """Return the root, from 0, of a decreasing function by Brent's method, or 0 if the function is at most 0 at 0.
 
     Parameters
     ----------
@@ -168,10 +164,9 @@ def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
     Parameters
     ----------
     holds
-        Function that returns whether the condition holds at an integer. Once it is True, it must be True for all larger
-        ones.
+        Condition on an integer; once it is True, it must be True for all larger ones.
     most
-        Limit of the search: powers of two are tried up to this number, and then the numbers between two of them.
+        Powers of two are tried up to this number, and then the numbers between two of them.
     """
     high = 1
     while not holds(high):
@@ -190,8 +185,7 @@ def last_true(holds: Callable[[float], bool], low: float, high: float, bisection
     Parameters
     ----------
     holds
-        Function that returns whether the condition holds at a number. Between `low` and `high` it changes at most once,
-        from True to False.
+        Condition on a number, which changes at most once between `low` and `high`, from True to False.
     low
         Lower end of the interval.
     high

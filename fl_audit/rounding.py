@@ -35,17 +35,17 @@ def rounded(
     """Return a number, its interval and its claimed value as text, rounded together.
 
     All get the number of decimals that shows two significant digits of the interval's width, or three if its first
-    digit is a one. More digits are added until the text of each number is on the same side of the claim's text as the
-    number is of the claim. The text is also on the right side of 0 and, for shares, of 1.
+    digit is a one. More are added until each number's text compares with the claim's text as the number does with the
+    claim, and also with 0 and, for shares, with 1.
 
     Parameters
     ----------
     value
-        Number to write. None and NaN mean that it is not known.
+        Number to write; None and NaN if it is not known.
     low
-        Lower end of the interval. None, NaN and an infinite end are written as "no limit".
+        Lower end of the interval; None, NaN and an infinite end become "no limit".
     high
-        Upper end of the interval. None, NaN and an infinite end are written as "no limit".
+        Upper end of the interval, like `low`.
     claim
         Claimed value; None if there is none.
     is_share
@@ -75,16 +75,16 @@ def rounded(
 
 
 def interval_text(low: float | None, high: float | None, claim: float | None = None, is_share: bool = False) -> str:
-    """Return an interval as text, such as "0.9995 to 1.0003".
+    """Return an interval as text, such as "0.9995 to 1.0003", as `rounded` writes it.
 
     Parameters
     ----------
     low
-        Lower end of the interval. None, NaN and an infinite end are written as "no limit".
+        Lower end of the interval.
     high
-        Upper end of the interval. None, NaN and an infinite end are written as "no limit".
+        Upper end of the interval.
     claim
-        Claimed value, on whose right side the text of each end must be; None if there is none.
+        Claimed value; None if there is none.
     is_share
         True if the ends are shares, to be written as percentages.
     """
@@ -97,9 +97,9 @@ def side_of(number: float, claim: float) -> int:
     Parameters
     ----------
     number
-        Number to compare, finite or infinite.
+        Number to compare, also infinite.
     claim
-        Claimed value with which it is compared, finite or infinite.
+        Claimed value, also infinite.
     """
     if math.isclose(number, claim, rel_tol=_EQUAL, abs_tol=0.0):
         return 0
@@ -107,7 +107,7 @@ def side_of(number: float, claim: float) -> int:
 
 
 def _snapped(number: float | None, claim: float | None) -> float | None:
-    """Return the claim in place of a number that equals it up to rounding errors; otherwise the number unchanged."""
+    """Return the claim in place of a number that equals it up to rounding errors."""
     if number is None or claim is None or side_of(number, claim) != 0:
         return number
     return claim
@@ -120,7 +120,7 @@ def is_unlimited(end: float | None) -> bool:
 
 @dataclass(frozen=True)
 class _Scale:
-    """The unit in which numbers are written: 1, percent, or a power of ten if the largest number is tiny or huge."""
+    """Unit in which numbers are written: 1, percent, or a power of ten if the largest is tiny or huge."""
 
     exponent: int
     unit: str
@@ -129,15 +129,7 @@ class _Scale:
 
     @classmethod
     def of(cls, numbers: list[float | None], is_share: bool) -> "_Scale":
-        """Return the unit in which all the given numbers are written.
-
-        Parameters
-        ----------
-        numbers
-            Numbers to write; those that are None, NaN or infinite do not count.
-        is_share
-            Whether the numbers are shares, so that the unit is percent.
-        """
+        """Return the unit in which all the numbers are written: percent for shares."""
         if is_share:
             return cls(-2, f"{_SPACE}%", _DIGITS_OF_SHARE, (Decimal(0), Decimal(100)))
         largest = max((abs(number) for number in numbers if number is not None and math.isfinite(number)), default=0.0)
@@ -147,28 +139,15 @@ class _Scale:
         return cls(exponent, f"e{exponent}", _DIGITS, (Decimal(0),))
 
     def exact(self, number: float | None) -> Decimal | None:
-        """Return a number in the unit of this scale; None if it is unknown (None or NaN) or infinite."""
+        """Return a number in this unit; None if it is None, NaN or infinite."""
         if number is None or not math.isfinite(number):
             return None
         return Decimal(repr(float(number))).scaleb(-self.exponent)
 
     def told(self, number: float | None, decimals: int, claim: Decimal | None, claimed: Decimal | None) -> str | None:
-        """Return a number as text, with the fewest decimals, at least `decimals`, that do not move it across a limit.
+        """Return a number as text, with the fewest decimals from `decimals` on that keep it on its side of each limit.
 
-        The text must be on the same side of 0 (and of 100 %) as the exact number. It must also be on the same side of
-        `claimed` as the exact number is of `claim`. None if no number of decimals achieves this. A number that is
-        unknown or infinite is returned in words.
-
-        Parameters
-        ----------
-        number
-            Number to write; None or NaN if it is unknown.
-        decimals
-            Smallest number of decimals.
-        claim
-            Exact value of the claim in the unit of this scale; None for no claim.
-        claimed
-            Claim as rounded in the report; None for no claim.
+        Limits are 0, for shares 100 %, and the claim: `claim` for the number, and `claimed` for the text.
         """
         exact = self.exact(number)
         if exact is None:
@@ -183,10 +162,9 @@ class _Scale:
         return None
 
     def text(self, number: float | None, shown: Decimal | None) -> str:
-        """Return the text of a number with its unit.
+        """Return the text of a number with its unit, or "not determined" or "unbounded".
 
-        `shown` is the number after rounding. It is None if `number` is None or NaN, which is written as "not
-        determined", or infinite, which is written as "unbounded".
+        `shown` is the number after rounding; None if it is unknown or infinite.
         """
         if shown is None:
             if number is None or math.isnan(number):
@@ -205,15 +183,7 @@ def _side(number: Decimal, mark: Decimal) -> int:
 
 
 def _written(exact: Decimal | None, decimals: int | None) -> Iterator[Decimal | None]:
-    """Yield a number rounded to more and more decimals, and finally unrounded; yield only None if an argument is None.
-
-    Parameters
-    ----------
-    exact
-        The number.
-    decimals
-        Smallest number of decimals.
-    """
+    """Yield a number rounded to more and more decimals, and at last unrounded; None if it is unknown."""
     if exact is None or decimals is None:
         yield None
         return
@@ -231,19 +201,7 @@ def _decimals_of(number: Decimal, digits: int) -> int:
 def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
     """Return how many decimals show two significant digits of an interval's width, or three if it begins with 1.
 
-    If the width is unknown or 0, the result is the number of decimals that shows `digits` significant digits of the
-    value and of both ends.
-
-    Parameters
-    ----------
-    low
-        Lower end of the interval; None if it is unknown or infinite.
-    high
-        Upper end of the interval; None if it is unknown or infinite.
-    value
-        Number in the interval; None if it is unknown or infinite.
-    digits
-        Number of significant digits without a width.
+    Without a width, they show `digits` significant digits of the value and of both ends.
     """
     if low is not None and high is not None and low < high:
         width = high - low

@@ -22,14 +22,13 @@ def require_device(device: Device) -> None:
 def settle_device(device: Device, tf32: bool = False) -> None:
     """Prepare this process to compute on a device; raise `InputError` if this machine does not have it.
 
-    By default torch lets a GPU round the factors of convolutions to ten bits (TF32), but not those of matrix products.
-
     Parameters
     ----------
     device
         Device on which torch will compute.
     tf32
-        Whether a GPU may use TF32, for convolutions as well as for matrix products.
+        Whether a GPU may round the factors of convolutions and matrix products to ten bits (TF32). By itself torch
+        allows it for convolutions alone.
     """
     require_device(device)
     if device is Device.CUDA:
@@ -58,7 +57,7 @@ def to_device(values: NDArray[Any], device: Device) -> Tensor:
 def to_numpy(values: Tensor) -> NDArray[Any]:
     """Return the values of a tensor as an array, which shares the tensor's memory if it is on the CPU.
 
-    Otherwise the array is a copy in page-locked memory. Such memory is scarce, so do not keep the array.
+    Otherwise the array is a copy in page-locked memory, which is scarce, so do not keep the array.
 
     Parameters
     ----------
@@ -72,5 +71,5 @@ def to_numpy(values: Tensor) -> NDArray[Any]:
 
 
 def _page_locked(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Return an uninitialised tensor in page-locked memory of the CPU, which the operating system does not move."""
+    """Return an uninitialised tensor in memory that the operating system does not move."""
     return torch.empty(shape, dtype=dtype, pin_memory=True)

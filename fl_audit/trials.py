@@ -29,16 +29,14 @@ class TrialBatch:
 def remaining_batches(trials: int, per_batch: int, finished: Sequence[TrialBatch]) -> tuple[TrialBatch, ...]:
     """Return batches with all trials that are in no finished batch.
 
-    Raises `InputError` if a number is below 1.
-
     Parameters
     ----------
     trials
-        Number of trials of the whole run, at least 1.
+        Number of trials of the whole run, at least 1; otherwise `InputError` is raised.
     per_batch
         Largest number of trials in a new batch, at least 1. A batch between finished ones may be smaller.
     finished
-        Batches that need not be computed, of any sizes; they must not overlap.
+        Batches of any sizes that need not be computed and do not overlap.
 
     Examples
     --------

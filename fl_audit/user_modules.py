@@ -1,4 +1,4 @@
-"""Import the user's own modules, such as `my_models`, and send them to other processes.
+"""Import the user's own modules, such as `my_models`.
 
 The user's directory is searched last. Python's default is to search it first, so a module there could shadow a package
 of the same name that fl_audit needs.
@@ -7,16 +7,11 @@ of the same name that fl_audit needs.
 import importlib.util
 import pickle
 import sys
-import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
-from importlib.abc import InspectLoader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import decode_source, spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from fl_audit.errors import InputError, in_a_line, require
@@ -66,7 +61,7 @@ def search_last(directory: Path) -> None:
 
 @contextmanager
 def searched_last(directory: Path) -> Iterator[None]:
-    """Search a directory last, as `search_last` does, during a `with` block; restore `sys.path` afterwards."""
+    """Search a directory last, as `search_last` does, and restore `sys.path` after the `with` block."""
     searched, path = list(_searched), list(sys.path)
     search_last(directory)
     try:
@@ -99,12 +94,12 @@ def import_user_module(name: str) -> ModuleType:
 def require_named(name: str) -> None:
     """Raise `InputError` unless a name has the form `package.module:name` and its top-level module exists.
 
-    Nothing is imported, so the check is fast.
+    Nothing is imported.
 
     Raises
     ------
     InputError
-        If the name has another form, or if there is no such top-level module.
+        If the name has another form, or there is no such module.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute or module.startswith("."):
@@ -116,12 +111,12 @@ def require_named(name: str) -> None:
 
 
 def require_unmoved(name: str, what: str) -> None:
-    """Raise `InputError` with the new name of a data set or model if it has moved and its old name is given.
+    """Raise `InputError` with the new name of a data set or model if its old name is given.
 
     Parameters
     ----------
     name
-        Name in a configuration, which `MOVED` lists if it is an old one.
+        Name in a configuration; `MOVED` lists the old ones.
     what
         Kind of the object, "data set" or "model".
     """
@@ -141,14 +136,14 @@ def title_of_named(name: str) -> str:
 
 
 def import_object(name: str, what: str) -> Any:
-    """Import the object with the name `package.module:name` and return it.
+    """Import and return the object with the name `package.module:name`.
 
     Parameters
     ----------
     name
-        Name of the object, as `package.module:name`.
+        Name of the object.
     what
-        Kind of the object, such as "attack", with which error messages begin.
+        Kind of the object in messages, such as "attack".
 
     Raises
     ------
@@ -168,21 +163,19 @@ def import_object(name: str, what: str) -> Any:
 
 
 def import_function(name: str, what: str) -> Callable[..., Any]:
-    """Import a user's function by its name and return it, wrapped so that its exceptions become `InputError`.
-
-    The message of such an error has one line.
+    """Import a user's function by its name and return it, with its exceptions turned into `InputError` of one line.
 
     Parameters
     ----------
     name
         Name of the function, as `package.module:name`.
     what
-        Kind of the function, such as "attack", with which error messages begin.
+        Kind of the function in messages, such as "attack".
 
     Raises
     ------
     InputError
-        If the function cannot be imported, or the object is no function.
+        If it cannot be imported, or is no function.
     """
     function = import_object(name, what)
     if not callable(function):
@@ -208,7 +201,7 @@ def collision_words(error: BaseException, directory: Path) -> str:
     Parameters
     ----------
     error
-        Exception that an import, or the use of a module, raised; its causes are examined too.
+        Exception of an import, or of the use of a module; its causes are examined too.
     directory
         Directory of the user's code.
     """
@@ -229,13 +222,13 @@ def collision_words(error: BaseException, directory: Path) -> str:
 
 
 def _home(place: str) -> str:
-    """Return the directory of a package, given the path of its `__init__.py`; the path of a module is unchanged."""
+    """Return the directory of a package, given its `__init__.py`; other paths are unchanged."""
     path = Path(place)
     return str(path.parent if path.name == "__init__.py" else path)
 
 
 def _place(spec: importlib.machinery.ModuleSpec | None) -> str | None:
-    """Return the file of a module, or the directory of a package without a file; None if there is neither."""
+    """Return the file of a module, or the directory of a package without a file."""
     if spec is None:
         return None
     return spec.origin or next(iter(spec.submodule_search_locations or ()), None)
@@ -252,8 +245,8 @@ def place_of(top: str) -> str | None:
 class PortableValue(Generic[T]):
     """A picklable wrapper of a value; the other process calls `search_last` before it unpickles the value.
 
-    Ray puts the directory in which a run was started first in the `sys.path` of its workers. Pickles refer to functions
-    by their modules. So without the wrapper, modules of fl_audit would be searched for in that directory first.
+    Ray puts the directory in which a run was started first in the `sys.path` of its workers. Without the wrapper,
+    modules that a pickle names would be searched for in that directory first.
 
     Parameters
     ----------
@@ -272,105 +265,9 @@ class PortableValue(Generic[T]):
 
 
 def _restored(directory: str, pickled: bytes) -> object:
-    """Return the value that a `PortableValue` pickled, after moving `directory` to the end of `sys.path`.
+    """Return the value of a `PortableValue`, after moving `directory` to the end of `sys.path`.
 
     The bytes come from another process of the same run, never from a file.
     """
     search_last(Path(directory))
     return pickle.loads(pickled)
-
-
-_MOST_CHARACTERS = 2**24
-"""Largest total size of the modules in characters; a larger directory is surely no directory of modules."""
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
-
-
-@dataclass(frozen=True)
-class SentModule:
-    """The source of a module, to be sent to another process."""
-
-    path: str  # path of the module's file on the machine from which it is sent
-    source: str  # text of the module
-
-    @property
-    def is_package(self) -> bool:
-        """True if the module is the `__init__.py` of a package."""
-        return Path(self.path).name == "__init__.py"
-
-
-@dataclass(frozen=True)
-class SentModules:
-    """Modules to be sent to another process, which can import them after it has called this object."""
-
-    modules: dict[str, SentModule]  # modules by their dotted names
-
-    def __call__(self) -> None:
-        """Let this process import the modules, which take precedence over its own modules with the same names."""
-        known = any(isinstance(finder, _Finder) and finder.modules == self.modules for finder in sys.meta_path)
-        if self.modules and not known:
-            sys.meta_path.insert(0, _Finder(self.modules))
-
-
-class _Finder(MetaPathFinder, InspectLoader):
-    """Finder and loader of the modules that were sent by another process."""
-
-    def __init__(self, modules: dict[str, SentModule]) -> None:
-        self.modules = modules
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname not in self.modules:
-            return None
-        found = self.modules[fullname]
-        within = [str(Path(found.path).parent)] if found.is_package else None
-        return spec_from_file_location(fullname, found.path, loader=self, submodule_search_locations=within)
-
-    def is_package(self, fullname: str) -> bool:
-        return self.modules[fullname].is_package
-
-    def get_source(self, fullname: str) -> str:
-        return self.modules[fullname].source
-
-    def get_code(self, fullname: str) -> CodeType:
-        found = self.modules[fullname]
-        return self.source_to_code(found.source, found.path)
-
-
-def sent_modules(names: Iterable[str]) -> SentModules:
-    """Return the user's modules named by `package.module:name`, with all modules in the same directories.
-
-    The modules must be imported already; names of another form are ignored. Installed modules are not included, because
-    they must be installed in every process that needs them. Raises `InputError` if the modules are too large.
-    """
-    tops = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name}
-    tops = {top for top in tops if top.isidentifier()} - {OWN_PACKAGE}
-    modules = dict[str, SentModule]()
-    for directory in {directory for top in tops if (directory := _directory(top)) is not None}:
-        for file in _files(directory):
-            *packages, last = file.relative_to(directory).with_suffix("").parts
-            with suppress(OSError, SyntaxError, UnicodeDecodeError):  # nothing that was imported
-                name = ".".join(packages if last == "__init__" else (*packages, last))
-                modules[name] = SentModule(str(file), decode_source(file.read_bytes()))
-    size, beside = sum(len(module.source) for module in modules.values()), ", ".join(sorted(tops))
-    accepted = f"accepted are {_MOST_CHARACTERS:,}, so keep them in a directory of their own"
-    require(size <= _MOST_CHARACTERS, f"the modules beside {beside} are {size:,} characters: {accepted}")
-    return SentModules(modules)
-
-
-def _directory(top: str) -> Path | None:
-    """Return the directory that contains a top-level module; None if the module is installed or does not exist."""
-    place = place_of(top)
-    if place is None or not Path(place).exists():
-        return None
-    found = Path(place).resolve()
-    directory = found.parent.parent if found.name == "__init__.py" else found.parent
-    is_installed = _INSTALLED & set(directory.parts) or directory.is_relative_to(sysconfig.get_path("stdlib"))
-    return None if is_installed else directory
-
-
-def _files(directory: Path) -> list[Path]:
-    """Return the Python files directly in a directory, and those in its packages that this process has imported."""
-    packages = {name for name in list(sys.modules) if "." not in name and (directory / name).is_dir()}
-    within = [file for name in sorted(packages - {OWN_PACKAGE}) for file in (directory / name).rglob("*.py")]
-    return [*directory.glob("*.py"), *within]

@@ -18,10 +18,10 @@ from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
 from fl_audit.audits.audit import ReleaseQuery
 from fl_audit.audits.registry import audit_of
-from fl_audit.federation.contributions import private_steps
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.initial_weights import InitialWeights, starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.local_dpsgd_updates import private_steps
 from fl_audit.federation.noise_measurement_directions import number_of_directions
 from fl_audit.federation.observed_rounds import InsiderView, ServerRound, kept_of
 from fl_audit.federation.result_columns import ResultColumns

@@ -16,7 +16,7 @@ from torch import Tensor
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.record_confidences import Queries, label_log_probability, scaled_confidence
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
-from fl_audit.data.encoding import AttributeToInfer
+from fl_audit.data.attribute_to_infer import AttributeToInfer
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.result_columns import ResultColumns, Table, nan_columns
 from fl_audit.federation.target_membership import TargetMembership

@@ -12,8 +12,8 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.canaries.canary_draws import canary_coin
-from fl_audit.federation.contributions import ClientRandomness, step_sample
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
 from fl_audit.federation.randomised_records import randomised_records, record_pair
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership

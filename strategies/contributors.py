@@ -13,8 +13,8 @@ from torch import Tensor
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.audits.registry import audit_of
-from fl_audit.federation.contributions import ClientRandomness, step_sample
 from fl_audit.federation.federation import Federation
+from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.effective_noise import SensitivityKind

@@ -14,9 +14,9 @@ from flwr.app import Array, ArrayRecord, Message
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.canaries.simulated_canaries import directions_read, parts
-from fl_audit.federation.contributions import private_steps
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.local_dpsgd_updates import private_steps
 from fl_audit.federation.observed_rounds import show
 from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.mechanisms.contribution import PrivateTraining

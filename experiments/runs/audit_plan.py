@@ -12,8 +12,9 @@ from fl_audit.audits.membership.attack_names import Attack
 from fl_audit.audits.registry import audit_named, audit_of
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.files import data_directory
-from fl_audit.data.partition import Split, owners_of, population_size, select_records, users_of
+from fl_audit.data.partition import owners_of, users_of
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
+from fl_audit.data.record_selection import Split, population_size, select_records
 from fl_audit.errors import require
 from fl_audit.experiments.runs import mechanism_of_config
 from fl_audit.experiments.runs.attack_queries import candidate_prior, with_queries

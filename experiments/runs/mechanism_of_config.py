@@ -6,7 +6,8 @@ from typing import assert_never
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Integers
-from fl_audit.data.partition import Split, partition_records, user_shards, users_of
+from fl_audit.data.partition import partition_records, user_shards, users_of
+from fl_audit.data.record_selection import Split
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.experiments.runs.config import DataSection, RunConfig, TrainingSection

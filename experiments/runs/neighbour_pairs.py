@@ -8,8 +8,15 @@ from dataclasses import replace
 from fl_audit.adjacency import NeighbourPair, Relation, Unit
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.neighbours import CRAFTED, NeighbourChoice, choose_client, choose_neighbour, choose_user
-from fl_audit.data.partition import Split
+from fl_audit.data.neighbours import (
+    CRAFTED,
+    NeighbourChoice,
+    NeighbourRule,
+    choose_client,
+    choose_neighbour,
+    choose_user,
+)
+from fl_audit.data.record_selection import Split
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.experiments.runs.config import RunConfig
@@ -39,17 +46,11 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
         _require_craftable(config, split.inside)
     if not audit_named(audit.kind).chooses_pair:
         return NeighbourPair(0, None)  # nobody asks which of many targets is first
-    rank = audit.neighbour_rank or 1
+    rule = NeighbourRule(adjacency, audit.neighbour, audit.dissimilarity, data.seed, rank=audit.neighbour_rank or 1)
     if adjacency.unit is Unit.CLIENT:
-        shards = shards_of(config, split)
-        return choose_client(adjacency, shards, split.inside, audit.neighbour, audit.dissimilarity, data.seed, rank)
-    if adjacency.unit is Unit.USER:
-        return choose_user(
-            adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed, rank
-        )
-    return choose_neighbour(
-        adjacency, split.inside, split.outside, audit.neighbour, audit.dissimilarity, data.seed, rank
-    )
+        return choose_client(rule, shards_of(config, split), split.inside)
+    choose = choose_user if adjacency.unit is Unit.USER else choose_neighbour
+    return choose(rule, split.inside, split.outside)
 
 
 def with_crafted_records(public: Federation, config: RunConfig) -> Federation:

@@ -16,9 +16,10 @@ from fl_audit.audits.audit import ReleaseQuery
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import PrivacySection, RunConfig, TrainingSection
-from fl_audit.federation.contributions import RoundContext, contributed, private_steps
+from fl_audit.federation.contributions import RoundContext, contributed
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_likelihoods import rounding_of_update
+from fl_audit.federation.local_dpsgd_updates import private_steps
 from fl_audit.federation.observed_rounds import InsiderView, refuse_blurred, refuse_blurred_updates
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizerKind, inversion_error, step

@@ -32,8 +32,9 @@ from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.trial_batch_store import make_private
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.sent_modules import sent_modules
 from fl_audit.strategies.errors import FederationError
-from fl_audit.user_modules import PortableValue, sent_modules
+from fl_audit.user_modules import PortableValue
 
 _POLL_SECONDS = 0.5
 

@@ -41,10 +41,10 @@ def account(
     rounds
         Number of releases, at least 1.
     delta
-        Delta of (epsilon, delta)-DP, above 0 and below 1. It is also the probability with which the insider's belief
-        may exceed its bound.
+        Delta of (epsilon, delta)-DP, above 0 and below 1; also the probability with which the insider's belief may
+        exceed its bound.
     adjacency
-        The relation between neighbouring data sets, such as `add-remove-record` or `replace-client`; see `Adjacency`.
+        Relation between neighbouring data sets, such as `add-remove-record` or `replace-client`; see `Adjacency`.
     sampling_rate
         Probability with which a record, user or client takes part in a round, above 0 and at most 1.
     prior
@@ -56,10 +56,9 @@ def account(
         `fixed` if every round has the same signal-to-noise ratio, else `adaptive`. This affects only the bound on
         beliefs.
     noise_over
-        The quantity to which the noise multiplier is relative. `sensitivity` is twice the clipping norm if a unit is
-        replaced, and the clipping norm if it is added or removed. `clipping-norm` is the convention of Opacus,
-        TensorFlow Privacy and dp-accounting. The guarantee states both multipliers, as `noise_multiplier` and
-        `noise_over_clipping_norm`.
+        Quantity to which the noise multiplier is relative: `sensitivity`, which is twice the clipping norm if a unit is
+        replaced and otherwise the clipping norm, or `clipping-norm`, as in Opacus, TensorFlow Privacy and
+        dp-accounting.
 
     Raises
     ------
@@ -101,48 +100,42 @@ def calibrate(
     """Return the guarantee with the smallest Gaussian noise that achieves a target, such as an epsilon.
 
     Exactly one of the targets `belief`, `advantage`, `epsilon`, `reconstruction` and `singling_out` is given. The
-    returned guarantee has the noise multiplier twice: `noise_multiplier` is relative to the sensitivity, and
-    `noise_over_clipping_norm` is relative to the clipping norm, as in Opacus, TensorFlow Privacy and dp-accounting.
+    guarantee states the noise multiplier relative to the sensitivity, `noise_multiplier`, and relative to the clipping
+    norm, `noise_over_clipping_norm`, as Opacus, TensorFlow Privacy and dp-accounting do.
 
     Parameters
     ----------
     rounds
         Number of releases, at least 1.
     delta
-        Delta of (epsilon, delta)-DP, above 0 and below 1. It is also the probability with which the insider's belief
-        may exceed its bound.
+        Delta of (epsilon, delta)-DP, above 0 and below 1; see `account`.
     adjacency
-        The relation between neighbouring data sets, such as `add-remove-record` or `replace-client`; see `Adjacency`.
+        Relation between neighbouring data sets; see `account`.
     belief
         Target: largest posterior belief of the insider in D, the true data set; above the prior and below 1.
     advantage
-        Target: largest membership advantage of the insider, above 0 and below 1. It is the exact advantage, which is
-        delta at epsilon 0, with every accountant. With `rdp-classic`, the bound `rho_alpha` stays below the target as
-        well.
+        Target: largest membership advantage of the insider, above 0 and below 1. It is the exact advantage, delta at
+        epsilon 0, with every accountant. With `rdp-classic`, the bound `rho_alpha` stays below the target as well.
     epsilon
         Target: largest epsilon, positive.
     reconstruction
         Target: largest probability with which an attacker who knows all other records picks the right one of
         `candidates` equally likely records; above 1 / `candidates` and below 1.
     candidates
-        Number of equally likely records for the target `reconstruction`, at least 2; None stands for 1000.
+        Number of equally likely records for `reconstruction`, at least 2; None stands for 1000.
     singling_out
-        Target: largest probability of success in singling out, above `population_share` and below 1. An attacker
-        describes a person by a description that fits the share `population_share` of the population, and succeeds if it
-        fits this person.
+        Target: largest probability of singling out a person, above `population_share` and below 1. An attacker succeeds
+        if a description that fits the share `population_share` of the population fits this person.
     population_share
-        Share of the population that a description fits, for the target `singling_out`, above 0 and below 1; None stands
-        for 0.001.
+        Share of the population that a description fits, for `singling_out`, above 0 and below 1; None stands for 0.001.
     sampling_rate
-        Probability with which a record, user or client takes part in a round, above 0 and at most 1.
+        Probability of participation in a round, above 0 and at most 1; see `account`.
     prior
-        The insider's prior belief in D, the true data set; above 0 and below 1.
+        The insider's prior belief in D, above 0 and below 1.
     accountant
-        The accountant of epsilon: `rdp-classic`, `rdp`, `pld` or `gdp`. None takes the exact one, which is `gdp`
-        without sampling and `pld` with sampling.
+        The accountant of epsilon; see `account`.
     sensitivities
-        `fixed` if every round has the same signal-to-noise ratio, else `adaptive`. This affects only the bound on
-        beliefs.
+        `fixed` or `adaptive`; see `account`.
 
     Raises
     ------
@@ -187,8 +180,7 @@ def lower_bound(
     confidence
         Confidence of the bound, above 0.5 and below 1.
     method
-        Method of the bound. `clopper-pearson` assumes nothing about the scores. `BoundMethod` lists the other methods
-        with their assumptions.
+        Method of the bound. `clopper-pearson` assumes nothing about the scores; see `BoundMethod` for others.
 
     Raises
     ------
@@ -215,9 +207,7 @@ def epsilon_star(
     cut: float | None = None,
     rng: np.random.Generator | None = None,
 ) -> StarEstimate:
-    """Return an estimate of Epsilon*, the privacy risk of one released model, from the model's losses.
-
-    Source: Negoescu et al. 2023, Definition 2.
+    """Return an estimate of Epsilon*, the privacy risk of one released model (Negoescu et al. 2023), from its losses.
 
     Parameters
     ----------
@@ -226,16 +216,16 @@ def epsilon_star(
     population_losses
         Losses on a sample of the population, finite and at least 0, shape (p,), p at least 2.
     delta
-        Delta of Epsilon*, at least 0 and below 1. The paper recommends a value below 1 / m.
+        Delta of Epsilon* (Definition 2), at least 0 and below 1. The paper recommends a value below 1 / m.
     method
-        `parametric` fits a normal distribution to each of the two sets of losses, `mixture` fits a mixture of normal
-        distributions, and `empirical` uses the empirical distributions. None selects `parametric` if a test accepts its
-        fit, and `empirical` otherwise.
+        `parametric` fits a normal distribution to each set of losses, `mixture` a mixture of normal distributions, and
+        `empirical` uses the empirical distributions. None selects `parametric` if a test accepts its fit, else
+        `empirical`.
     confidence
         Confidence of the bootstrap interval, above 0 and below 1.
     cut
-        Cut for numerical stability, at least 0 and below 0.5: error rates below `cut` or above 1 - `cut` are ignored.
-        None selects the cut of the paper: 0.001 for `empirical`, 1e-6 otherwise.
+        Error rates below `cut` or above 1 - `cut` are ignored for numerical stability; at least 0 and below 0.5. None
+        selects the cut of the paper: 0.001 for `empirical`, 1e-6 otherwise.
     rng
         Random generator of the bootstrap samples. None uses seed 0, so that equal calls return equal results.
 

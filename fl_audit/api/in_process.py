@@ -42,9 +42,9 @@ def play_here(
     config
         The configuration of the run.
     directory
-        The run directory, which must be new unless `resume` is true.
+        Run directory, which must be new unless `resume` is true.
     engine
-        The engine that runs the clients: Ray, or this process alone.
+        Engine that runs the clients: Ray, or this process alone.
     ray_address
         HOST:PORT of a running Ray cluster; None starts Ray on this machine.
     resume
@@ -52,13 +52,13 @@ def play_here(
     listener
         Function that receives progress messages; None for no messages.
     is_drawn
-        Whether progress bars are drawn on the terminal. `listener` is then not called.
+        Whether progress bars are drawn on the terminal instead of calling `listener`.
 
     Raises
     ------
     InputError
-        If the configuration or the directory is invalid, or if another run is in progress in this process. Nothing is
-        written in these cases.
+        If the configuration or the directory is invalid, or another run is in progress in this process. Nothing is
+        written.
     FederationError
         If the run fails. The results of finished trials are kept.
     """
@@ -89,10 +89,7 @@ def _play(asked: RequestedRun) -> None:
 
 
 def _require_no_ray(engine: Engine) -> None:
-    """Raise `InputError` if a run is to start Ray in a process in which Ray is already started.
-
-    The run would shut down the caller's Ray in the end. On the local engine nothing is checked.
-    """
+    """Refuse to run on Ray if this process has started it, because the run would shut it down."""
     ray = sys.modules.get("ray")
     said = "Ray is started in this process: accepted are ray.shutdown() before, own_process=True, or engine='local'"
     require(engine is not Engine.RAY or ray is None or not ray.is_initialized(), said)
@@ -100,7 +97,7 @@ def _require_no_ray(engine: Engine) -> None:
 
 @contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Prepare this process for a run, run the block, and then restore the process's global state."""
+    """Run the block in a process prepared for a run, and restore the process's global state."""
     variables, logs = dict(os.environ), [(log, log.level) for log in map(logging.getLogger, _LOGS)]
     is_main = threading.current_thread() is threading.main_thread()
     handlers = [(one, signal.getsignal(one)) for one in _SIGNALS] if is_main else []

@@ -17,7 +17,7 @@ _LAST_LINES = 20
 def play_apart(arguments: Sequence[str], listener: Callable[[str], None] | None) -> None:
     """Execute `fl-audit run` in a separate process, and wait for its end.
 
-    An interrupt (Ctrl-C) of this process also ends the separate process, which keeps the results of finished trials.
+    An interrupt (Ctrl-C) also ends the separate process, which keeps the results of finished trials.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def play_apart(arguments: Sequence[str], listener: Callable[[str], None] | None)
     Raises
     ------
     InputError
-        If the configuration or the directory is invalid. Nothing is written in this case.
+        If the configuration or the directory is invalid. Nothing is written.
     FederationError
         If the run fails. The results of finished trials are kept.
     """

@@ -46,13 +46,13 @@ def run_audit(
     """Run the audit that a configuration describes, and return its results.
 
     An interrupt (Ctrl-C, or the stop button of a notebook) ends the run and keeps the results of finished trials. After
-    the run, a Ray that it has started is shut down, and the global state of this process is restored.
+    the run, its Ray is shut down, and the global state of this process is restored.
 
     Parameters
     ----------
     config
-        Path of a TOML file, or the same settings as nested dicts, by section and key. Relative paths are relative to
-        the file, or to the working directory for dicts.
+        Path of a TOML file, or the same settings as nested dicts, by section and key. Paths in it are relative to the
+        file, or to the working directory for dicts.
     out
         Run directory, which must be new unless `resume` is true; None creates one in the folder `runs`.
     settings
@@ -67,11 +67,11 @@ def run_audit(
         Directory of downloaded data sets; None uses the setting `data.data-dir`, or the environment variable
         FL_AUDIT_DATA.
     progress
-        Function that receives each progress message, in a thread of the run; None for no messages. By default, a
-        terminal shows progress bars, and a notebook shows one line.
+        Function that receives each progress message, in a thread of the run; None for none. By default, a terminal
+        shows progress bars, and a notebook one line.
     own_process
-        Whether the run takes place in a separate process. This allows several runs at the same time, or a run beside a
-        Ray that the caller has started.
+        Whether the run takes place in a separate process, which allows several runs at the same time, or a run beside
+        the caller's Ray.
 
     Raises
     ------
@@ -109,13 +109,7 @@ def run_audit(
 
 @contextmanager
 def _file_of(values: Settings) -> Iterator[Path]:
-    """Write a configuration to a temporary TOML file, yield its path, and delete the file after the block.
-
-    Parameters
-    ----------
-    values
-        The configuration as values by section and key, in which paths are absolute.
-    """
+    """Yield a temporary TOML file with a configuration, in which paths are absolute."""
     with TemporaryDirectory(prefix="fl-audit-", ignore_cleanup_errors=True) as place:
         path = Path(place, "audit.toml")
         path.write_text(_written(values), encoding="utf-8")
@@ -135,15 +129,7 @@ def _written(config: Settings) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML text.
-
-    Strings, numbers and booleans have the same form as in JSON.
-
-    Raises
-    ------
-    InputError
-        If the value has a type that TOML lacks.
-    """
+    """Return a value as TOML text; strings, numbers and booleans have the same form as in JSON."""
     match value:
         case Path():
             return json.dumps(str(value))

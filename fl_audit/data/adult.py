@@ -55,15 +55,15 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> LoadedDatase
     """Return the UCI Adult data set with 104 features in [0, 1] and 2 classes: 30,162 training and 15,060 test records.
 
     The first 6 features are numeric, scaled by their range in `adult.data`. The other 98 are one-hot codes. Raises
-    `InputError` if a file is missing or damaged, or if a row does not have the published format.
+    `InputError` if a file is missing or does not have the published format.
 
     Parameters
     ----------
     directory
-        Directory with `adult.data` and `adult.test`, plain or gzipped. They may also be in its folder `adult`.
+        Directory with `adult.data` and `adult.test`, plain or gzipped, or with a folder `adult` that has them.
     incomplete
-        Whether to keep rows with a missing value, `?`, which becomes a further level of its column. This gives 108
-        features and 32,561 training and 16,281 test records.
+        Whether to keep rows with a missing value, which becomes a level `?` of its column: 108 features, 32,561
+        training and 16,281 test records.
     """
     paths = find_adult(directory)
     columns = _COLUMNS
@@ -86,7 +86,6 @@ def load_adult(directory: Path | None, incomplete: bool = False) -> LoadedDatase
 
 
 def _read_rows(path: Path, incomplete: bool) -> list[tuple[int, list[str]]]:
-    """Return the fields of each row with its line number; rows with a missing value only if `incomplete` is true."""
     rows = []
     reader = csv.reader(io.StringIO(read_text(path)), skipinitialspace=True)
     try:
@@ -117,12 +116,7 @@ def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> Floats:
 
 
 def _features(rows: list[tuple[int, list[str]]], numbers: Floats, path: Path, columns: _Columns) -> Floats32:
-    """Return the features of all records, float32 (records, features): numeric columns first, then one-hot columns.
-
-    Within both kinds, the columns are in the file's order. `numbers` holds the scaled numeric columns, `rows` the
-    fields of each row with its line number, and `column_encoding` the levels of each categorical column. `path` is for
-    error messages.
-    """
+    """Return all features, float32 (records, features): scaled numeric columns first, then one-hot columns."""
     parts = [numbers.astype(np.float32)]
     for position, (name, levels) in enumerate(columns.items()):
         if levels:

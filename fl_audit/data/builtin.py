@@ -34,10 +34,7 @@ def load_breast_cancer() -> LoadedDataset:
 
 
 def _bundled(name: str, skipped_lines: int) -> tuple[Floats, Integers]:
-    """Return the features and the labels (last column) of a table that is part of scikit-learn.
-
-    The file is read without importing scikit-learn, because the import takes two seconds in every client process.
-    """
+    """Return features and labels of a table of scikit-learn, whose import would take two seconds."""
     path = distribution("scikit-learn").locate_file(f"sklearn/datasets/data/{name}")
     table = np.loadtxt(str(path), delimiter=",", skiprows=skipped_lines)
     return table[:, :-1], table[:, -1].astype(np.int64)

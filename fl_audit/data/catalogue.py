@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from fl_audit.array_types import Flags, Integers
 from fl_audit.data import lazy_imports
 from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.builtin import load_breast_cancer, load_digits
+from fl_audit.data.dataset_users import OWNER, RECORDS_PER_USER, with_fewer_per_user, with_owners_as_users
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
 from fl_audit.data.files import data_directory
 from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_idx, load_mnist
@@ -23,9 +23,6 @@ from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, Binar
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function, require_unmoved, title_of_named
 
-OWNER = "owner"
-RECORDS_PER_USER = "records-per-user"
-"""Value of the setting `user` that makes owners the users, and name of the setting that limits records per user."""
 OptionValue = str | int | tuple[str, ...]
 """Type of the value of an option: a string, an integer, or several strings."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], LoadedDataset]
@@ -79,9 +76,7 @@ def _csv(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
 
 
 def _npz(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
-    return lazy_imports.numpy_archives.load_npz(
-        directory, given["path"], given.get("owner"), given.get("axes"), given.get("user")
-    )
+    return lazy_imports.numpy_archives.load_npz(directory, given)
 
 
 def _images(directory: Path | None, given: Mapping[str, Any]) -> LoadedDataset:
@@ -163,10 +158,7 @@ def _hub_entry(name: str) -> _Entry:
 
 
 def _own_entry(name: str) -> _Entry:
-    """Return the catalogue entry of a user's loader, a function that takes the data directory or no argument.
-
-    The keyword-only parameters of the loader become settings in `[data]`.
-    """
+    """Return the entry of a user's loader, whose keyword-only parameters become settings in `[data]`."""
     loader = import_function(name, "data loader")
     taken = signature(loader).parameters.values()
     settings = {one.name.replace("_", "-"): one for one in taken if one.kind is Parameter.KEYWORD_ONLY}
@@ -190,26 +182,7 @@ def _own_entry(name: str) -> _Entry:
 
 
 def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, Any]) -> Any:
-    """Return the value of a setting, converted strictly to the annotated type of the loader's parameter.
-
-    A string may become a path, but never a number.
-
-    Parameters
-    ----------
-    loader
-        Name of the user's loader, for error messages.
-    option
-        Name of the setting, which is that of a parameter with hyphens for underscores.
-    value
-        Value of the setting.
-    hints
-        Annotated types of the loader's parameters, by name; a parameter without one accepts any value.
-
-    Raises
-    ------
-    InputError
-        If the value does not fit the annotation.
-    """
+    """Return a setting in the annotated type of the loader's parameter; a string never becomes a number."""
     # Only loaders of a user's own have annotations to hold settings against.
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
@@ -224,7 +197,7 @@ def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, A
 
 
 def available() -> list[CatalogueLine]:
-    """Return the name and the description of every data set that can be loaded, and whether it needs files."""
+    """Return the list of all data sets that can be loaded."""
     listed = [CatalogueLine(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
     return [*listed, CatalogueLine(_HUB_NAME, _HUB_DESCRIPTION, needs_files=True)]
 
@@ -243,8 +216,7 @@ def _entry(name: str) -> _Entry:
 def is_found(name: str, data_dir: str | None = None) -> bool:
     """Return True if the files of a published data set are in the data directory; they are not read.
 
-    The result is True for data sets that are built in or that a user's loader provides, and False for those whose files
-    the user must name.
+    Data sets without files count as found, and those whose files the user must name do not.
 
     Parameters
     ----------
@@ -269,12 +241,12 @@ _BROUGHT: dict[DataSpec, LoadedDataset] = {}  # handed to this process in place 
 def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
     """Make `load_source` return the given data for a specification, in this process only.
 
-    Data that an earlier call registered are forgotten.
+    An earlier call is forgotten.
 
     Parameters
     ----------
     spec
-        Name and options for which the data are returned.
+        Name and options of the data.
     source
         Data set to return.
     """
@@ -283,7 +255,7 @@ def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
 
 
 def load_source(spec: DataSpec) -> LoadedDataset:
-    """Load the data set with the given name and options, and return it; equal calls share read-only arrays.
+    """Load and return the data set with the given name and options; equal calls share read-only arrays.
 
     Raises `InputError` if the name or an option is unknown, if a required option or a file is missing, if a file is
     damaged, or if all records have the same class.
@@ -311,57 +283,14 @@ def _load(spec: DataSpec) -> LoadedDataset:
         del given["user"]
     options = _checked_options(replace(spec, options=tuple(given.items())), entry)
     source = entry.load(None if spec.data_dir is None else Path(spec.data_dir), options)
-    source = _with_owners_as_users(source) if owners_are_users else source
-    source = source if per_user is None else _with_fewer_per_user(source, per_user)
+    source = with_owners_as_users(source) if owners_are_users else source
+    source = source if per_user is None else with_fewer_per_user(source, per_user)
     require(np.unique(source.pool.labels).size >= 2, f"data set {spec.name} has one class only: at least 2 are needed")
     for records in filter(None, (source.pool, source.test)):
         for array in (records.features, records.labels, records.owner, records.user):
             if array is not None:
                 array.setflags(write=False)
     return source
-
-
-def _with_owners_as_users(source: LoadedDataset) -> LoadedDataset:
-    pool = source.pool
-    unknown = f"user is {OWNER!r} in [data], and data set {source.name} does not say whose its records are"
-    require(pool.owner is not None, f"{unknown}: accepted is it with femnist, or a column of csv, npz and hf:")
-    return replace(source, pool=replace(pool, user=pool.owner, users=pool.owners))
-
-
-def _with_fewer_per_user(source: LoadedDataset, most: OptionValue) -> LoadedDataset:
-    """Return a data set that keeps only the first `most` records of each user, in the order of the file."""
-    unknown = f"{RECORDS_PER_USER} is {most} in [data], and nothing says whose each record is"
-    require(source.pool.user is not None, f"{unknown}: name the column of the users with user in [data]")
-    require(isinstance(most, int) and most >= 1, f"{RECORDS_PER_USER} is {most}: accepted are whole numbers from 1")
-    assert isinstance(most, int)
-    kept = first_of_each(source.pool.user, most)
-    if kept.all():
-        return source
-    left_out = f"; {int((~kept).sum()):,} records beyond the first {most:,} of their user are left out"
-    return replace(source, pool=source.pool.take(np.flatnonzero(kept)), description=source.description + left_out)
-
-
-def first_of_each(codes: Integers | None, most: int) -> Flags:
-    """Return True at the first `most` occurrences of every value in an array and False at all others, shape (n,).
-
-    Parameters
-    ----------
-    codes
-        Integer at each position, such as the user of each record, shape (n,). None is not accepted.
-    most
-        Number of occurrences to mark of each value, from 1.
-
-    Examples
-    --------
-    >>> first_of_each(np.array([3, 1, 3, 3, 1]), 2).tolist()
-    [True, True, True, False, True]
-    """
-    assert codes is not None, "users are known"
-    order = np.argsort(codes, kind="stable")
-    _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
-    kept = np.empty(len(codes), dtype=np.bool_)
-    kept[order] = np.arange(len(codes)) - np.repeat(starts, counts) < most
-    return kept
 
 
 def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.data.encoding import min_max
 from fl_audit.data.records import ColumnReadResult, ColumnRole, DataWarning, IdentifyingColumn
+from fl_audit.data.written_numbers import BOUND, DECIMAL_MARKS, amounts, is_number
 from fl_audit.errors import InputError, Remedy, require
 
 DEFAULT_MAX_LEVELS = 100  # levels of a column, and classes of a label, that are accepted unless the user says otherwise
@@ -20,25 +21,7 @@ LARGEST_TABLE = 2**30  # numbers in the features of all records: 4 GiB
 ENOUGH_TO_TELL = 20  # in a table of fewer records, values that are all different say nothing about what the column is
 _SHARE_OF_NUMBERS = 0.5
 _EXAMPLES, _CLASSES = 3, 10
-
-DECIMAL_MARKS = (".", ",")
-_GROUPS = r"[1-9]\d{0,2}(?:%s\d{3})+"
-# Marks that stand between thousands and nowhere else.
-_SPACES = re.compile(r"(?<=\d)['\u2019\u00a0\u202f ](?=\d{3}(?!\d))")
-_NUMBER = {
-    ".": re.compile(rf"[+-]?(?:\d*|{_GROUPS % ','})(?:(?<=\d)\.|\.?\d+)?(?:[eE][+-]?\d+)?\s*%?"),
-    ",": re.compile(rf"[+-]?(?:\d*|{_GROUPS % '[.]'})(?:(?<=\d),|,?\d+)?(?:[eE][+-]?\d+)?\s*%?"),
-}
-
-# Amounts below 0 as accountants write them. A minus behind needs decimals before it: "2-" is a grade.
-_BELOW_ZERO = (
-    (re.compile(r"^[\u2212\u2013](?=\d)"), "-"),
-    (re.compile(r"^(\d[\d.,]*[.,]\d+)-$"), r"-\1"),
-    (re.compile(r"^\(([^()]*\d[^()]*)\)$"), r"-\1"),
-)
-_BOUND = re.compile(r"^[<>≤≥]=? ?(?=[+-]?[\d.,]*\d[\d.,]*$)")  # a measurement below or above what can be told
-# A currency before the digits, or words and signs behind them.
-_UNIT = re.compile(r"[+-]?((?:[$€£¥]|[A-Z]{3} ) ?)?\d[\d.,]*( ?[^\W\d_][^\d()+:/-]*| ?[$€£¥°])?")
+_MOST_LINES = 20  # columns with a line of their own in a description of a table
 _MOST_WORDS = 5  # words among numbers that could each stand for a missing value
 
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
@@ -57,7 +40,7 @@ class EncodedColumn:
 
 @dataclass(frozen=True, eq=False)
 class SourceFileRows:
-    """Name the files and rows from which the records of a table come."""
+    """Files and rows from which the records of a table come."""
 
     file: str  # file of the records that training sets are drawn from
     test_file: str  # file of the test records that follow them; the same file if there are none
@@ -91,12 +74,11 @@ def encode_column(
 ) -> EncodedColumn:
     """Encode a table column without missing cells as features, and describe how it was read.
 
-    Numbers and dates are scaled to [0, 1] by their range in the training file. Accepted are also forms such as `12%`,
-    `1,234`, `2024-03-31` and `31.3.2024`. True and false become 1 and 0. Words become one-hot features, one for each
-    level.
+    Numbers and dates, also in forms such as `12%`, `1,234` and `31.3.2024`, are scaled to [0, 1] by their range in the
+    training file. Words become one-hot features, one for each level.
 
-    Raises `InputError` if the features need too much memory. It is also raised for dates of another form, an
-    identifier, free text, numbers without a column name, and numbers mixed with a few words.
+    Raises `InputError` for features that need too much memory, dates of another form, an identifier, free text, numbers
+    without a column name, and numbers mixed with a few words.
 
     Parameters
     ----------
@@ -113,8 +95,8 @@ def encode_column(
     decimal
         Decimal mark, "." or ","; the other one may separate thousands.
     repeats
-        This column as an identifier, if it names the person of each record more likely than all other columns do;
-        otherwise None. It only adds advice to an error message.
+        This column as an identifier, if it most likely names the person of each record; otherwise None. It only adds
+        advice to an error message.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
@@ -138,11 +120,11 @@ def encode_column(
 
 
 def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[DataWarning]:
-    """Yield a warning if a column has bounds such as `<0.5`, which were read as the number behind the sign."""
+    """Yield a warning if a column has bounds such as `<0.5`, which were read as numbers."""
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return
     cells = column.astype(str).str.strip()
-    bounded = cells[cells.str.match(_BOUND)]
+    bounded = cells[cells.str.match(BOUND)]
     if len(bounded):
         words = tuple(sorted(bounded.unique().tolist()))
         share = f"{len(bounded):,} of {len(cells):,} records ({len(bounded) / len(cells):.1%})"
@@ -152,34 +134,27 @@ def _bounds(column: "pd.Series[Any]", name: str) -> Iterator[DataWarning]:
 
 
 def _check_width(width: int, records: int, name: str, file: str) -> None:
-    """Raise `InputError` if a table of `records` records with `width` features exceeds `LARGEST_TABLE` numbers."""
     become = f"{width:,} features of {records:,} records, more than {LARGEST_TABLE:,} numbers"
     drop = drop_remedy(name)
     remedy = f"{drop} leaves out the last of them"
     require(width * records <= LARGEST_TABLE, f"{file}: the columns up to {name} become {become}: {remedy}", drop)
 
 
-def column_lines(columns: Sequence[ColumnReadResult], most: int = 20) -> list[str]:
+def column_lines(columns: Sequence[ColumnReadResult]) -> list[str]:
     """Return lines of text that say how each column of a table was read.
 
-    There is one line for each column. If there are more than `most` columns, only label, owner and unusual columns get
-    a line, `most` of them at most. A last line then counts the other columns by kind.
-
-    Parameters
-    ----------
-    columns
-        Description of how each column was read, in the order of the columns.
-    most
-        Largest number of columns with a line of their own, from 0.
+    Of more than 20 columns only label, owner and unusual columns get a line of their own, 20 of them at most. A last
+    line then counts the other columns by kind.
 
     Examples
     --------
     >>> column_lines([ColumnReadResult("age", ColumnRole.NUMBER, "20 to 40, scaled to 0 to 1")])
     ['age: number, 20 to 40, scaled to 0 to 1']
     """
-    if len(columns) <= most:
+    if len(columns) <= _MOST_LINES:
         return [str(column) for column in columns]
-    shown = [column for column in columns if column.odd or column.kind in (ColumnRole.LABEL, ColumnRole.OWNER)][:most]
+    odd = [column for column in columns if column.odd or column.kind in (ColumnRole.LABEL, ColumnRole.OWNER)]
+    shown = odd[:_MOST_LINES]
     rest = Counter(column.kind for column in columns if column not in shown)
     counted = ", ".join(f"{number} as {kind}" for kind, number in rest.items())
     return [*map(str, shown), *([f"and {rest.total()} further columns: {counted}"] if rest else [])]
@@ -209,14 +184,14 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
     values
         Labels of all records, shape (n,).
     what
-        Phrase that names the labels at the beginning of the message, such as the file and the column.
+        Phrase for the labels in the message, such as the file and the column.
     max_classes
-        Largest accepted number of classes; None accepts any number up to half the records.
+        Largest accepted number of classes; None for no limit.
 
     Raises
     ------
     InputError
-        If there are more than `max_classes` classes, or, from 20 records on, more classes than half the records.
+        If there are more classes than that, or, from 20 records on, more than half the records.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records
@@ -235,15 +210,7 @@ def drop_remedy(name: str) -> Remedy:
 
 
 def _numbers(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decimal: str) -> tuple[Floats | None, str]:
-    """Return a column as numbers, shape (records,), with a note on how they were written; None if it holds words.
-
-    Dates become days since 1970.
-
-    Raises
-    ------
-    InputError
-        If all numbers have the other decimal mark, or if most cells are numbers and the rest are words.
-    """
+    """Return numbers, and dates as days since 1970, with a note on how they were written; None for words."""
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=np.float64), ""
     if (days := _days(column)) is not None:
@@ -274,67 +241,10 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decima
     return None, ""
 
 
-def amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
-    """Rewrite amounts such as "1'000 EUR" as plain numbers; return the cells and notes on what was changed.
-
-    Removed are spaces around numbers, spaces and apostrophes between thousands, and a unit that all amounts share, such
-    as a currency. The sign of bounds such as `<5` is removed if at most half of the cells have one. The minus sign of
-    negative amounts is moved to the front.
-
-    Parameters
-    ----------
-    cells
-        Different cells of a column, each once, as text.
-
-    Examples
-    --------
-    >>> text, notes = amounts(pd.Series(["1'000,50 EUR", "(20,00 EUR)"]))
-    >>> text.tolist(), notes
-    (['1000,50', '-20,00'], ["'(20,00 EUR)' is below 0", "'EUR' left out"])
-    """
-    stripped = cells.astype(str).str.strip()
-    text, notes = stripped.str.replace(_SPACES, "", regex=True), list[str]()
-    for pattern, plain in _BELOW_ZERO:
-        before = text
-        text = text.str.replace(pattern, plain, regex=True)
-        notes += [f"{cell!r} is below 0" for cell in stripped[text != before].iloc[:1]]
-    if 2 * (bounded := text.str.match(_BOUND)).sum() <= len(text):
-        text = text.str.replace(_BOUND, "", regex=True)
-        notes += [f"{cell!r} is read as the number behind the sign" for cell in stripped[bounded].iloc[:1]]
-    first = next((found for cell in text if (found := _UNIT.fullmatch(cell))), None)
-    front, behind = (first[1] or "", first[2] or "") if first else ("", "")
-    if front or behind:
-        own = re.compile(rf"^([+-]?){re.escape(front)}(\d[\d.,]*){re.escape(behind)}$")
-        # In "1 apple" and "2 pears" the words matter, and "5k" beside "5000" is no 5; "0" needs no unit.
-        if all(own.match(cell) for cell in text if any(map("123456789".__contains__, cell))):
-            text = text.str.replace(own, r"\1\2", regex=True)
-            notes.append(f"{(front or behind).strip()!r} left out")
-    return text, notes
-
-
-def is_number(cell: str, decimal: str) -> bool:
-    """Return True if a cell is a number with the given decimal mark; the other mark may separate thousands.
-
-    Parameters
-    ----------
-    cell
-        Content of the cell, without spaces around it.
-    decimal
-        Decimal mark, "." or ",".
-
-    Examples
-    --------
-    >>> is_number("1.234,5", ","), is_number("1.234,5", "."), is_number("12 %", ".")
-    (True, False, True)
-    """
-    return _NUMBER[decimal].fullmatch(cell) is not None and any(map(str.isdigit, cell))
-
-
 def _days(column: "pd.Series[Any]") -> Floats | None:
-    """Return dates as days since 1970, shape (records,), or None if a cell is not a date of an accepted form.
+    """Return dates as days since 1970; None if a cell has another form than 2024-03-31 or 31.3.2024.
 
-    Accepted are dates such as 2024-03-31 and 31.3.2024. Dates with slashes are not, because day and month are
-    ambiguous.
+    Dates with slashes are refused, because day and month are ambiguous.
     """
     if not pd.api.types.is_datetime64_any_dtype(column):
         # The first cell settles most columns of text at once, however long they are.
@@ -391,7 +301,7 @@ TEXT_HINT = "text in [data] names a column of text that a model of text learns f
 
 
 def _hint(values: NDArray[np.str_]) -> str:
-    """Return the end of an error message, advice to read the column as text; empty if most cells are one word."""
+    """Return advice to read the column as text; empty if most cells are one word."""
     return f"; {TEXT_HINT}" if 2 * sum(" " in one for one in values.tolist()) > len(values) else ""
 
 

@@ -33,8 +33,8 @@ def workbook_text(content: bytes, path: Path, sheet: str | None = None) -> str:
     Raises
     ------
     InputError
-        If the extra `excel` is not installed, the workbook or the sheet cannot be read, or `sheet` is None and several
-        sheets are not empty.
+        If the extra `excel` is not installed, the sheet cannot be read, or several sheets are not empty and none is
+        named.
     """
     needed = (
         f"{path} is an Excel workbook, and its reader is missing: {_INSTALL} installs it; or save it as CSV (UTF-8)"
@@ -66,7 +66,7 @@ def _is_filled(row: Iterable[object]) -> bool:
 
 
 def _cell(value: object) -> object:
-    """Return a cell as it is written in CSV: whole numbers without decimals, dates at midnight without the time."""
+    """Return a cell as CSV has it: whole numbers without decimals, dates at midnight without the time."""
     match value:
         case float() if value.is_integer() and abs(value) < 2**53:
             return int(value)
@@ -114,10 +114,7 @@ def parquet_text(content: bytes, path: Path) -> str:
 
 
 def _writable(column: Any) -> Any:
-    """Return a column in a type that CSV can hold: lists, structs and bytes become strings.
-
-    Such a column is refused later, unless the settings drop it.
-    """
+    """Return a column in a type that CSV can hold: lists, structs and bytes become strings."""
     types = pa.types
     as_text = (types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
     if any(holds(column.type) for holds in as_text):

@@ -53,8 +53,7 @@ Prepared = Floats | SsimWindows  # a block of records in the form that a measure
 def check_measurable(records: Records, measure: Measure) -> None:
     """Raise `InputError` if a dissimilarity is undefined for some of the records.
 
-    The cosine measure is undefined for records of zeros. SSIM is undefined for other data than images with pixels from
-    0 to 1.
+    The cosine measure is undefined for records of zeros, and SSIM for other data than images with pixels from 0 to 1.
 
     Parameters
     ----------
@@ -83,9 +82,7 @@ def check_measurable(records: Records, measure: Measure) -> None:
 
 
 def rows_in_block(records: Records, measure: Measure) -> int:
-    """Return the number of records to prepare at a time, so that the matrix of their pairs fits `BLOCK_BYTES`.
-
-    The prepared records must fit too.
+    """Return the number of records to prepare at a time, so that they and the matrix of their pairs fit `BLOCK_BYTES`.
 
     Parameters
     ----------
@@ -99,9 +96,7 @@ def rows_in_block(records: Records, measure: Measure) -> int:
 
 
 def prepare(features: Floats32, measure: Measure) -> Prepared:
-    """Convert records to the form in which dissimilarities are computed.
-
-    This is a float64 array (n, features), or the window statistics of images for SSIM.
+    """Convert records to a form for `exact_block`: float64 (n, features), or the window statistics of images for SSIM.
 
     Parameters
     ----------
@@ -129,8 +124,7 @@ def directions(vectors: Floats) -> Floats:
 def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
     """Return the dissimilarity of every pair of a left and a right record, shape (n, m).
 
-    The value of a pair is bitwise the same whatever other pairs are in the block. So equal dissimilarities stay equal
-    across blocks.
+    The value of a pair is bitwise the same whatever other pairs are in the block.
 
     Parameters
     ----------
@@ -152,11 +146,7 @@ def exact_block(left: Prepared, right: Prepared, measure: Measure) -> Floats:
 
 
 def _own_block(left: Floats, right: Floats, name: str) -> Floats:
-    """Return the dissimilarity of every pair of a left and a right record by the user's own function, shape (n, m).
-
-    `left` holds n and `right` m flattened records, and `name` is the function as `package.module:function`. Raises
-    `InputError` unless the function returns an array of this shape with finite numbers.
-    """
+    """Return the dissimilarity of every left and right record by the user's function `name`, shape (n, m)."""
     found = np.asarray(import_function(name, "dissimilarity")(left, right))
     accepted = f"accepted is a finite number for each of {len(left)} x {len(right)} pairs"
     good = found.shape == (len(left), len(right)) and np.issubdtype(found.dtype, np.number)
@@ -170,9 +160,9 @@ def _own_block(left: Floats, right: Floats, name: str) -> Floats:
 def screening_block(left: Prepared, right: Prepared, measure: Measure) -> tuple[Floats, float]:
     """Return the dissimilarities of `exact_block`, computed faster, and a bound on their difference to the exact ones.
 
-    Euclidean, cosine and SSIM dissimilarities come from matrix products. For all other measures the result is that of
-    `exact_block`, and the bound is 0. The bounds are the usual ones for sums of products (Higham 2002, section 3.1).
-    They cover the rounding in both functions.
+    Euclidean, cosine and SSIM dissimilarities come from matrix products. The bound covers the rounding in both
+    functions; it is the usual one for sums of products (Higham 2002, section 3.1). For other measures the result is
+    that of `exact_block`, and the bound is 0.
 
     Parameters
     ----------
@@ -214,8 +204,7 @@ def _euclidean(left: Floats, right: Floats) -> tuple[Floats, float]:
 def _structural(left: SsimWindows, right: SsimWindows) -> Floats:
     """Return 1 - SSIM for every pair of a left and a right image, shape (n, m), from 0 to 2.
 
-    SSIM is that of Wang et al. 2004 with a uniform 7x7 window, sample covariances and the mean over all windows inside
-    the image. The value of a pair does not depend on the other pairs, to the last bit. It is 0 for equal images.
+    SSIM is that of Wang et al. 2004 with a uniform 7x7 window, sample covariances and the mean over all windows.
     """
     total = np.empty((left.mean.shape[1], right.mean.shape[1]))
     for index in range(len(total)):
@@ -229,11 +218,7 @@ def _structural(left: SsimWindows, right: SsimWindows) -> Floats:
 
 
 def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, float]:
-    """Return the result of `_structural`, computed by matrix products in single precision, and a bound on the error.
-
-    Each factor of SSIM is a sum of products of a statistic of one image with a statistic of the other. So each window
-    takes three matrix products, one multiplication and one division for all pairs together.
-    """
+    """Return the result of `_structural` by matrix products in single precision, and a bound on the error."""
     windows = len(left.mean)
     mine, yours = _single(left.deviations), _single(right.deviations).transpose(0, 2, 1)
     denominator = _denominator(left, right)
@@ -254,7 +239,7 @@ def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, flo
 
 
 def _denominator(left: SsimWindows, right: SsimWindows) -> tuple[Floats32, Floats32]:
-    """Return two arrays, shapes (w, n, 4) and (w, 4, m), whose matrix product is the denominator of SSIM.
+    """Return two arrays, (w, n, 4) and (w, 4, m), whose matrix product is the denominator of SSIM.
 
     The denominator is (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2).
     """

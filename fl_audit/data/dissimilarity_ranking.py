@@ -4,26 +4,26 @@ Fast arithmetic with a bounded error finds candidates, and exact arithmetic then
 Records are ranked by the sum of their dissimilarities to all others (Bernau et al. 2021, Eq. 9).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.data import dissimilarity as measures
-from fl_audit.data.dissimilarity import Dissimilarity, Measure, Prepared
+from fl_audit.data.dissimilarity import Measure, Prepared
+from fl_audit.data.dissimilarity_totals import approximate_totals, total_dissimilarity
 from fl_audit.data.multi_array_records import comparable
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 
-_KEPT = 2**21  # largest number of pairs that are kept at once to find the pair of a rank
+_KEPT = 2**21  # largest number of skipped pairs that are kept at once
 
 
 def ranked_records(records: Records, measure: Measure, count: int, farthest: bool = True) -> tuple[int, ...]:
-    """Return the positions of the records with the largest, or smallest, sums of dissimilarities to all others.
+    """Return the positions of the records with the largest, or smallest, sums of dissimilarities to others, in order.
 
-    They are in the order of their sums. Raises `InputError` if a dissimilarity is undefined, see `check_measurable`.
+    Raises `InputError` if a dissimilarity is undefined, see `check_measurable`.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
     count
         Number of positions to return, from 1 to n.
     farthest
-        True returns the largest sums, the largest one first; False the smallest, the smallest one first.
+        True ranks the largest sum first, False the smallest one.
     """
     accepted = f"1 to {len(records)}, the number of records in D"
     require(1 <= count <= len(records), f"neighbour-rank is {count}: accepted are {accepted}")
@@ -49,12 +49,12 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
 
 
 def ranked_pairs(
-    inside: Records, outside: Records, measure: Measure, count: int, farthest: bool = True
+    inside: Records, outside: Records, measure: Measure, count: int, farthest: bool = True, skipped: int = 0
 ) -> tuple[tuple[int, int], ...]:
-    """Return the most dissimilar, or most similar, pairs of a record in D and a record outside D.
+    """Return the most dissimilar, or most similar, pairs of a record in D and a record outside D, in their order.
 
-    Each pair is (position in `inside`, position in `outside`); they are in the order of their dissimilarity. Raises
-    `InputError` if a dissimilarity is undefined, see `check_measurable`.
+    Each pair is (position in `inside`, position in `outside`). Raises `InputError` if a dissimilarity is undefined, see
+    `check_measurable`.
 
     Parameters
     ----------
@@ -65,43 +65,19 @@ def ranked_pairs(
     measure
         Dissimilarity, or the name of a user's function for it.
     count
-        Number of pairs to return, from 1 to n m.
+        Number of pairs to return, from 1.
     farthest
-        True returns the most dissimilar pairs, the most dissimilar one first; False the most similar, the most similar
-        one first.
+        True ranks the most dissimilar pair first, False the most similar one.
+    skipped
+        Number of pairs that are left out before them, from 0; with `count` at most n m. Memory does not grow with it.
     """
-    inside, outside = _checked_pairs(inside, outside, measure, count)
-    best = _first_pairs(inside, outside, _RankedPairSearch(measure, count, farthest))
-    return tuple(zip(best.rows.tolist(), best.columns.tolist(), strict=True))
-
-
-def pair_of_rank(
-    inside: Records, outside: Records, measure: Measure, rank: int, farthest: bool = True
-) -> tuple[int, int]:
-    """Return the pair with a given rank in the order of `ranked_pairs`, in memory that does not grow with the rank.
-
-    The pair is (position in `inside`, position in `outside`). All pairs are searched once for every `_KEPT` ranks.
-
-    Parameters
-    ----------
-    inside
-        The n records of D.
-    outside
-        The m records outside D, of the same shape.
-    measure
-        Dissimilarity, or the name of a user's function for it.
-    rank
-        Rank of the pair, from 1 to n m.
-    farthest
-        True if rank 1 is the most dissimilar pair, False if it is the most similar one.
-    """
-    inside, outside = _checked_pairs(inside, outside, measure, rank)
+    inside, outside = _checked_pairs(inside, outside, measure, skipped + count)
     last = None
-    for passed in range(0, rank, _KEPT):
-        found = _first_pairs(inside, outside, _RankedPairSearch(measure, min(_KEPT, rank - passed), farthest, last))
-        last = found.last
-    assert last is not None, "a rank is at least 1"
-    return last.row, last.column
+    while skipped >= _KEPT:
+        last = _first_pairs(inside, outside, _RankedPairSearch(measure, _KEPT, farthest, last)).last
+        skipped -= _KEPT
+    best = _first_pairs(inside, outside, _RankedPairSearch(measure, skipped + count, farthest, last))
+    return tuple(zip(best.rows[skipped:].tolist(), best.columns[skipped:].tolist(), strict=True))
 
 
 def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: int) -> tuple[Records, Records]:
@@ -117,8 +93,6 @@ def _checked_pairs(inside: Records, outside: Records, measure: Measure, count: i
 
 
 class _ScoredPair(NamedTuple):
-    """A pair (row, column) and its score. Pairs are ranked by descending score, ties by row and column."""
-
     score: float
     row: int
     column: int
@@ -126,7 +100,7 @@ class _ScoredPair(NamedTuple):
 
 @dataclass(frozen=True)
 class _RankedPairSearch:
-    """A search for the first `count` pairs in the ranking, or for the next `count` behind the pair `after`."""
+    """Search for the first `count` pairs of the ranking, or for the next ones behind the pair `after`."""
 
     measure: Measure
     count: int
@@ -145,7 +119,7 @@ def _first_pairs(inside: Records, outside: Records, search: _RankedPairSearch) -
 
 
 class _RankedPairs(NamedTuple):
-    """Ranked pairs (row, column) with their scores, by descending score, ties by row and column."""
+    """Pairs (row, column) by descending score, ties by row and column."""
 
     scores: Floats
     rows: Integers
@@ -175,10 +149,9 @@ class _RankedPairs(NamedTuple):
 def _ranked_in_block(
     mine: Prepared, yours: Prepared, start: tuple[int, int], search: _RankedPairSearch, best: _RankedPairs
 ) -> _RankedPairs:
-    """Return the pairs of a block that may be among the first `search.count` of the ranking, ranked by exact scores.
+    """Return the pairs of a block that may be among the first of the ranking, by exact scores.
 
-    The block compares every record of `mine` (rows) with every record of `yours` (columns). `start` is the row and the
-    column of its first pair in the whole matrix, and `best` holds the best pairs of earlier blocks.
+    `start` is the block's place in the whole matrix, and `best` holds the best pairs of earlier blocks.
     """
     block, error = measures.screening_block(mine, yours, search.measure)
     scores = (block if search.farthest else -block).ravel()
@@ -203,10 +176,7 @@ def _ranked_in_block(
 
 
 def _exact_scores(mine: Prepared, yours: Prepared, rows: Integers, columns: Integers, measure: Measure) -> Floats:
-    """Return the exact dissimilarity of record rows[i] of `mine` and record columns[i] of `yours`, for each i.
-
-    `rows` and `column_encoding` have the shape (pairs,) of the result, and `rows` is ascending.
-    """
+    """Return the exact dissimilarity of `mine[rows[i]]` and `yours[columns[i]]` for each i; `rows` is ascending."""
     scores = np.empty(len(rows))
     for _, start, number in zip(*np.unique(rows, return_index=True, return_counts=True), strict=True):
         part = slice(start, start + number)
@@ -224,146 +194,5 @@ def _top(scores: Floats, count: int) -> Integers:
 
 
 def _last_of_top(scores: Floats, count: int) -> float:
-    """Return the smallest of the `count` largest scores, or of all if there are fewer."""
     place = max(0, len(scores) - count)
     return float(np.partition(scores, place)[place])
-
-
-_EPS = float(np.finfo(np.float64).eps)
-
-
-def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | None = None) -> Floats:
-    """Return the sum of each record's dissimilarities to all other records, exactly.
-
-    The shape is (n,), or (len(chosen),) if `chosen` is given. Records with the same dissimilarities in any order get
-    bitwise the same sum.
-
-    Parameters
-    ----------
-    records
-        The n records to compare.
-    measure
-        Dissimilarity, or the name of a user's function for it.
-    chosen
-        Positions of the records whose sums are returned; None returns those of all.
-    """
-    measures.check_measurable(records, measure)
-    wanted = np.arange(len(records)) if chosen is None else chosen
-    if measure is Dissimilarity.HAMMING:
-        return _hamming(records)[wanted]
-    rows = max(1, min(measures.rows_in_block(records, measure), measures.BLOCK_BYTES // (8 * len(records))))
-    parts = [_exact(records, measure, wanted[start : start + rows]) for start in range(0, len(wanted), rows)]
-    return np.concatenate(parts)
-
-
-def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
-    """Return approximately the sums of `total_dissimilarity` for all records, but faster, and a bound on their error.
-
-    The shape of the sums is (n,). The bound, at least 0, covers the rounding errors of this function and of
-    `total_dissimilarity` together. Hamming and Manhattan take O(n log n) operations for each feature, cosine takes
-    O(n), and all other measures compare n^2 / 2 pairs.
-
-    Parameters
-    ----------
-    records
-        The n records to compare.
-    measure
-        Dissimilarity, or the name of a user's function for it.
-    """
-    measures.check_measurable(records, measure)
-    match measure:
-        case Dissimilarity.HAMMING:
-            return _hamming(records), 0.0
-        case Dissimilarity.MANHATTAN:
-            return _manhattan(records)
-        case Dissimilarity.COSINE:
-            return _cosine(records)
-        case Dissimilarity.EUCLIDEAN | Dissimilarity.SSIM | str():
-            return _pair_by_pair(records, measure)
-        case _:
-            assert_never(measure)
-
-
-def _exact(records: Records, measure: Measure, chosen: Integers) -> Floats:
-    mine, columns = measures.prepare(records.features[chosen], measure), measures.rows_in_block(records, measure)
-    block = np.empty((len(chosen), len(records)))
-    for first in range(0, len(records), columns):
-        part = slice(first, first + columns)
-        block[:, part] = measures.exact_block(mine, measures.prepare(records.features[part], measure), measure)
-    # Rounding can leave a record a little away from itself under the cosine measure.
-    block[np.arange(len(chosen)), chosen] = 0.0
-    # In one fixed order: ties must not be broken by the rounding of sums.
-    block.sort(axis=1)
-    return np.asarray(block.sum(axis=1))
-
-
-def _pair_by_pair(records: Records, measure: Measure) -> tuple[Floats, float]:
-    """Return each record's sum of dissimilarities to all others, shape (n,), and a bound on the error of the sums.
-
-    The dissimilarity `measure` is computed once for each pair, and added to the sums of both records.
-    """
-    totals, error, rows = np.zeros(len(records)), 0.0, measures.rows_in_block(records, measure)
-    for start in range(0, len(records), rows):
-        mine = measures.prepare(records.features[start : start + rows], measure)
-        for first in range(start, len(records), rows):
-            yours = mine if first == start else measures.prepare(records.features[first : first + rows], measure)
-            block, block_error = measures.screening_block(mine, yours, measure)
-            error = max(error, block_error)
-            if first == start:
-                np.fill_diagonal(block, 0.0)
-            else:
-                totals[first : first + rows] += block.sum(axis=0)
-            totals[start : start + rows] += block.sum(axis=1)
-    return totals, len(records) * (error + 4 * _EPS * float(totals.max()))
-
-
-def _manhattan(records: Records) -> tuple[Floats, float]:
-    """Return each record's sum of Manhattan distances to all records, and a bound on the error of the sums.
-
-    Each feature is sorted. The sum of |v - w| over all w follows from the number and the sum of the values below v.
-    """
-
-    def spread(column: Floats) -> Floats:
-        levels, position, counts = np.unique(column, return_inverse=True, return_counts=True)
-        below, mass = np.cumsum(counts), np.cumsum(counts * levels)
-        return np.asarray(levels * (2 * below - len(column)) + mass[-1] - 2 * mass)[position]
-
-    features = records.features.reshape(len(records), -1)
-    reach = np.maximum(features.max(axis=0), -features.min(axis=0)).sum(dtype=np.float64)
-    numbers = len(records) + features.shape[1] + 16
-    return _by_feature(records, spread), 8 * numbers * len(records) * _EPS * float(reach)
-
-
-def _cosine(records: Records) -> tuple[Floats, float]:
-    """Return each record's sum of cosine dissimilarities to all records, and a bound on the error of the sums.
-
-    For unit vectors u and v, the sum of 1 - u.v over v is n - u.(sum of v).
-    """
-    rows, width = measures.rows_in_block(records, Dissimilarity.COSINE), records.features[0].size
-
-    def units(start: int) -> Floats:
-        return measures.directions(records.features[start : start + rows].reshape(-1, width).astype(np.float64))
-
-    starts = range(0, len(records), rows)
-    together = np.zeros(width)
-    for start in starts:
-        together += units(start).sum(axis=0)
-    totals = np.concatenate([len(records) - units(start) @ together for start in starts])
-    return totals, 8 * (len(records) + width + 16) * len(records) * _EPS
-
-
-def _hamming(records: Records) -> Floats:
-    """Return each record's sum of Hamming dissimilarities to all records, from integer counts, so ties are exact."""
-
-    def unequal(column: Floats) -> Floats:
-        _, position, counts = np.unique(column, return_inverse=True, return_counts=True)
-        return np.asarray((len(column) - counts).astype(np.float64)[position])
-
-    return _by_feature(records, unequal) / int(records.features[0].size)
-
-
-def _by_feature(records: Records, part: Callable[[Floats], Floats]) -> Floats:
-    totals = np.zeros(len(records))
-    for column in records.features.reshape(len(records), -1).T:
-        totals += part(column.astype(np.float64))
-    return totals

@@ -1,14 +1,13 @@
-"""Encode columns as numbers: scaling, integer codes of labels and owners, and attributes to be inferred."""
+"""Encode columns as numbers: scaling, and integer codes of labels and owners."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.array_types import Floats, Floats32, Integers
-from fl_audit.data.records import ColumnPosition, LoadedDataset, Records
+from fl_audit.array_types import Floats, Integers
+from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.learning.named_inputs import NamedInput
 
@@ -23,7 +22,7 @@ def min_max(fitted: Floats, test: Floats | None = None) -> tuple[Floats, Floats 
     fitted
         Values that define the range of each column, finite, shape (n, columns). A constant column becomes 0.
     test
-        Values to scale by the same ranges and to clip to [0, 1], finite, shape (m, columns); None if there are none.
+        Values to scale by the same ranges and to clip to [0, 1], finite, shape (m, columns); None for none.
     """
     low = fitted.min(axis=0)
     with np.errstate(over="ignore"):
@@ -49,7 +48,7 @@ def encode_labels(
     fitted
         Training labels: integers, bools or strings, shape (n,).
     test
-        Test labels, of the same type, shape (m,); None if there are no test records.
+        Test labels, of the same type, shape (m,); None for none.
     path
         Path of the file, for error messages.
     """
@@ -81,9 +80,9 @@ def encode_owners(values: NDArray[np.generic], what: str, noun: str = "owner") -
     Parameters
     ----------
     values
-        Name of the owner or user of each record, as a whole number or string, shape (n,).
+        Owner or user of each record, shape (n,).
     what
-        Phrase that names the values at the beginning of an error message, such as the file and the column.
+        Phrase for the values in messages, such as the file and the column.
     noun
         Word in error messages for the person, `owner` or `user`.
     """
@@ -91,7 +90,7 @@ def encode_owners(values: NDArray[np.generic], what: str, noun: str = "owner") -
     kind, accepted = values.dtype.kind, f"accepted are whole numbers or text that name the {noun}"
     require(kind in "biuUf", f"{what} has type {values.dtype}: {accepted}")
     if kind == "f":
-        wrong = values[~np.isfinite(values) | (values != np.floor(values))]
+        wrong = _broken(values)
         require(not wrong.size, f"{what} has {str(*wrong[:1])}: {accepted}")
     levels, codes = np.unique(values, return_inverse=True)
     names = levels.astype(np.str_) if kind != "f" else [f"{level:.0f}" for level in levels.tolist()]
@@ -107,7 +106,7 @@ def build_records(
     users: Owners = UNKNOWN_OWNERS,
     inputs: tuple[NamedInput, ...] = (),
 ) -> Records:
-    """Return `Records` with the given arrays; their error messages begin with the path of the file.
+    """Return `Records` with the given arrays; their error messages begin with the path.
 
     Parameters
     ----------
@@ -122,9 +121,9 @@ def build_records(
     users
         Person whom each record is about; unknown by default.
     inputs
-        Names and shapes of the model's inputs, for a model with several inputs.
+        Names and shapes of the inputs of a model that has several.
     path
-        Path of the file from which the records come.
+        Path of their file.
 
     Raises
     ------
@@ -144,122 +143,12 @@ def _check_whole(labels: NDArray[np.generic], path: Path) -> None:
     if labels.dtype.kind != "f":
         raise InputError(f"{path}: labels have type {labels.dtype}: accepted are whole numbers or text")
     # A column of measurements would otherwise silently become one class for every distinct value.
-    values = labels.astype(np.float64)
-    wrong = values[~np.isfinite(values) | (values != np.floor(values))]
+    wrong = _broken(labels.astype(np.float64))
     if wrong.size:
         raise InputError(f"{path}: a label is {wrong[0]:g}: accepted are whole numbers or text that name a class")
 
 
-_MOST_VALUES = 100  # a column with more values is a measurement; each value costs a query a record and a model
-_NAMES_SHOWN = 10
-
-
-@dataclass(frozen=True, eq=False)
-class AttributeToInfer:
-    """A table column whose values an adversary infers, its possible values, and the adversary's prior over them."""
-
-    column: ColumnPosition  # position of the column's features in a record
-    values: Floats32  # every value as features, ascending, shape (values, width), two values or more
-    prior: Floats  # share of each value among records on which no model is trained, shape (values,), with a sum of 1
-
-    def codes(self, features: Floats32) -> Integers:
-        """Return the index in `values` of the value that each record has in this column, int64 (n,)."""
-        return _codes(features[:, self.column.places], self.values)
-
-
-def choose_attribute(source: LoadedDataset, outside: Records, named: str | None = None) -> AttributeToInfer:
-    """Return the column whose values the adversary will infer: a named one, or the one that is hardest to guess.
-
-    Raises `InputError` if the records are not rows of a table, or if there is no such column with 2 to 100 values.
-
-    Parameters
-    ----------
-    source
-        Data set with the column. The possible values of its columns are public.
-    outside
-        Records on which no model is trained. The frequencies of the values among them are the adversary's prior.
-    named
-        Name of the column, or its number from 0. None chooses a column with two values: the one whose rarer value is
-        most frequent in `outside`, or the first of several.
-    """
-    of_columns = f"records of {source.name} are {source.kind}, which have no columns to guess"
-    require(source.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")
-    if named is not None:
-        column = _named_column(source, named)
-        return _with_prior(column, _values_of(source, column), outside)
-    found = [
-        _with_prior(column, np.unique(source.pool.features[:, column.places], axis=0), outside)
-        for column in _of_two_values(source)
-    ]
-    needed = f"accepted for attribute in [audit] are columns of 2 to {_MOST_VALUES} values, by name or number"
-    require(bool(found), f"records of {source.name} have no column of two values: {needed}")
-    return max(found, key=lambda one: float(one.prior.min()))  # of equal ones the first
-
-
-def _of_two_values(source: LoadedDataset) -> list[ColumnPosition]:
-    features = source.pool.features
-    low, high = features.min(axis=0), features.max(axis=0)
-    is_two = ((features == low) | (features == high)).all(axis=0) & (low < high)
-    # Two levels of a column of words are two features, of which one is the other's opposite.
-    return [one for one in source.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
-
-
-def _with_prior(column: ColumnPosition, values: Floats32, outside: Records) -> AttributeToInfer:
-    counts = np.bincount(_codes(outside.features[:, column.places], values), minlength=len(values))
-    return AttributeToInfer(column, values, counts / counts.sum())
-
-
-def _codes(own: Floats32, values: Floats32) -> Integers:
-    same = (own[:, np.newaxis, :] == values).all(axis=2)
-    unknown = "a record has a value that no record of the pool has: accepted are the values of the pool"
-    require(bool(same.any(axis=1).all()), unknown)
-    return np.asarray(same.argmax(axis=1), dtype=np.int64)
-
-
-def _values_of(source: LoadedDataset, column: ColumnPosition) -> Floats32:
-    """Return the 2 to 100 values of a column as features, ascending, shape (values, width).
-
-    Raises `InputError` if it has fewer or more values.
-    """
-    values = np.unique(source.pool.features[:, column.places], axis=0)
-    accepted = f"accepted are columns of 2 to {_MOST_VALUES} values"
-    require(2 <= len(values) <= _MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
-    return values
-
-
-def with_values(records: Records, index: int, source: LoadedDataset, named: str) -> Records:
-    """Return records with copies of one record, so that each copy has a different value in a given column.
-
-    There is one copy for each possible value of the column. Raises `InputError` if there is no such column with 2 to
-    100 values.
-
-    Parameters
-    ----------
-    records
-        The n records to extend.
-    index
-        Index of the record to copy. The copy with the first value takes its place. The others are appended, from index
-        n.
-    source
-        Data set from which the records come; it defines the column and its values.
-    named
-        Name of the column, or its number from 0.
-    """
-    column = _named_column(source, named)
-    values = _values_of(source, column)
-    found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
-    found.features[[index, *range(len(records), len(found))], column.places] = values
-    return found
-
-
-def _named_column(source: LoadedDataset, named: str) -> ColumnPosition:
-    """Return a column of a table by its name, or by its number from 0; raise `InputError` if there is none."""
-    columns = source.table_columns
-    by_name = {one.name: one for one in columns}
-    if named in by_name:
-        return by_name[named]
-    if named.isdecimal() and int(named) < len(columns):
-        return columns[int(named)]
-    names = ", ".join(list(by_name)[:_NAMES_SHOWN]) + (", ..." if len(columns) > _NAMES_SHOWN else "")
-    accepted = f"accepted for {source.name} are the names {names} or the numbers 0 to {len(columns) - 1}"
-    raise InputError(f"attribute is {named}: {accepted}")
+def _broken(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the numbers that are not finite or not whole."""
+    wrong: NDArray[Any] = values[~np.isfinite(values) | (values != np.floor(values))]
+    return wrong

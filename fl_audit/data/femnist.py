@@ -24,8 +24,8 @@ def load_femnist(directory: Path | None) -> LoadedDataset:
     """Return FEMNIST digits: 5,997 images of shape (1, 28, 28) in [0, 1], of 10 classes and 12 owners.
 
     There is no test set. The archive is in the directory or in its folder `femnist`, with the arrays `x`, `y` and
-    `client`. Its pixels are black on white. They are inverted, 1 - pixel / 255, so paper is 0 and ink up to 1, as in
-    MNIST. Raises `InputError` if the archive is missing or damaged, or if an array has another type or shape.
+    `client`. Its pixels, black on white, become 1 - pixel / 255, so paper is 0 and ink up to 1, as in MNIST. Raises
+    `InputError` if the archive is missing or damaged, or if an array has another type or shape.
     """
     path = find_femnist(directory)
     arrays = read_archive(path, _KEYS)

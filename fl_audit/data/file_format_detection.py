@@ -14,8 +14,6 @@ _UNPACK = "unpack it, and give the file inside"
 
 @dataclass(frozen=True)
 class _FileFormat:
-    """A file format with its magic bytes, and advice on how to turn the file into a table."""
-
     said: str  # description of the format
     begins: tuple[bytes, ...]  # magic bytes, any of which a file of the format begins with
     remedy: str  # advice on the file
@@ -23,7 +21,7 @@ class _FileFormat:
     def is_kind_of(self, content: bytes) -> bool:
         """Return True if a file's content has this format.
 
-        Short ASCII magic bytes could also be a column name, so they count only if the content has a zero byte.
+        Short ASCII magic bytes could also be a column name, so they count only beside a zero byte.
         """
         found = next((one for one in self.begins if content.startswith(one)), None)
         return found is not None and (len(found) > _WORD or not found.isascii() or b"\0" in content)
@@ -73,14 +71,12 @@ _BEGINNING = 512
 
 
 def kind_of(content: bytes) -> str | None:
-    """Return the format of a file as a phrase, such as "a Parquet file"; None if no format is recognised.
-
-    A text file with a table (CSV) gives None.
+    """Return the format of a file as a phrase, such as "a Parquet file"; None for CSV and unknown formats.
 
     Parameters
     ----------
     content
-        Whole content of the file, decompressed if it was gzipped.
+        Whole content of the file, not gzipped.
 
     Examples
     --------
@@ -97,7 +93,7 @@ def require_text(content: bytes, path: object) -> None:
     Parameters
     ----------
     content
-        Whole content of the file, decompressed if it was gzipped.
+        Whole content of the file, not gzipped.
     path
         Path of the file, for the error message.
     """
@@ -127,7 +123,6 @@ def _of(content: bytes) -> _FileFormat | None:
 
 
 def _of_zip(content: bytes) -> _FileFormat:
-    """Return the format of a zip archive: a workbook, another office document, a NumPy archive or a plain archive."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             names = archive.namelist()

@@ -19,13 +19,11 @@ DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"  # environment variable that names the
 
 _HOW = f"give the directory that holds it with --data-dir or {DATA_DIRECTORY_VARIABLE}"
 _GZIP_MAGIC = b"\x1f\x8b"
+_FIRST_BYTES = 8
 
 
 def data_directory(given: str | None) -> Path | None:
-    """Return the data directory as an absolute path: `given`, else the environment variable FL_AUDIT_DATA, else None.
-
-    A leading `~` is expanded.
-    """
+    """Return the absolute path of the data directory: `given`, else that of the variable FL_AUDIT_DATA, else None."""
     chosen = given or os.environ.get(DATA_DIRECTORY_VARIABLE)
     return expanded_path(chosen).absolute() if chosen else None
 
@@ -33,14 +31,12 @@ def data_directory(given: str | None) -> Path | None:
 def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
     """Return the path of each named file, plain or gzipped, in `directory`/`folder` or in `directory`.
 
-    Raises `InputError` if a file is missing.
-
     Parameters
     ----------
     directory
-        Data directory. None raises `InputError`.
+        Data directory. `InputError` is raised if it is None or lacks a file.
     folder
-        Folder in which the files of this data set usually are.
+        Usual folder of this data set.
     names
         Names of the files, without `.gz`.
     """
@@ -48,14 +44,14 @@ def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
 
 
 def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Path:
-    """Return the path of the first existing file with one of several names, in `directory`/`folder` or in `directory`.
+    """Return the path of the first existing file of several names, in `directory`/`folder` or in `directory`.
 
     Parameters
     ----------
     directory
-        Data directory. None raises `InputError`.
+        Data directory.
     folder
-        Folder in which the files of this data set usually are.
+        Usual folder of this data set.
     names
         Accepted names of the file, the preferred one first.
 
@@ -81,8 +77,7 @@ def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] =
     Parameters
     ----------
     directory
-        Data directory, in which a relative path is searched if it does not exist in the working directory; None for
-        none.
+        Data directory, in which a relative path is searched after the working directory; None for none.
     path
         Path as the user wrote it; a leading `~` is expanded.
     what
@@ -112,18 +107,10 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
-def first_bytes(path: Path, number: int = 8) -> bytes:
-    """Return the first bytes of a file as they are on disk; raise `InputError` if it cannot be read.
-
-    Parameters
-    ----------
-    path
-        Path of the file.
-    number
-        Largest number of bytes to return, at least 1.
-    """
+def first_bytes(path: Path) -> bytes:
+    """Return up to 8 bytes at the beginning of a file as they are on disk; `InputError` if it cannot be read."""
     with _readable(path, (), "damaged", "a complete file"), path.open("rb") as file:
-        return file.read(number)
+        return file.read(_FIRST_BYTES)
 
 
 def read_text(path: Path) -> str:
@@ -137,16 +124,7 @@ def read_text(path: Path) -> str:
 
 @contextmanager
 def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accepted: str) -> Iterator[None]:
-    """Turn an exception that is raised while the file `path` is read into an `InputError` with a message of one line.
-
-    Exceptions of the types `damaged` give "`path` is `what`: accepted is `accepted`", and every `OSError` a message
-    that the file cannot be read.
-
-    Raises
-    ------
-    InputError
-        If the block raises such an exception.
-    """
+    """Turn an `OSError` of the block, or an exception of the types `damaged`, into an `InputError` of one line."""
     try:
         yield
     except damaged as error:
@@ -158,8 +136,7 @@ def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accep
 def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
     """Call a function with the name and the open content of each regular file in a gzipped tar archive.
 
-    The archive is read as a stream. Raises `InputError` if it cannot be read, is damaged or incomplete, or has another
-    format.
+    Raises `InputError` if it cannot be read, is damaged or incomplete, or has another format.
 
     Parameters
     ----------
@@ -193,7 +170,7 @@ def read_zip_member(path: Path, member: str) -> bytes:
     Raises
     ------
     InputError
-        If the archive cannot be read or is damaged, or has no such file.
+        If the archive cannot be read, or has no such file.
     """
     broken = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
     with _readable(path, broken, "a damaged archive", "a complete zip file"), zipfile.ZipFile(path) as archive:
@@ -211,7 +188,7 @@ def read_array(path: Path, name: str | None = None) -> NDArray[np.generic]:
     path
         Path of the file.
     name
-        Name of the array in an archive. None is accepted if the archive has only one array.
+        Name of the array in an archive; None if it has only one.
 
     Raises
     ------
@@ -238,7 +215,7 @@ def archive_names(path: Path) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If the file has another format, or is damaged.
+        If the file is neither.
     """
     with _arrays_readable(path):
         found = np.load(path, allow_pickle=False, mmap_mode="r")
@@ -249,16 +226,14 @@ def archive_names(path: Path) -> tuple[str, ...]:
 
 
 def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of a NumPy archive (.npz) that have one of the given names, as a dictionary.
-
-    A name that the archive does not have is left out.
+    """Return the arrays of a NumPy archive (.npz) that have one of the given names, by name.
 
     Parameters
     ----------
     path
         Path of the archive.
     keys
-        Names of the arrays to return.
+        Names of the arrays to return; those that the archive lacks are left out.
 
     Raises
     ------
@@ -276,7 +251,7 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
 
 @contextmanager
 def _arrays_readable(path: Path) -> Iterator[None]:
-    """Turn exceptions that occur while a NumPy file is read into an `InputError` with a message of one line."""
+    """Turn exceptions of the block into an `InputError` of one line about the NumPy file."""
     try:
         yield
     except InputError:

@@ -41,9 +41,7 @@ _GRAPH = "accepted is a symmetric matrix (nodes, nodes) of truth values, or of 0
 def graph_records(
     matrices: Sequence[AdjacencyMatrix], labels: ArrayLike, classes: int, nodes: int = GRAPH_NODES
 ) -> Records:
-    """Return graphs as `Records` with packed features of shape `packed_shape(nodes)`; larger graphs lose nodes.
-
-    The function `cut_graph` chooses the nodes that stay.
+    """Return graphs as `Records` with packed features of shape `packed_shape(nodes)`; `cut_graph` cuts larger graphs.
 
     Parameters
     ----------
@@ -54,9 +52,8 @@ def graph_records(
     classes
         Number of classes, at least 1.
     nodes
-        Largest number N of nodes that a graph keeps, at least 2. If no graph has so many, the size of the largest graph
-        is used. The time of a model that multiplies by adjacency matrices grows with N^2. A graph takes 4 (N + N^2 /
-        24) bytes.
+        Largest number N of nodes that a graph keeps, at least 2, or the size of the largest graph if it is smaller. The
+        time of models that multiply by adjacency matrices grows with N^2. A graph takes 4 (N + N^2 / 24) bytes.
     """
     require_number("graph-nodes is", nodes, "whole numbers from 2")
     require(len(matrices) > 0, "there is no graph: accepted are 1 and more")
@@ -69,20 +66,7 @@ def graph_records(
 
 
 def _graph(number: int, given: ArrayLike) -> AdjacencyMatrix:
-    """Return an adjacency matrix as bool array; it must be square, symmetric and of 0 and 1.
-
-    Parameters
-    ----------
-    number
-        Position of the graph among all graphs, for the error message.
-    given
-        Adjacency matrix of the graph.
-
-    Raises
-    ------
-    InputError
-        If the matrix has another form.
-    """
+    """Return the adjacency matrix of graph `number` as a bool array, after checks of its form."""
     try:
         matrix = np.asarray(given)
     except ValueError as error:
@@ -97,7 +81,7 @@ def _graph(number: int, given: ArrayLike) -> AdjacencyMatrix:
 
 
 def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
-    """Return the adjacency matrix of the subgraph of the nodes with the highest degrees, in their original order.
+    """Return the subgraph of the nodes with the highest degrees, in their original order, as an adjacency matrix.
 
     Of nodes with equal degrees the first ones are kept.
 
@@ -106,7 +90,7 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
     adjacency
         Adjacency matrix of a graph, shape (m, m).
     nodes
-        Largest number of nodes to keep, from 1. A graph with no more nodes is returned unchanged.
+        Largest number of nodes to keep, from 1; smaller graphs are unchanged.
     """
     if len(adjacency) <= nodes:
         return adjacency
@@ -117,9 +101,9 @@ def cut_graph(adjacency: AdjacencyMatrix, nodes: int) -> AdjacencyMatrix:
 def comparable(records: Records) -> Records:
     """Return records with graphs unpacked, so that two records can be compared feature by feature.
 
-    A packed graph becomes a vector of 0 and 1: for each node whether it is present, and for each pair of nodes, counted
-    once, whether they are joined. The Euclidean distance of two graphs is then the square root of the number of nodes
-    and pairs in which they differ. Nodes are not matched to each other. Records without graphs are returned unchanged.
+    A packed graph becomes a vector of 0 and 1: for each node whether it is present, and for each pair of nodes whether
+    they are joined. The Euclidean distance of two graphs is then the square root of the number of nodes and pairs in
+    which they differ. Nodes are not matched. Records without graphs are unchanged.
     """
     if not records.graphs:
         return records
@@ -151,9 +135,7 @@ def is_packed_shape(shape: tuple[int, ...]) -> bool:
 
 
 def pack_graph(adjacency: Flags, nodes: int) -> Floats32:
-    """Return an adjacency matrix packed into rows of float32 numbers, of shape `packed_shape(nodes)`.
-
-    Rows beyond the nodes of the graph are 0.
+    """Return an adjacency matrix packed into float32 numbers, of shape `packed_shape(nodes)`; padding is 0.
 
     Parameters
     ----------
@@ -190,8 +172,8 @@ def unpack_graphs(packed: "Tensor") -> "tuple[Tensor, Tensor]":
     """Return the adjacency matrices of packed graphs, and for each row whether its node is present.
 
     Both tensors hold 0 and 1 in the dtype of `packed`, with the shapes (n, nodes, nodes) and (n, nodes). Padding has no
-    edges. All numbers in [0, 1), shape (n, *packed_shape(nodes)), are valid packed graphs, because only the first 24
-    bits are read. Uniform random numbers give random graphs, on which models can be tested.
+    edges. Only the first 24 bits are read, so uniform random numbers in [0, 1), shape (n, *packed_shape(nodes)), give
+    random graphs, on which models can be tested.
     """
     # Imported here, because code that only names a randomizer would otherwise wait for the import.
     import torch

@@ -32,18 +32,17 @@ _LONGEST_SEQUENCE = 10_000
 def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
     """Load a data set of the Hugging Face hub: its images if it has a column of images, otherwise all its columns.
 
-    The columns become a table: numbers, bools, dates and lists of numbers are scaled to [0, 1], and strings are one-hot
-    encoded (see `fl_audit.data.column_encoding`). If images are read, other features are left out. Raises `InputError`
-    if the data set cannot be loaded, if a split or a column is missing, or if a column cannot be used.
+    Numbers, bools, dates and lists of numbers are scaled to [0, 1], and strings are one-hot encoded. If images are
+    read, other features are left out. Raises `InputError` if the data set cannot be loaded, or if a split or a column
+    is missing or cannot be used.
 
     Parameters
     ----------
     name
         "hf:OWNER/NAME" on the hub, or "hf:" with a directory whose files `datasets.load_dataset` reads.
     options
-        Settings by name. `subset` is needed if the data set has several. `split` holds the training records, by default
-        `train`. `test-split` holds the test records, by default `test` if it exists. All settings of `TableSettings`
-        and `ImageSettings` are accepted too.
+        Settings by name: `subset`, needed if there are several; `split` of the training records, by default `train`;
+        `test-split`, by default `test` if it exists; and those of `TableSettings` and `ImageSettings`.
     """
     table, images = TableSettings.of(options).located(None), ImageSettings.of(options)
     parts = [(Path(name) / split, data) for split, data in _splits(name, options).items()]
@@ -67,7 +66,7 @@ def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
 
 
 def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
-    """Return the splits to read, by name: first the training split, then the test split if there is one."""
+    """Return the splits by name: first the training split, then the test split if there is one."""
     split = options.get("split", "train")
     disable_progress_bars()
     try:
@@ -76,7 +75,7 @@ def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
             dataset=name.removeprefix(_PREFIX), subset=options.get("subset"), partitioners={split: 1}, shuffle=False
         )
         found = {split: federated.load_split(split)}
-        test = options.get("test-split") or ("test" if split != "test" and _has_split(federated, "test") else None)
+        test = options.get("test-split") or ("test" if split != "test" and _has_test(federated) else None)
         return found if test is None else found | {test: federated.load_split(test)}
     # The libraries raise whatever the network, the file system and Arrow raise.
     except Exception as error:
@@ -88,16 +87,16 @@ def _splits(name: str, options: Mapping[str, Any]) -> "dict[str, Dataset]":
         enable_progress_bars()
 
 
-def _has_split(federated: Any, split: str) -> bool:
+def _has_test(federated: Any) -> bool:
     try:
-        federated.load_split(split)
+        federated.load_split("test")
     except (KeyError, ValueError):
         return False
     return True
 
 
 def _frame(data: "Dataset", drop: Collection[str]) -> pd.DataFrame:
-    """Return a data set as a table, with classes by name; a column of lists becomes one column per list position."""
+    """Return a table with classes by name; a column of lists becomes one column per list position."""
     frame = data.to_pandas()
     assert isinstance(frame, pd.DataFrame), "it was not asked for in batches"
     columns: dict[str, Any] = {}
@@ -157,7 +156,7 @@ def _of_pictures(
 
 
 def _names(data: "Dataset", column: str) -> np.ndarray[Any, np.dtype[np.generic]]:
-    """Return a column of labels, owners or users: classes by name, integers and bools unchanged, others as strings."""
+    """Return labels, owners or users: classes by name, integers and bools unchanged, others as strings."""
     feature, values = data.features[column], data[column]
     if isinstance(feature, ClassLabel):
         return np.array([feature.names[code] for code in values], dtype=np.str_)

@@ -37,15 +37,15 @@ def find_mnist(directory: Path | None) -> list[Path]:
 def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset:
     """Return MNIST: images of shape (1, 28, 28) in [0, 1], 10 classes, 60,000 training and 10,000 test records.
 
-    Raises `InputError` if one of the four published files is missing or damaged, or is no IDX file.
+    Raises `InputError` if one of the four published files is missing or damaged.
 
     Parameters
     ----------
     directory
-        Directory with the four files, plain or gzipped. They may also be in its folder `mnist`.
+        Directory with the four files, plain or gzipped, or with a folder `mnist` that has them.
     user
-        "writer" makes the writer of each digit its user. The writers are read from the file
-        `qmnist-train-labels-idx2-int` of QMNIST, which must be in the same folder. None loads no users.
+        "writer" makes the writer of each digit its user, from the file `qmnist-train-labels-idx2-int` of QMNIST in the
+        same folder. None loads no users.
     """
     require(user in (None, WRITER), f"user is {user!r} in [data]: accepted of mnist is {WRITER!r}, who wrote the digit")
     images, labels, test_images, test_labels = find_mnist(directory)
@@ -61,8 +61,7 @@ def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset
 def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Owners:
     """Return the writer of every training image, from the table of QMNIST.
 
-    `digits` are MNIST's labels of the images, and `labels` is the path of their file. Raises `InputError` if the table
-    has another shape or other labels.
+    Its labels must be the `digits` of MNIST.
     """
     (path,) = locate(directory, "mnist", WRITERS_FILE)
     table = read_idx(path)
@@ -81,12 +80,10 @@ def load_idx(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     Parameters
     ----------
     directory
-        Data directory, in which relative paths are searched if they do not exist in the working directory; None for
-        none.
+        Data directory, in which relative paths are searched after the working directory; None for none.
     options
         Paths of the files `images` and `labels`, and optionally of `test-images` and `test-labels`, plain or gzipped.
-        Raises `InputError` if a file is missing or damaged or is no IDX file, or if only one of the test files is
-        given.
+        Raises `InputError` if one is missing or no whole IDX file, or if only one of the test files is given.
     """
     alone = "one of the options test-images and test-labels is given alone: accepted are both or neither"
     require(("test-images" in options) == ("test-labels" in options), alone)
@@ -104,8 +101,8 @@ def load_idx(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
 def read_idx(path: Path) -> NDArray[np.generic]:
     """Return the array in an IDX file, plain or gzipped; raise `InputError` if it has another format or is damaged.
 
-    The file consists of two zero bytes, one byte for the type, one byte for the number of axes, the length of each axis
-    as big-endian uint32, and the values.
+    The file has two zero bytes, a byte for the type, one for the number of axes, the length of each axis as big-endian
+    uint32, and the values.
     """
     content = read_bytes(path)
     magic = content[:4]

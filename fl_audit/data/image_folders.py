@@ -73,7 +73,7 @@ def image_features(pictures: Iterable[tuple[str, Image.Image]], settings: ImageS
 
 
 def _pixels(picture: Image.Image, settings: ImageSettings) -> NDArray[np.uint8]:
-    """Return one image as uint8 array, shape (channels, height, width), with 1 channel if grey and otherwise 3."""
+    """Return one image as uint8 (channels, height, width), with 1 channel if grey and otherwise 3."""
     grey = settings.grey or picture.mode in _GREY_MODES
     picture = picture.convert("L" if grey else "RGB")
     if settings.size is not None:
@@ -97,12 +97,11 @@ def load_image_folder(
     Parameters
     ----------
     directory
-        Data directory, in which relative paths are searched if they do not exist in the working directory; None for
-        none.
+        Data directory, in which relative paths are searched after the working directory; None for none.
     path
         Path of the folder, with subfolders for at least two classes.
     test_path
-        Path of a folder of the same kind with the official test images; None if there are none.
+        Path of a folder of the same kind with the official test images; None for none.
     settings
         Size and colours of the features; None keeps those of the images.
     """
@@ -122,11 +121,7 @@ def load_image_folder(
 
 
 def _pictures(place: Path) -> list[Path]:
-    """Return the paths of the images of all classes, sorted by class and by file name.
-
-    `place` is a directory with one subfolder for each class. Raises `InputError` if there is no class, or a class
-    without images.
-    """
+    """Return the paths of the images, by class and file name."""
     classes = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     require(len(classes) > 0, f"{place} has no folders: accepted is a folder with a folder of pictures for each class")
     found = []

@@ -12,7 +12,7 @@ from fl_audit.data.records import DataWarning, some
 from fl_audit.errors import Remedy
 
 _LOOKED_AT = 1000  # records that rule out most columns
-_SURE = 14.0  # log of how unlikely chance has to be: about one in a million
+SURE = 14.0  # log of how unlikely chance has to be: about one in a million
 
 
 def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) -> Iterator[DataWarning]:
@@ -27,7 +27,7 @@ def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) ->
     label
         Name of the label column.
     passed_over
-        Names of columns to ignore, because they are no features or are identifiers.
+        Names of columns that are no features, or are identifiers.
     """
     codes, classes = pd.factorize(frame[label])
     sizes = np.bincount(codes)
@@ -36,13 +36,13 @@ def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) ->
         if name == label or name in passed_over:
             continue
         column, few = frame[name], slice(_LOOKED_AT)
-        if not _determines(pd.factorize(column.iloc[few])[0], codes[few]) and not _parts(column.iloc[few], codes[few]):
+        if not determines(pd.factorize(column.iloc[few])[0], codes[few]) and not _parts(column.iloc[few], codes[few]):
             continue
         values = pd.factorize(column)[0]
-        determines = _determines(values, codes)
-        if determines and values.max() + 1 == len(classes):
+        is_determined = determines(values, codes)
+        if is_determined and values.max() + 1 == len(classes):
             same.append(str(name))
-        elif (determines and _repeats(values, sizes)) or (
+        elif (is_determined and _repeats(values, sizes)) or (
             _parts(column.iloc[few], codes[few]) and _parts(column, codes) and _mixes(sizes)
         ):
             more.append(str(name))
@@ -53,10 +53,15 @@ def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) ->
             yield DataWarning(f"{text}: {remedy} leaves {'it' if len(names) == 1 else 'them'} out", (remedy,))
 
 
-def _determines(values: Integers, codes: Integers) -> bool:
-    """Return True if records with the same value always have the same class.
+def determines(values: Integers, codes: Integers) -> bool:
+    """Return True if records with equal values in one column have equal values in another one.
 
-    `values` and `codes` are the integer codes of each record's value and class.
+    Parameters
+    ----------
+    values
+        Integer codes of the column's values, from 0 without gaps, shape (records,).
+    codes
+        Integer codes of the other column's values, shape (records,).
     """
     pairs = values.astype(np.int64) * (int(codes.max()) + 1) + codes
     return len(pd.unique(pairs)) == int(values.max()) + 1
@@ -65,15 +70,15 @@ def _determines(values: Integers, codes: Integers) -> bool:
 def _repeats(values: Integers, sizes: Integers) -> bool:
     """Return True if chance cannot explain that records with the same value have the same class.
 
-    `values` holds the code of each record's value, and `sizes` the number of records of each class.
+    `sizes` are the numbers of records of each class.
     """
     shares = sizes / sizes.sum()
     repeated = len(values) - (int(values.max()) + 1)
-    return len(sizes) > 1 and -repeated * log(float((shares**2).sum())) > _SURE
+    return len(sizes) > 1 and -repeated * log(float((shares**2).sum())) > SURE
 
 
 def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
-    """Return True if the classes have disjoint ranges in a numeric column; `codes` holds the class of each record."""
+    """Return True if the classes have disjoint ranges in a numeric column."""
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return False
     numbers = column.to_numpy(dtype=np.float64)
@@ -85,9 +90,6 @@ def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
 
 
 def _mixes(sizes: Integers) -> bool:
-    """Return True if chance cannot explain that the classes have disjoint ranges in a column.
-
-    `sizes` holds the number of records of each class.
-    """
+    """Return True if classes of these sizes hardly have disjoint ranges by chance."""
     orders = lgamma(sizes.sum() + 1) - sum(lgamma(size + 1) for size in sizes.tolist()) - lgamma(len(sizes) + 1)
-    return orders > _SURE
+    return orders > SURE

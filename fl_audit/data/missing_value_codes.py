@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.column_encoding import DECIMAL_MARKS, amounts, is_number
+from fl_audit.data.written_numbers import DECIMAL_MARKS, amounts, is_number
 
 USUAL_WORDS = frozenset(
     {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"}
@@ -19,12 +19,7 @@ _TRUTH = frozenset({"true", "false"})
 
 
 def is_usual(word: str) -> bool:
-    """Return True if a cell is empty or holds a usual word for a missing value, in upper or lower case.
-
-    Parameters
-    ----------
-    word
-        Content of the cell, without spaces around it.
+    """Return True if a cell, without spaces around it, is empty or a usual word for a missing value, in any case.
 
     Examples
     --------
@@ -37,13 +32,8 @@ def is_usual(word: str) -> bool:
 def words_among_numbers(frame: pd.DataFrame) -> dict[str, list[str]]:
     """Return the usual words for missing values in columns that otherwise hold only numbers or bools, by column name.
 
-    The words in a column are sorted. Columns without such words are left out. Until the setting `missing` names the
+    The words in a column are sorted, and columns without such words are left out. Until the setting `missing` names the
     words, such a column cannot be read as numbers.
-
-    Parameters
-    ----------
-    frame
-        Table in which cells known to be missing are NaN.
     """
     found = {}
     for name, column in frame.items():
@@ -75,7 +65,7 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
     Parameters
     ----------
     frame
-        Table with any columns; it is not changed.
+        Table with any columns.
     missing
         Words that mean a missing value.
     """
@@ -100,7 +90,7 @@ def words_gone(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
     written
         Table with every cell as written in the file.
     read
-        The same table, or some columns of it, with missing values replaced by NaN.
+        The same table, or columns of it, with missing values as NaN.
     """
     gaps = [written[name][read[name].isna()] for name in read.columns if read[name].isna().any()]
     if not gaps:

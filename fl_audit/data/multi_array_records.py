@@ -26,13 +26,13 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
     arrays
         Arrays of numbers by name, each of shape (n, ...).
     what
-        Phrase that names the source of the arrays at the beginning of error messages.
+        Source of the arrays, for messages.
 
     Raises
     ------
     InputError
-        If there is no array, the arrays have unequal lengths, an array holds no numbers or integers that float32 cannot
-        hold exactly, or a name is no identifier.
+        If there is no array, lengths are unequal, an array holds no numbers or integers that float32 cannot hold
+        exactly, or a name is no identifier.
     """
     require(bool(arrays), f"{what} holds no array beside the labels: at least 1 is needed, such as input_ids")
     first = next(iter(arrays))
@@ -61,9 +61,9 @@ def array_of(records: Records, name: str) -> NDArray[np.generic]:
     Parameters
     ----------
     records
-        Records that were packed from several named arrays.
+        Records of several named arrays.
     name
-        Name of the array to return; it must be one of them.
+        Name of one of them.
     """
     before = list(takewhile(lambda one: one.name != name, records.inputs))
     one, start = records.inputs[len(before)], width_of(tuple(before))
@@ -75,10 +75,9 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
     """Return records in a form in which two of them can be compared feature by feature.
 
     Differences of token ids have no meaning, so texts are compared as sets of tokens. An array of ids, such as
-    input_ids, becomes a 0/1 vector that marks the ids that occur. The Euclidean distance of two texts is then the
-    square root of the number of tokens that only one of them has. If there are arrays of ids, other integer arrays,
-    such as masks, are left out. Arrays of real numbers stay unchanged. Graphs are unpacked, see
-    `fl_audit.data.graph_records`. Other records stay unchanged.
+    input_ids, becomes a 0/1 vector that marks the ids that occur, and other integer arrays, such as masks, are left
+    out. The Euclidean distance of two texts is then the square root of the number of tokens that only one of them has.
+    Graphs are unpacked, see `fl_audit.data.graph_records`. Other records stay unchanged.
 
     Parameters
     ----------
@@ -116,13 +115,7 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
 
 
 def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> None:
-    """Raise `InputError` if `measure` cannot compare records that consist of several named arrays.
-
-    The measure for images (SSIM) is always refused. The other built-in measures are refused if the records have integer
-    arrays and `ids` is empty, because these integers could be ids, whose differences have no meaning. `ids` holds the
-    names of the arrays that are known to contain ids. If there is one, the other integer arrays are taken to be
-    numbers. A user's own measure is always accepted.
-    """
+    """Refuse SSIM for named arrays, and other built-in measures for integers that could be ids."""
     own = "and 'package.module:name' of your own"
     named = ", ".join(one for one in Dissimilarity if one is not Dissimilarity.SSIM)
     of_pictures = f"dissimilarity is {measure} and records are {records.kind_of_arrays}, which are no pictures"
@@ -135,10 +128,7 @@ def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> No
 
 
 def _ids_of(records: Records) -> set[str]:
-    """Return the names of the integer arrays that hold ids, by their layout and not by their values.
-
-    These arrays have a known number of ids, or a name that ends in _ids.
-    """
+    """Return the names of the integer arrays that hold ids, by their layout and not by their values."""
     return {one.name for one in records.inputs if one.is_whole and (one.count or one.name.endswith("_ids"))}
 
 

@@ -1,6 +1,7 @@
 """Choose the neighbour D' of D: the unit in which they differ, and the records that replace a client's records."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
 from fl_audit.array_types import Floats, Integers
 from fl_audit.data.dissimilarity import Dissimilarity, Measure, exact_block
-from fl_audit.data.dissimilarity_ranking import pair_of_rank, ranked_pairs, ranked_records
+from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.multi_array_records import comparable
 from fl_audit.data.option_names import RANKED as RANKED
 from fl_audit.data.option_names import NeighbourChoice as NeighbourChoice
@@ -34,11 +35,9 @@ def ranked_neighbours(
 ) -> tuple[NeighbourPair, ...]:
     """Return the neighbours of D that are most, or least, dissimilar to it, the most extreme one first.
 
-    Each `NeighbourPair` has the position of a record in D and, for replace, that of the record outside D that replaces
-    it. For add-or-remove, the records x1 of D are ranked by the sum of d(x1, x2) over x2 in D (Bernau et al. 2021, Eq.
-    9). For replace, the pairs of x in D and x' outside D are ranked by d(x, x') (Eq. 11). The most dissimilar neighbour
-    has the dataset sensitivity of Definition 6. The search is exact, ties are ordered by position, and the memory does
-    not grow with the number of pairs.
+    For add-or-remove, the records x1 of D are ranked by the sum of d(x1, x2) over x2 in D (Bernau et al. 2021, Eq. 9).
+    For replace, the pairs of x in D and x' outside D are ranked by d(x, x') (Eq. 11). The most dissimilar neighbour has
+    the dataset sensitivity of Definition 6. The search is exact, and ties are ordered by position.
 
     Parameters
     ----------
@@ -49,12 +48,12 @@ def ranked_neighbours(
     outside
         The m records outside D; None for add-or-remove.
     dissimilarity
-        Dissimilarity d of two records, or the name of a user's function for it. Raises `InputError` if it is undefined
-        for the records.
+        Dissimilarity d of two records, or the name of a user's function for it; `InputError` is raised if it is
+        undefined.
     count
         Number of neighbours to return: 1 to n for add-or-remove, 1 to n m for replace.
     farthest
-        True returns the most dissimilar neighbours, False the least dissimilar ones.
+        True for the most dissimilar neighbours, False for the least dissimilar ones.
     """
     match adjacency.relation:
         case Relation.ADD_REMOVE:
@@ -67,65 +66,79 @@ def ranked_neighbours(
             assert_never(adjacency.relation)
 
 
-def choose_neighbour(
-    adjacency: Adjacency,
-    inside: Records,
-    outside: Records | None,
-    choice: NeighbourChoice | int,
-    dissimilarity: Measure,
-    seed: int,
-    rank: int = 1,
-) -> NeighbourPair:
+@dataclass(frozen=True)
+class NeighbourRule:
+    """Rule by which the unit is chosen in which D and D' differ: a record, a user or a client.
+
+    Clients and users are compared by `client_dissimilarities`, and records as by `ranked_neighbours`.
+    """
+
+    adjacency: Adjacency  # unit, and relation between D and D': add-or-remove or replace
+    choice: NeighbourChoice | int  # choice by dissimilarity or at random, or the index of the record, client or user
+    dissimilarity: Measure  # dissimilarity of two units; of clients and users euclidean, manhattan or cosine
+    seed: int  # public seed of the data, which decides random choices
+    rank: int = 1  # rank among the most or least dissimilar units, from 1; any other choice accepts only 1
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether units are ranked by dissimilarity; raises `InputError` if a rank is given with another choice."""
+        ranked = isinstance(self.choice, NeighbourChoice) and self.choice in RANKED
+        needed = f"a rank needs neighbour = {' or '.join(RANKED)}"
+        require(self.rank == 1 or ranked, f"neighbour-rank is {self.rank} and neighbour is {self.choice}: {needed}")
+        return ranked
+
+    @property
+    def farthest(self) -> bool:
+        """Whether the most dissimilar unit has rank 1."""
+        return self.choice is NeighbourChoice.MOST_DISSIMILAR
+
+    @property
+    def replaces(self) -> bool:
+        """Whether another unit takes the place of the chosen one in D'."""
+        return self.adjacency.relation is Relation.REPLACE
+
+
+def choose_neighbour(rule: NeighbourRule, inside: Records, outside: Records | None) -> NeighbourPair:
     """Return the position of the record by which D and D' differ and, for replace, that of its replacement in D'.
 
-    The first position is in `inside`, the second one in `outside`. For add-or-remove the second one is None. Raises
-    `InputError` if an index or rank is out of range, if D has too few records, if there is no outside record for
-    replace, or if the dissimilarity is undefined for the records.
+    A random choice draws both, and a crafted record later takes the place of the drawn record of D. A record that is
+    chosen by its index is replaced by the outside record most dissimilar to it. With `CRAFTED_OPPOSITE` the second
+    position is None, because the replacement is crafted too.
 
     Parameters
     ----------
-    adjacency
-        Relation between neighbours: add-or-remove or replace.
+    rule
+        Rule that chooses a record.
     inside
-        The n records of D.
+        Records of D.
     outside
-        Records outside D that may replace one of D; None for none. They are not used by add-or-remove.
-    choice
-        Rule for the record. Most or least dissimilar: the record and its replacement are those of `ranked_neighbours`.
-        Random or crafted: both are drawn at random; a crafted record later takes the place of the drawn record. Index:
-        the record at this index, replaced by the outside record most dissimilar to it. With `CRAFTED_OPPOSITE` the
-        second position is None, because the replacement is a second crafted record.
-    rank
-        Rank among the most or least dissimilar neighbours, from 1. Any other choice accepts only 1.
-    dissimilarity
-        Dissimilarity of two records, or the name of a user's function for it.
-    seed
-        Seed of the run, which decides random choices.
+        Records outside D that may replace one of D; None for none.
+
+    Raises
+    ------
+    InputError
+        If an index or rank is out of range, D has too few records, there is no outside record for replace, or the
+        dissimilarity is undefined for the records.
     """
-    if _is_ranked(choice, rank):
-        farthest = choice is NeighbourChoice.MOST_DISSIMILAR
-        if adjacency.relation is Relation.REPLACE:
+    if rule.is_ranked:
+        if rule.replaces:
             pool = _check_replacements(len(inside), outside)
-            return NeighbourPair(*pair_of_rank(inside, pool, dissimilarity, rank, farthest))
-        return ranked_neighbours(adjacency, inside, outside, dissimilarity, rank, farthest)[-1]
-    random = generator(seed, Purpose.NEIGHBOUR_CHOICE)
-    if adjacency.relation is Relation.ADD_REMOVE:
+            (pair,) = ranked_pairs(inside, pool, rule.dissimilarity, 1, rule.farthest, skipped=rule.rank - 1)
+            return NeighbourPair(*pair)
         _check_removable(inside)
-    is_replaced = adjacency.relation is Relation.REPLACE and choice is not NeighbourChoice.CRAFTED_OPPOSITE
+        return NeighbourPair(ranked_records(inside, rule.dissimilarity, rule.rank, rule.farthest)[-1], None)
+    random = generator(rule.seed, Purpose.NEIGHBOUR_CHOICE)
+    if not rule.replaces:
+        _check_removable(inside)
+    is_replaced = rule.replaces and rule.choice is not NeighbourChoice.CRAFTED_OPPOSITE
     others = _check_replacements(len(inside), outside) if is_replaced else None
-    index = _one_of(len(inside), choice, random, "indices of the records in D")
+    index = _one_of(len(inside), rule.choice, random, "indices of the records in D")
     if others is None:
         return NeighbourPair(index, None)
-    if isinstance(choice, NeighbourChoice):
+    if isinstance(rule.choice, NeighbourChoice):
         return NeighbourPair(index, int(random.integers(len(others))))
-    return NeighbourPair(index, pair_of_rank(inside.take([index]), others, dissimilarity, 1)[1])
-
-
-def _is_ranked(choice: NeighbourChoice | int, rank: int) -> bool:
-    ranked = isinstance(choice, NeighbourChoice) and choice in RANKED
-    needed = f"a rank needs neighbour = {' or '.join(RANKED)}"
-    require(rank == 1 or ranked, f"neighbour-rank is {rank} and neighbour is {choice}: {needed}")
-    return ranked
+    ((_, replacement),) = ranked_pairs(inside.take([index]), others, rule.dissimilarity, 1)
+    return NeighbourPair(index, replacement)
 
 
 def _one_of(count: int, choice: NeighbourChoice | int, random: np.random.Generator, what: str) -> int:
@@ -146,118 +159,75 @@ def _check_replacements(inside: int, outside: Records | None, unit: Unit = Unit.
     return outside
 
 
-def choose_client(
-    adjacency: Adjacency,
-    shards: Sequence[Shard],
-    records: Records,
-    choice: NeighbourChoice | int,
-    dissimilarity: Measure,
-    seed: int,
-    rank: int = 1,
-) -> NeighbourPair:
+def choose_client(rule: NeighbourRule, shards: Sequence[Shard], records: Records) -> NeighbourPair:
     """Return the number of the client by which two neighbouring federations differ.
 
-    For replace, the second element is 0, the number of the set of records that replaces the client's. For add-or-remove
-    it is None. Raises `InputError` if a number or rank is out of range, if there is only one client, or if the
-    dissimilarity is not accepted for clients.
+    For replace, the second element is 0, the number of the set of records that replaces the client's; for add-or-remove
+    it is None.
 
     Parameters
     ----------
-    adjacency
-        Relation between the two federations: add-or-remove or replace.
+    rule
+        Rule that chooses a client.
     shards
         Positions in D of every client's records, for at least 2 clients.
     records
         Records of D.
-    choice
-        Rule for the client: most or least dissimilar to all others (see `client_dissimilarities`), random, or its
-        number. It does not depend on the records that replace those of the client.
-    rank
-        Rank among the most or least dissimilar clients, from 1. Any other choice accepts only 1.
-    dissimilarity
-        Dissimilarity of two clients: euclidean, manhattan or cosine.
-    seed
-        Public seed of the data, which decides random choices.
-    """
-    require(len(shards) >= 2, f"there is {len(shards)} client: at least 2 are needed for one to make the difference")
-    if _is_ranked(choice, rank):
-        client = _group_of_rank(shards, records, choice, dissimilarity, rank, "clients")
-    else:
-        client = _one_of(len(shards), choice, generator(seed, Purpose.NEIGHBOUR_CHOICE), "numbers of the clients")
-    return NeighbourPair(client, None if adjacency.relation is Relation.ADD_REMOVE else 0)
-
-
-def choose_user(
-    adjacency: Adjacency,
-    inside: Records,
-    outside: Records | None,
-    choice: NeighbourChoice | int,
-    dissimilarity: Measure,
-    seed: int,
-    rank: int = 1,
-) -> NeighbourPair:
-    """Return the number of the user by which D and D' differ and, for replace, the number of the replacing user.
-
-    A user is a person with several records. Users are numbered as by `fl_audit.data.partition.users_of`, in D and
-    outside D. The second number is None for add-or-remove.
-
-    Parameters
-    ----------
-    adjacency
-        Relation between D and D': add-or-remove or replace.
-    inside
-        Records of D with their users.
-    outside
-        Records outside D with their users; None for none.
-    choice
-        Rule for the user: most or least dissimilar to all others (see `client_dissimilarities`), random, or the user's
-        number. The replacing user is drawn uniformly from those outside D.
-    rank
-        Rank among the most or least dissimilar users, from 1. Any other choice accepts only 1.
-    dissimilarity
-        Dissimilarity of two users: euclidean, manhattan or cosine.
-    seed
-        Public seed of the data, which decides random choices.
 
     Raises
     ------
     InputError
-        If number or rank is out of range, D has one user only, nobody is left outside D, or the measure does not suit
-        users.
+        If a number or rank is out of range, there is only one client, or the dissimilarity is not accepted for clients.
+    """
+    require(len(shards) >= 2, f"there is {len(shards)} client: at least 2 are needed for one to make the difference")
+    client = _chosen_group(rule, shards, records, "clients", "numbers of the clients")
+    return NeighbourPair(client, 0 if rule.replaces else None)
+
+
+def choose_user(rule: NeighbourRule, inside: Records, outside: Records | None) -> NeighbourPair:
+    """Return the number of the user by which D and D' differ and, for replace, the number of the replacing user.
+
+    Users are numbered as by `users_of`. The replacing user is drawn uniformly; for add-or-remove there is none.
+
+    Parameters
+    ----------
+    rule
+        Rule that chooses a user.
+    inside
+        Records of D with their users.
+    outside
+        Records outside D with their users; None for none.
+
+    Raises
+    ------
+    InputError
+        If a number or rank is out of range, D has one user only, nobody is left outside D, or the dissimilarity is not
+        accepted for users.
     """
     user = users_of(inside)
     count = int(user.max()) + 1
     require(count >= 2, f"D has {count} user: at least 2 are needed for one to make the difference")
-    if _is_ranked(choice, rank):
-        of_users = np.split(np.argsort(user, kind="stable"), np.cumsum(np.bincount(user))[:-1])
-        chosen = _group_of_rank(of_users, inside, choice, dissimilarity, rank, "users")
-    else:
-        chosen = _one_of(count, choice, generator(seed, Purpose.NEIGHBOUR_CHOICE), "numbers of the users of D")
-    if adjacency.relation is Relation.ADD_REMOVE:
+    of_users = np.split(np.argsort(user, kind="stable"), np.cumsum(np.bincount(user))[:-1])
+    chosen = _chosen_group(rule, of_users, inside, "users", "numbers of the users of D")
+    if not rule.replaces:
         return NeighbourPair(chosen, None)
     others = int(users_of(_check_replacements(count, outside, Unit.USER)).max()) + 1
-    draw = generator(seed, Purpose.NEIGHBOUR_CHOICE, round=1)
+    draw = generator(rule.seed, Purpose.NEIGHBOUR_CHOICE, round=1)
     return NeighbourPair(chosen, int(draw.integers(others)))
 
 
-def _group_of_rank(
-    groups: Sequence[Shard],
-    records: Records,
-    choice: NeighbourChoice | int,
-    dissimilarity: Measure,
-    rank: int,
-    many: str,
-) -> int:
-    """Return the index of the group of records with a given rank in dissimilarity to all other groups.
+def _chosen_group(rule: NeighbourRule, groups: Sequence[Shard], records: Records, many: str, numbers: str) -> int:
+    """Return the index of the group of records, a client's or a user's, that a rule chooses.
 
-    A group holds the records of a client or of a user. Rank 1 is the most dissimilar group, or the least dissimilar one
-    if `choice` says so. `many` names the groups in the `InputError` for a rank out of range.
+    `many` names the groups and `numbers` their numbers, for messages.
     """
     count = len(groups)
-    require(1 <= rank <= count, f"neighbour-rank is {rank}: accepted are 1 to {count}, the number of {many}")
-    scores = np.round(client_dissimilarities(groups, records, dissimilarity), _DECIMALS)
-    scores = -scores if choice is NeighbourChoice.MOST_DISSIMILAR else scores
-    return int(np.argsort(scores, kind="stable")[rank - 1])  # of ties the one with the lowest number first
+    if not rule.is_ranked:
+        return _one_of(count, rule.choice, generator(rule.seed, Purpose.NEIGHBOUR_CHOICE), numbers)
+    require(1 <= rule.rank <= count, f"neighbour-rank is {rule.rank}: accepted are 1 to {count}, the number of {many}")
+    scores = np.round(client_dissimilarities(groups, records, rule.dissimilarity), _DECIMALS)
+    scores = -scores if rule.farthest else scores
+    return int(np.argsort(scores, kind="stable")[rule.rank - 1])  # of ties the one with the lowest number first
 
 
 def client_dissimilarities(
@@ -265,8 +235,8 @@ def client_dissimilarities(
 ) -> Floats:
     """Return the dissimilarity of each client's records to the records of all other clients, shape (clients,).
 
-    The records of the client become one vector, and those of all others another one: the mean of the flattened
-    features, followed by the share of each class among the labels. The two vectors are compared.
+    Two vectors are compared, one of the client and one of all others: the mean of the flattened features, followed by
+    the share of each class among the labels.
 
     Parameters
     ----------
@@ -275,8 +245,7 @@ def client_dissimilarities(
     records
         Records of all clients.
     measure
-        Dissimilarity of the two vectors: euclidean, manhattan or cosine. Others raise `InputError`, because they have
-        no meaning for vectors of means.
+        Dissimilarity of the two vectors: euclidean, manhattan or cosine. Others raise `InputError`.
     """
     compared = f"dissimilarity is {measure} between clients, which are compared by means"
     require(measure in _MEASURES, f"{compared}: accepted are {', '.join(_MEASURES)}")
@@ -301,24 +270,23 @@ def stand_in_shard(
 ) -> Shard:
     """Choose the records that replace those of a client in D', and return their positions in `outside`, ascending.
 
-    They are drawn uniformly. If owners are known, all are of one owner with enough records outside D, so they are like
-    those of a natural client. Owners without records in D are preferred. If no owner has enough records, those of
-    several owners are mixed. If `inside` and `replaced` are given, a client with a single owner is never replaced by
-    records of the same owner, and a client with several owners is replaced by a mixture. Raises `InputError` if there
-    are too few records outside D.
+    They are drawn uniformly. If owners are known, all are of one owner with enough records outside D, as of a natural
+    client; owners without records in D are preferred. If no owner has enough, owners are mixed. If `inside` and
+    `replaced` are given, a client with a single owner is never replaced by records of this owner, and a client with
+    several owners by a mixture. Raises `InputError` if there are too few records outside D.
 
     Parameters
     ----------
     outside
         Records outside D; None for none.
     size
-        Number of records to choose, that of the replaced client, at least 1.
+        Number of records of the replaced client, at least 1.
     seed
-        Public seed of the data, which decides the draw.
+        Public seed of the data.
     number
         Number of the replacement, from 0. Different numbers give independent draws.
     inside
-        Records of D, whose owners are avoided if possible. None avoids no owner.
+        Records of D, whose owners are avoided if possible; None avoids none.
     replaced
         Positions in D of the replaced client's records; None if they are not known.
     """

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +21,15 @@ _KEYS = ("x", "y", "x_test", "y_test")
 _TEST = "_test"
 
 
-def load_npz(
-    directory: Path | None, path: str, owner: str | None = None, axes: str | None = None, user: str | None = None
-) -> LoadedDataset:
+def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDataset:
     """Load a data set from a NumPy archive with the arrays `x` and `y` and, for test records, `x_test` and `y_test`.
 
-    In `x`, uint8 values are divided by 255, and other numbers are unchanged. If `x` has three axes, it holds images,
-    which get a channel axis, (n, 1, h, w), unless `axes` says that it holds sequences. Labels of shape (n,), (n, 1) or,
+    In `x`, uint8 values are divided by 255, and other numbers are unchanged. An `x` with three axes holds images, which
+    get a channel axis, (n, 1, h, w), unless `axes` says that it holds sequences. Labels of shape (n,), (n, 1) or,
     one-hot, (n, c) become 0..c-1 in sorted order.
 
     If the archive has no `x`, the labels are the array `labels` or `y`. Every other array, such as `input_ids`, is an
-    input of the model and is passed to its `forward` under its key, integers as int64. Keys of test records then end in
-    `_test`.
+    input that the model takes by this name, integers as int64. Keys of test records then end in `_test`.
 
     Raises `InputError` if the file is missing or damaged, if a key is missing, or if an array has another type or
     shape.
@@ -39,22 +37,15 @@ def load_npz(
     Parameters
     ----------
     directory
-        Data directory, in which a relative path is searched if it does not exist in the working directory; None for
-        none.
-    path
-        Path of the archive, in the format of `numpy.savez` or `numpy.savez_compressed`, without Python objects.
-    owner
-        Key of the array that names the owner of each record, such as `client`: whole numbers or strings, shape (n,).
-        None if owners are not known.
-    user
-        Key of the array that names the person of each record: whole numbers or strings, shape (n,). It may be the key
-        of the owners. None if users are not known.
-    axes
-        "picture" or "sequence", the meaning of a record's two axes in `x` (see `PictureOrSequence`). None means
-        "picture".
+        Data directory, in which a relative path is searched after the working directory; None for none.
+    options
+        Settings by name. `path` is the path of the archive, in the format of `numpy.savez`, without Python objects.
+        `owner` and `user`, if given, are keys of arrays of whole numbers or strings, shape (n,), that name the owner
+        and the person of each record; both may be the same key. `axes`, "picture" (the default) or "sequence", is the
+        meaning of a record's two axes in `x`.
     """
-    file = resolve(directory, path)
-    named = {what: key for what, key in (("owner", owner), ("user", user)) if key is not None}
+    file, axes = resolve(directory, options["path"]), options.get("axes")
+    named = {what: key for what in ("owner", "user") if (key := options.get(what)) is not None}
     for what, key in named.items():
         require(key not in _KEYS, f"{what} is {key!r}: accepted is the key of an array other than {', '.join(_KEYS)}")
     names = archive_names(file)
@@ -87,10 +78,7 @@ def load_npz(
 
 
 def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str], file: Path) -> tuple[Owners, Owners]:
-    """Return the owners and the users of the records from arrays of an archive.
-
-    `named` gives the key of the array for "owner" and for "user". Without such an entry, owners or users are unknown.
-    """
+    """Return the owners and the users of the records; `named` has the keys of their arrays."""
     told = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
     for what, key in named.items():
         require(key in arrays, f"{file} has no array {key!r}: accepted for {what} in [data] is the key of an array")
@@ -101,21 +89,7 @@ def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str]
 def _of_named(
     arrays: Mapping[str, NDArray[np.generic]], label: str, named: Mapping[str, str], file: Path, axes: str | None
 ) -> LoadedDataset:
-    """Return the data set of an archive without the array `x`; its arrays are inputs that the model takes by name.
-
-    Parameters
-    ----------
-    arrays
-        All arrays of the archive, by key.
-    label
-        Key of the labels; the test records' arrays have the same keys with the ending `_test`.
-    named
-        Keys of the arrays of owners and users, by "owner" and "user"; empty if they are unknown.
-    file
-        Path of the archive, for error messages.
-    axes
-        Must be None, because the setting `axes` applies to `x` only; otherwise `InputError` is raised.
-    """
+    """Return the data set of an archive without `x`, whose arrays are inputs that the model takes by name."""
     require(axes is None, f"{file}: axes is {axes!r}, and there is no array x: leave axes out of [data]")
     others = [key for key in arrays if key not in (label, f"{label}{_TEST}", *named.values())]
     trained = [key for key in others if not key.endswith(_TEST)]
@@ -142,21 +116,13 @@ def _of_named(
 
 
 def _said(shape: tuple[int, ...], is_sequence: bool) -> str:
-    """Return a phrase with the size of an image or a sequence, such as " of 8x8 pixels".
-
-    `shape` has the axes (records, height, width) or (records, steps, features); for any other number of axes the phrase
-    is empty.
-    """
     if len(shape) != 3:
         return ""
     return f" of {shape[1]:,} steps by {shape[2]:,} features" if is_sequence else f" of {shape[1]}x{shape[2]} pixels"
 
 
 def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWarning, ...]:
-    """Return a warning if records have two axes but are not uint8, so they may be sequences instead of images.
-
-    The tuple is empty otherwise.
-    """
+    """Return a warning if records may be sequences: they have two axes and are not uint8."""
     if values.ndim != 3 or values.dtype == np.uint8:
         return ()
     sequence, picture = (Remedy("axes", str(one)) for one in (PictureOrSequence.SEQUENCE, PictureOrSequence.PICTURE))
@@ -171,20 +137,7 @@ def _taken_for_pictures(file: Path, values: NDArray[np.generic]) -> tuple[DataWa
 
 
 def _as_labels(values: NDArray[np.generic], what: str) -> NDArray[np.generic]:
-    """Return labels with shape (n,): one-hot rows become the position of the 1, a single column becomes one axis.
-
-    Parameters
-    ----------
-    values
-        Labels, shape (n,) or (n, 1), or one-hot rows, shape (n, classes).
-    what
-        Phrase that names the array at the beginning of an error message.
-
-    Raises
-    ------
-    InputError
-        If the labels have another shape, or a row is not one-hot.
-    """
+    """Return labels with shape (n,), from shape (n,), (n, 1) or one-hot rows (n, classes)."""
     if values.ndim == 2 and values.shape[1] > 1 and values.dtype.kind in "biuf":
         is_one = values == 1
         rows = (is_one.sum(axis=1) == 1) & ((values == 0).sum(axis=1) == values.shape[1] - 1)

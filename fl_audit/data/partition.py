@@ -1,10 +1,6 @@
-"""Split records into a training set, records outside it and test records, and divide the training set among clients.
-
-Most schemes of division are those of flwr-datasets.
-"""
+"""Divide the records of the training set among clients; most schemes are those of flwr-datasets."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +8,8 @@ import numpy as np
 from fl_audit.array_types import Integers
 from fl_audit.data.option_names import PartitionScheme as PartitionScheme
 from fl_audit.data.option_names import UsersAcrossClients as UsersAcrossClients
-from fl_audit.data.records import LoadedDataset, Records
-from fl_audit.errors import InputError, Remedy, require, require_number
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError, Remedy, require
 from fl_audit.randomness import Purpose, generator
 
 Parameter = float | int | str | bool
@@ -36,10 +32,9 @@ def partition_records(
 ) -> tuple[Integers, ...]:
     """Divide records among clients and return the sorted indices of every client's records.
 
-    The parts are disjoint, not empty, and cover all records. Records are shuffled first, because some partitioners
-    assign consecutive records. Raises `InputError` if a parameter is unknown or has the wrong type, if a client would
-    be left empty, or if a record would be assigned to no client. For `natural` it is also raised if owners are unknown
-    or not as many as the clients.
+    The parts are disjoint, not empty, and cover all records. Raises `InputError` if a parameter is unknown or has the
+    wrong type, or if a client or a record would be left over. For `natural` it is also raised if owners are unknown or
+    not as many as the clients.
 
     Parameters
     ----------
@@ -50,13 +45,13 @@ def partition_records(
     scheme
         Scheme by which the records are divided.
     parameters
-        Parameters of the flwr-datasets partitioner by name, with hyphens or underscores; defaults are in brackets.
-        `dirichlet`: alpha (0.5), min-partition-size (1), self-balancing (false). `pathological`:
-        num-classes-per-partition (2), class-assignment-mode (first-deterministic; others are deterministic and random).
-        `shard`: num-shards-per-partition (2), shard-size, keep-incomplete-shard (true). If shard-size is missing, it is
-        chosen so that no record is left over. The other schemes have no parameters.
+        Parameters of the flwr-datasets partitioner by name; defaults are in brackets. `dirichlet`: alpha (0.5),
+        min-partition-size (1), self-balancing (false). `pathological`: num-classes-per-partition (2),
+        class-assignment-mode (first-deterministic; others are deterministic and random). `shard`:
+        num-shards-per-partition (2), shard-size (chosen so that no record is left over), keep-incomplete-shard (true).
+        The other schemes have none.
     seed
-        Seed of the run, which decides the shuffle and random schemes; `natural` does not depend on it.
+        Seed of the run, which decides random choices.
     owner
         Owner of each record as an integer, shape (n,), which only `natural` uses: client i gets the records of the i-th
         owner that has any.
@@ -94,9 +89,8 @@ def user_shards(
 ) -> tuple[Integers, ...]:
     """Divide records among clients so that all records of a user are at one client; return each client's indices.
 
-    A user is a person with several records. The scheme `iid` assigns whole users, in numbers as equal as possible. The
-    other schemes assign records as `partition_records` does, and `across` decides about users whose records are then at
-    several clients.
+    The scheme `iid` assigns whole users, in numbers as equal as possible. The other schemes assign records as
+    `partition_records` does, and `across` decides about users whose records are then at several clients.
 
     Parameters
     ----------
@@ -111,13 +105,12 @@ def user_shards(
     seed
         Seed of the run, which decides random choices.
     across
-        Treatment of users with records at several clients: an error, or all their records go to the client that has the
-        first of them.
+        Treatment of users with records at several clients.
 
     Raises
     ------
     InputError
-        If users are unknown, or have records at several clients and are refused, or a client would be left empty.
+        If users are unknown or refused, or a client would be left empty.
     """
     user = users_of(records)
     if PartitionScheme(scheme) is PartitionScheme.IID:
@@ -151,10 +144,7 @@ def user_shards(
 
 
 def _client_of(parts: Sequence[Integers], count: int) -> Integers:
-    """Return the number of the part that contains each record, shape (count,).
-
-    `parts` holds the indices of the records in each part, and `count` is the number of all records.
-    """
+    """Return the number of the part that contains each of `count` records."""
     client = np.empty(count, dtype=np.int64)
     for number, part in enumerate(parts):
         client[part] = number
@@ -254,126 +244,3 @@ def _check_parts(parts: tuple[Integers, ...], records: int, scheme: PartitionSch
     accepted = "accepted are settings that give every record to one client, try more classes or shards a client"
     dropped = f"partition {scheme} drops {int((counts == 0).sum())} of {records} records"
     require(bool((counts == 1).all()), f"{dropped}: {accepted}")
-
-
-FEWEST_POPULATION = 2  # with fewer records outside D and D' the test records are the population sample
-_LARGEST_HELD_OUT_SHARE = 0.2
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Disjoint parts of a data set: the training set D, the records outside it, and the test records."""
-
-    inside: Records  # D, the training set
-    outside: Records | None  # all other records of the pool except held-out test records; None if there are none
-    test: Records  # records on which accuracy is measured, from the official test split if there is one
-
-
-def population_size(split: Split, population_records: int, taken: int) -> int:
-    """Return the number of records in the population sample of Epsilon*, a sample on which no model is trained.
-
-    The sample is drawn from outside D. If fewer than `FEWEST_POPULATION` records are left there, it is the test set.
-
-    Parameters
-    ----------
-    split
-        Records inside D, outside D, and for the test.
-    population_records
-        Largest size of the sample if it is drawn from outside D, at least 2.
-    taken
-        Number of records from outside D that are in D' and so not in the sample: 0, or 1 for a replaced record, or the
-        size of the replaced client.
-    """
-    left = 0 if split.outside is None else len(split.outside) - taken
-    return len(split.test) if left < FEWEST_POPULATION else min(population_records, left)
-
-
-def select_records(
-    source: LoadedDataset, records: int, test_records: int, seed: int, by_user: bool = False, users: int | None = None
-) -> Split:
-    """Draw the training set D from the pool without replacement; return it with the rest of the pool and test records.
-
-    Without an official test split, min(test_records, 20 % of the pool) records, at least 1, are held out for the test.
-    The same seed gives the same D for any number of test records.
-
-    With `by_user`, whole users are drawn, as many as fit into `records`, so D may be smaller. D, the records outside D
-    and the held-out records then have no user in common, and the records of a user are consecutive in D. Users of an
-    official test split are unknown.
-
-    Raises `InputError` if the pool has too few records, or if all records of D have the same class.
-
-    Parameters
-    ----------
-    source
-        Data set with the pool and, if it has one, the official test split.
-    seed
-        Seed of the run, which decides the draw.
-    by_user
-        Whether to draw whole users, persons with several records, instead of single records.
-    users
-        Largest number of users to draw, from 1; None sets no limit.
-    records
-        Number of records in D, at least 1; with `by_user` the largest number.
-    test_records
-        Largest number of test records, at least 1.
-
-    Examples
-    --------
-    >>> from fl_audit.data.catalogue import DataSpec, load_source
-    >>> split = select_records(load_source(DataSpec("digits")), records=100, test_records=200, seed=0)
-    >>> len(split.inside), len(split.test)
-    (100, 200)
-    """
-    for name, number in (("records", records), ("test records", test_records)):
-        require_number(f"number of {name} is", number, "whole numbers from 1")
-    random = generator(seed, Purpose.RECORD_SELECTION)
-    order, ends = _order_of_records(source.pool, random, by_user)
-    most = int(_LARGEST_HELD_OUT_SHARE * len(source.pool))
-    held_out = 0 if source.test is not None else max(1, min(test_records, most))
-    if by_user and held_out:
-        held_out = int(len(order) - _last_up_to(ends, len(order) - held_out, at_least=True))
-    free = len(source.pool) - held_out
-    beside = f" beside {held_out} held out for the test" if held_out else ""
-    offered = f"{source.name} has {free}{beside}: accepted for records in [data] are 1 to {free}"
-    require(records <= free, f"the training set is to have {records} records, and {offered}")
-    if by_user:
-        wanted, records = records, _last_up_to(ends[:users], records)
-        many = f"records is {wanted}, and the first user that is drawn has {int(ends[0])}"
-        require(records > 0, f"{many}: accepted are more records in [data], or fewer of each user by records-per-user")
-    inside = source.pool.take(order[:records])
-    drawn = f"records is {records}, and all that are drawn from {source.name} are of one class"
-    needed = "at least 2 classes are needed, so ask for more records"
-    require(np.unique(inside.labels).size >= 2, f"{drawn}: {needed}")
-    # In the pool's order, so that the position of a replacement is easy to trace.
-    outside = source.pool.take(np.sort(order[records:free])) if records < free else None
-    if source.test is None:
-        return Split(inside, outside, source.pool.take(np.sort(order[free:])))
-    tested = random.permutation(len(source.test))[: min(test_records, len(source.test))]
-    return Split(inside, outside, source.test.take(np.sort(tested)))
-
-
-def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool) -> tuple[Integers, Integers]:
-    """Return a random order of the records, and the ascending sizes at which it may be cut.
-
-    With `by_user`, the records of a user are consecutive, and cuts are between users.
-    """
-    if not by_user:
-        return random.permutation(len(pool)), np.arange(1, len(pool) + 1)
-    user = users_of(pool)
-    counts = np.bincount(user)
-    drawn = random.permutation(len(counts))
-    place = np.empty_like(drawn)
-    place[drawn] = np.arange(len(drawn))
-    return np.argsort(place[user], kind="stable").astype(np.int64), np.cumsum(counts[drawn])
-
-
-def _last_up_to(ends: Integers, limit: int, at_least: bool = False) -> int:
-    """Return the largest of the ascending sizes `ends` that is at most `limit`; 0 if there is none.
-
-    With `at_least`, return the smallest size that is at least `limit` instead, among all sizes except the last one. If
-    all of these are smaller, the last of them is returned. If there is only one size, 0 is returned.
-    """
-    if at_least:
-        return int(ends[:-1][min(int(np.searchsorted(ends[:-1], limit)), len(ends) - 2)]) if len(ends) > 1 else 0
-    fitting = ends[ends <= limit]
-    return int(fitting[-1]) if fitting.size else 0

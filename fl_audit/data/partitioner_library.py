@@ -18,8 +18,6 @@ def divided(
 ) -> tuple[Integers, ...]:
     """Divide records among clients by a partitioner of flwr-datasets; return each client's indices, ascending.
 
-    Exceptions of flwr-datasets are passed on.
-
     Parameters
     ----------
     scheme
@@ -31,9 +29,9 @@ def divided(
     seed
         Seed of the partitioner.
     labels
-        Class of each record, in the order in which the partitioner gets the records, shape (n,).
+        Class of each record, shape (n,).
     order
-        Index of each record in the same order, shape (n,).
+        Index of each record among all, shape (n,).
     """
     with _quiet():
         partitioner = _partitioner(scheme, clients, settings, len(labels), seed)
@@ -44,7 +42,7 @@ def divided(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence progress bars and warnings inside the context, and restore both afterwards."""
+    """Silence progress bars and warnings, and restore both afterwards."""
     disabled = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
@@ -71,11 +69,11 @@ def _partitioner(scheme: PartitionScheme, clients: int, settings: dict[str, Any]
 class ArrayTable(datasets.Dataset):  # type: ignore[misc]
     """A table for partitioners of flwr-datasets, which returns columns and rows as NumPy arrays.
 
-    It saves time: for each client, `datasets.Dataset` would create a table, which takes milliseconds.
+    For each client, `datasets.Dataset` would create a table, which takes milliseconds.
     """
 
     def __getitem__(self, name: str) -> Integers:
-        """Return the column with the given name as an array, shape (records,); it is read once."""
+        """Return a column as an array; it is read once."""
         columns: dict[str, Integers] = self.__dict__.setdefault("columns_read", {})
         if name not in columns:
             columns[name] = self.data.column(name).to_numpy()

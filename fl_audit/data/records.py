@@ -27,7 +27,7 @@ class Records:
     Examples
     --------
     >>> records = Records(np.eye(3, dtype=np.float32), np.array([0, 1, 0]), classes=2)
-    >>> len(records), len(records.without(1))
+    >>> len(records), len(records.take([0, 2]))
     (3, 2)
     """
 
@@ -62,19 +62,7 @@ class Records:
         object.__setattr__(self, "user", self._checked_codes("user", self.user, self.users))
 
     def _checked_codes(self, what: str, codes: Integers | None, names: tuple[str, ...]) -> Integers | None:
-        """Return the owner or user codes as int64 after checks of shape and range; None if they are unknown.
-
-        Raises `InputError` if a check fails.
-
-        Parameters
-        ----------
-        what
-            Kind of the codes for messages, "owner" or "user".
-        codes
-            Code of each record, shape (records,); None if unknown.
-        names
-            Names of the owners or users, of which the codes are positions; empty if the codes are unknown.
-        """
+        """Return owner or user codes as int64; `what` is "owner" or "user", and codes are positions in `names`."""
         if codes is None:
             unknown = f"there are {len(names)} names of {what}s and no {what} of any record"
             require(not names, f"{unknown}: accepted are both or neither")
@@ -107,14 +95,6 @@ class Records:
         features, labels = self.features[chosen], self.labels[chosen]
         return Records(features, labels, self.classes, owner, self.owners, self.graphs, user, self.users, self.inputs)
 
-    def without(self, index: int) -> "Records":
-        """Return all records except the one at `index`, in order.
-
-        Raises `InputError` if the index is out of range, or if no record would be left.
-        """
-        self.check_index(index)
-        return self.take(np.delete(np.arange(len(self)), index))
-
     @property
     def kind_of_arrays(self) -> str:
         """ "texts" or "named arrays" if each record consists of several named arrays; otherwise an empty string."""
@@ -128,10 +108,7 @@ class Records:
 
 
 class ColumnRole(StrEnum):
-    """Role of a column of a table, such as a feature, the label or the owner.
-
-    In a folder of images, the folders and the images have a role too.
-    """
+    """Role of a column of a table, or of the folders and images in a folder of images."""
 
     NUMBER = "number"
     LEVELS = "levels"
@@ -170,11 +147,6 @@ _NAMED = 3
 
 def some(names: Sequence[str]) -> str:
     """Return a phrase with the first three names of a list and the number of further ones.
-
-    Parameters
-    ----------
-    names
-        Names to list, at least one.
 
     Examples
     --------
@@ -306,7 +278,7 @@ def _check_codes(what: str, codes: Integers, number: int, these: str = "") -> No
 
 
 def told_record(features: Floats32, label: int) -> CraftedRecord:
-    """Return a crafted record, made by the auditor, with its features as a base64 string for messages.
+    """Return a crafted record with its features as a base64 string for messages.
 
     Parameters
     ----------
@@ -320,18 +292,18 @@ def told_record(features: Floats32, label: int) -> CraftedRecord:
 
 
 def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) -> Records:
-    """Return records in which a crafted record, made by the auditor, replaces the one at `index`.
+    """Return copied records in which a crafted record replaces the one at `index`.
 
     The crafted record keeps the owner and the user of the replaced one.
 
     Parameters
     ----------
     records
-        Records to change; they are copied.
+        Records to copy.
     index
         Index of the record to replace, from 0.
     crafted
-        Crafted record, whose shape and class must fit the records, or `InputError` is raised. None changes nothing.
+        Crafted record, which must fit the records, or `InputError` is raised. None changes nothing.
     """
     if crafted is None:
         return records
@@ -342,12 +314,12 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
 
 
 def alone(crafted: CraftedRecord, like: Records) -> Records:
-    """Return `Records` with one record only: a record that the auditor crafted. It has no owner.
+    """Return `Records` with a crafted record alone, which has no owner.
 
     Parameters
     ----------
     crafted
-        Crafted record, whose features are a base64 string.
+        Crafted record.
     like
         Records with the shape and the classes of the result. `InputError` is raised if the crafted record has others.
     """

@@ -52,14 +52,13 @@ TEXAS100 = BinaryTable("texas100", "Texas-100", "dataset_texas.tgz", 100, labels
 def load_binary(directory: Path | None, table: BinaryTable) -> LoadedDataset:
     """Load a published table of 0/1 features, in which the labels 1..k become the classes 0..k-1.
 
-    There is no official test split. Raises `InputError` if the file is missing or damaged, if rows differ in length, if
-    a feature is not 0 or 1, or if a label is out of range.
+    There is no official test split. Raises `InputError` if the file is missing or damaged, or if it does not have the
+    published format.
 
     Parameters
     ----------
     directory
-        Directory with a file of the table, which may also be in a folder with the table's name. None raises
-        `InputError`.
+        Directory with a file of the table, or with a folder of the table's name that has it. None raises `InputError`.
     table
         Table to load, such as `PURCHASE100`.
     """
@@ -183,10 +182,7 @@ def _checked_binary(values: NDArray[np.generic], path: Path, what: str) -> Featu
 
 
 def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Integers:
-    """Return labels as classes 0..k-1, where k is `classes`.
-
-    The labels are one-hot, 0..k-1 or 1..k. They are taken for 1..k if k occurs.
-    """
+    """Return labels as classes 0..k-1, where k is `classes`; given are one-hot rows, 0..k-1, or 1..k if k occurs."""
     if labels.ndim == 2:
         require(labels.shape[1] == classes, f"{path}: labels have shape {labels.shape}: accepted are {classes} columns")
         ones = _checked_binary(labels, path, "labels")

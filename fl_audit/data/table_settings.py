@@ -5,9 +5,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fl_audit.data.column_encoding import DECIMAL_MARKS, DEFAULT_MAX_LEVELS
+from fl_audit.data.column_encoding import DEFAULT_MAX_LEVELS
 from fl_audit.data.files import resolve
 from fl_audit.data.texts import TextSettings
+from fl_audit.data.written_numbers import DECIMAL_MARKS
 from fl_audit.errors import Remedy, require
 
 WHITESPACE = "whitespace"
@@ -20,8 +21,7 @@ _USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": ("
 class TableSettings:
     """Settings by which a table is read: its file format, the roles of its columns, missing values.
 
-    Raises `InputError` if the separator or decimal mark is not accepted, or if settings contradict each other, such as
-    a `drop` that names the owner column.
+    Raises `InputError` if a mark is not accepted, or if settings contradict each other.
     """
 
     label: str  # name of the label column: whole numbers or words

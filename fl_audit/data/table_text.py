@@ -59,10 +59,7 @@ class TableText:
     def lines_above(self, names: Sequence[str] = ()) -> int:
         """Return the number of lines above the line of column names, such as a title; 0 if there seem to be none.
 
-        Parameters
-        ----------
-        names
-            Column names in the user's settings. If they are given, the line of column names contains all of them.
+        If `names`, column names in the user's settings, are given, the line of column names contains all of them.
         """
         lines = _first_lines(self.text)
         for separator in (self.separator, *_SEPARATORS, WHITESPACE):
@@ -92,10 +89,9 @@ def read_table_text(
 ) -> TableText:
     """Read a table file as text, and detect its encoding and separator if they are not given.
 
-    Excel workbooks and Parquet files become CSV. The encoding is that of a byte-order mark, or UTF-8 if the file is
-    valid UTF-8, or one that charset-normalizer detects. If several encodings are equally likely, one is taken in which
-    the beginning of the file contains `names`, Western encodings first. The separator is the character that splits the
-    header and the first rows into equally many cells.
+    Excel workbooks and Parquet files become CSV. The encoding is that of a byte-order mark, UTF-8, or one that
+    charset-normalizer detects; of several likely ones, it is one in which the beginning of the file contains `names`,
+    Western encodings first. The separator is the character that splits the first lines into equally many cells.
 
     Parameters
     ----------
@@ -149,7 +145,7 @@ def read_table_text(
 
 
 def _below(text: str, lines: int, path: Path) -> str:
-    """Return a text without its first `lines` lines; raise `InputError` if no line of column names is left."""
+    """Return a text without its first lines, of which one line of column names must be left."""
     if lines == 0:
         return text
     parts = text.split("\n", lines)
@@ -178,7 +174,7 @@ def split_rows(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
 
 
 def _encodings(content: bytes, path: Path) -> list[str]:
-    """Return the encodings that a file may have, Western ones first; `InputError` if it seems to be no text."""
+    """Return the encodings that a file may have, Western ones first."""
     for mark, name in _MARKS:
         if content.startswith(mark):
             return [name]
@@ -205,10 +201,7 @@ def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
 
 
 def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) -> tuple[DataWarning, ...]:
-    """Return a warning if other encodings, equally likely, would change words at the beginning of a file.
-
-    The tuple is empty otherwise.
-    """
+    """Return a warning if other, equally likely encodings would change words at the beginning of a file."""
     content = content[:_BYTES_LOOKED_AT]
     own = _WORD.findall(content.decode(encoding, "replace"))
     instead: dict[Remedy, tuple[str, str]] = {}

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.column_encoding import DECIMAL_MARKS, amounts, is_number
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.files import resolve
 from fl_audit.data.missing_value_codes import words_gone
@@ -20,6 +19,7 @@ from fl_audit.data.records import DataWarning, LoadedDataset
 from fl_audit.data.table_settings import WHITESPACE, TableSettings
 from fl_audit.data.table_text import TableText, read_table_text, split_rows
 from fl_audit.data.warnings import header_warnings
+from fl_audit.data.written_numbers import DECIMAL_MARKS, amounts, is_number
 from fl_audit.errors import InputError, Remedy, first_line, require
 
 _SPACES = r"\s+"
@@ -29,23 +29,22 @@ _ROUNDED = 2.0**53  # from here on, numbers with a point are no longer exact
 
 
 def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDataset:
-    """Load a data set from a table whose first line holds the column names, and describe how each column was read.
+    """Load a data set from a table whose first line holds the column names.
 
     The file is text (CSV), an Excel workbook or a Parquet file. Numeric columns are scaled to [0, 1] by their range in
     the training file. Columns of strings are one-hot encoded over the levels in both files. Labels become 0..c-1 in
     sorted order.
 
-    Raises `InputError` if a file is missing or damaged, if a comma or point in its numbers may be a decimal or a
-    thousands mark, if a column is missing or cannot be used, or if a cell is missing or not finite.
+    Raises `InputError` if a file is missing or damaged, if its decimal mark is ambiguous, if a column is missing or
+    cannot be used, or if a cell is missing or not finite.
 
     Parameters
     ----------
     directory
-        Data directory, in which relative paths are searched if they do not exist in the working directory; None for
-        none.
+        Data directory, in which relative paths are searched after the working directory; None for none.
     options
-        Settings as in `TableSettings`, by name. `path` is the path of the training file, plain or gzipped. `test-path`,
-        if given, is that of the official test records, with the same columns.
+        Settings as in `TableSettings`, by name; the `path` of the training file, plain or gzipped; and optionally
+        `test-path`, that of the official test records, with the same columns.
     """
     settings = TableSettings.of(options).located(directory)
     paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]
@@ -65,12 +64,11 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
 
 
 def _words_of(settings: TableSettings) -> list[str]:
-    """Return the names of the columns that are always read as strings: the label column and any text column."""
     return [settings.label, *([] if settings.text is None else [settings.text])]
 
 
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
-    """Return a table as a data frame without the columns to drop; `as_text` reads all cells as strings."""
+    """Return a table without the columns to drop; `as_text` reads all cells as strings."""
     # Only empty cells and the words of the setting are missing: a country can have the code NA.
     options: dict[str, Any] = {
         "decimal": settings.decimal or ".",
@@ -84,20 +82,7 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
 
 
 def _require_names(text: TableText, names: Sequence[str] = ()) -> None:
-    """Check that a table has no lines, such as a title, above the line with its column names.
-
-    Parameters
-    ----------
-    text
-        Text of the table.
-    names
-        Column names in the user's settings, by which the line of column names is recognised; it may be empty.
-
-    Raises
-    ------
-    InputError
-        If there are such lines.
-    """
+    """Refuse a table with lines above its column names, which are recognised by `names` from the settings."""
     if above := text.lines_above(names):
         remedy = Remedy("skip-lines", above)
         lines = "a line, such as a title," if above == 1 else f"{above} lines, such as a title,"
@@ -107,16 +92,12 @@ def _require_names(text: TableText, names: Sequence[str] = ()) -> None:
 
 
 def _as_written(text: TableText, names: Sequence[str]) -> pd.DataFrame:
-    """Return the named columns of a table with every cell as the string in the file."""
+    """Return the named columns with every cell as the string in the file."""
     return _read(text, dtype=str, na_filter=False, usecols=lambda name: name.strip() in names)
 
 
 def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> pd.DataFrame:
-    """Return a table in which long numbers, owners and users are strings if they would lose digits as numbers.
-
-    Otherwise identifiers of 16 or more digits would be rounded if the column has an empty cell, and the owners 007 and
-    7 would become one.
-    """
+    """Return a table in which long numbers, owners and users are strings if numbers would lose digits."""
     persons = [name for name in (settings.owner, settings.user) if name is not None]
     floats = frame.select_dtypes("float")
     names = sorted(map(str, floats.columns[(floats.abs() >= _ROUNDED).any()]))
@@ -132,7 +113,7 @@ def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSetti
 def _missing_words(
     frames: Sequence[pd.DataFrame], texts: Sequence[TableText], settings: TableSettings
 ) -> Mapping[str, int]:
-    """Return the number of records with each word for a missing value, by word; the key "" counts empty cells."""
+    """Return the number of records with each word for a missing value; the key "" counts empty cells."""
     found: Counter[str] = Counter()
     for frame, text in zip(frames, texts, strict=True):
         names = [str(name) for name in frame.columns[frame.isna().any()]] if settings.missing else []
@@ -141,17 +122,7 @@ def _missing_words(
 
 
 def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> Iterator[DataWarning]:
-    """Yield a warning for each column of codes that lose leading zeros, because it is read as numbers.
-
-    Parameters
-    ----------
-    frame
-        Table as read, with numeric columns.
-    text
-        Text of the table, in which the zeros are searched.
-    settings
-        Settings of the table; columns that they name, such as the label, get no warning.
-    """
+    """Yield a warning for each column of codes that lose leading zeros as numbers."""
     if not _ZEROS.search(text.text):
         return
     kept = [str(name) for name, column in frame.items() if pd.api.types.is_numeric_dtype(column)]
@@ -237,7 +208,7 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
 
 
 def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
-    """Return the decimal mark of a table; raise `InputError` if each point or comma may be a thousands mark."""
+    """Return the decimal mark of a table, unless each point or comma may be a thousands mark."""
     # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal: where
     # commas separate cells nobody writes points between thousands.
     names = [] if text.separator == "," else _doubtful(frame)
@@ -264,11 +235,7 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
 
 
 def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
-    """Return the cells of a column that are numbers with a comma or a point, each with its decimal mark.
-
-    The mark is None if it is ambiguous. The result is empty if at most half of the different cells are numbers, or if a
-    cell looks like a date or a list.
-    """
+    """Return the cells that are numbers with a comma or a point, each with its decimal mark; None if ambiguous."""
     cells = amounts(pd.Series(column.dropna().unique()))[0].tolist()
     found: dict[str, str | None] = {}
     numbers = 0
@@ -283,10 +250,7 @@ def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
 
 
 def _doubtful(frame: pd.DataFrame) -> list[str]:
-    """Return the names of the numeric columns in which every point may be a thousands mark.
-
-    Their numbers with decimals are all from 1 to 1000 and have at most three decimals, such as 1.234.
-    """
+    """Return the names of the numeric columns in which every point may be a thousands mark, as in 1.234."""
     names = []
     for name, column in frame.items():
         if not pd.api.types.is_float_dtype(column):

@@ -79,7 +79,7 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
     settings
         Vocabulary and number of tokens of each record, or the user's tokenizer.
     what
-        Phrase that names the origin of the texts at the beginning of error messages.
+        Origin of the texts, for messages.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
         If the vocabulary or the tokenizer cannot be used.
     """
     if settings.vocabulary is None:
-        return _by_tokenizer(texts, settings, what)
+        return _by_tokenizer(texts, settings)
     vocabulary, length = read_vocabulary(settings.vocabulary), settings.tokens or DEFAULT_TOKENS
     least = len(vocabulary.ends) + 1
     require(length >= least, f"tokens is {length} in [data]: accepted are whole numbers from {least}")
@@ -105,10 +105,9 @@ def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> Enc
 def _became(
     pieces: Sequence[Sequence[int]], vocabulary: "Vocabulary", length: int, settings: TextSettings
 ) -> tuple[ColumnReadResult, tuple[DataWarning, ...]]:
-    """Return a description of an encoded column of text, and warnings if many texts are cut or many tokens unknown.
+    """Return how a column of text was read, with warnings if many texts are cut or many tokens unknown.
 
-    `pieces` holds the token ids of each text before cutting, without a first and a last token such as [CLS]. `length`
-    is the number of tokens to which texts are cut or padded.
+    `pieces` are the token ids of each text before cutting, without tokens such as [CLS].
     """
     counts = np.array([len(own) for own in pieces])
     cut = float((counts > length - len(vocabulary.ends)).mean())
@@ -128,9 +127,8 @@ def _became(
 class Vocabulary:
     """A public vocabulary of tokens with their ids, which splits texts into tokens as WordPiece does.
 
-    If no token has a capital, texts become lower-case without accents, as in uncased BERT. A word that is no token is
-    split greedily into the longest tokens. Tokens that continue a word begin with ##. A vocabulary without such tokens
-    is one of whole words.
+    If no token has a capital, texts become lower-case without accents, as in uncased BERT. If some tokens begin with
+    ##, which continue a word, a word that is no token is split greedily into the longest tokens.
     """
 
     ids: Mapping[str, int]  # id of each token
@@ -148,10 +146,7 @@ class Vocabulary:
         return any(one.startswith(_CONTINUES) and len(one) > len(_CONTINUES) for one in self.ids)
 
     def within_ends(self, ids: Sequence[int]) -> list[int]:
-        """Return token ids with the ids of the first and the last token around them, such as [CLS] and [SEP].
-
-        They are returned unchanged if the vocabulary has no such tokens.
-        """
+        """Return token ids with those of the first and the last token around them, such as [CLS] and [SEP], if any."""
         return [self.ends[0], *ids, self.ends[1]] if self.ends else [*ids]
 
     def pieces(self, text: str) -> list[int]:
@@ -179,10 +174,7 @@ def _is_reserved(token: str) -> bool:
 
 
 def _words(text: str, is_lower: bool) -> list[str]:
-    """Return the words and punctuation marks of a text, split as by BERT's basic tokenizer.
-
-    With `is_lower`, they are in lower case without accents.
-    """
+    """Return the words and punctuation marks of a text, split as by BERT's basic tokenizer."""
     if is_lower:
         text = unicodedata.normalize("NFD", text.lower())
         text = "".join(one for one in text if unicodedata.category(one) != "Mn")
@@ -201,7 +193,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
     Raises
     ------
     InputError
-        If the file is JSON, has a token twice, or lacks the token for padding or the one for unknown words.
+        If the file is JSON, has a token twice, or lacks a token for padding or for unknown words.
     """
     text = read_text(path)
     own = 'tokenizer = "module:function" in [data] names a function of your own that reads it'
@@ -223,11 +215,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
     return Vocabulary(ids, padding, unknown, () if first is None or last is None else (first, last))
 
 
-def _by_tokenizer(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
-    """Return texts as encoded by the user's own tokenizer, which `settings` names.
-
-    `what`, a phrase for the origin of the texts, is not used.
-    """
+def _by_tokenizer(texts: Sequence[str], settings: TextSettings) -> EncodedTexts:
     name = settings.tokenizer or ""
     tokenize = import_function(name, "tokenizer")
     arrays = _arrays(tokenize(list(texts)), name, len(texts))
@@ -258,11 +246,9 @@ def _arrays(found: Any, name: str, count: int) -> dict[str, NDArray[np.generic]]
 
 
 def _require_own(tokenize: Any, texts: Sequence[str], arrays: Mapping[str, NDArray[np.generic]], name: str) -> None:
-    """Raise `InputError` if the tokenizer encodes a text differently when it gets this text alone.
+    """Refuse a tokenizer that encodes a text differently when it gets this text alone.
 
-    Its tokens then depend on other records, for example because it builds its vocabulary from all texts, or pads them
-    to the longest one. `message_tensors` are the tokenizer's outputs for all `texts`, with which the first few texts
-    are compared. `name` is the tokenizer's name for the message.
+    Its tokens then depend on other records. `arrays` are its outputs for all texts.
     """
     for place in range(min(_TRIED, len(texts))):
         alone = _arrays(tokenize([texts[place]]), name, 1)

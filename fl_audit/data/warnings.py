@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.array_types import Floats, Floats32
-from fl_audit.data.column_encoding import DECIMAL_MARKS, is_number
 from fl_audit.data.label_leaks import tell_tales
 from fl_audit.data.missing_value_codes import USUAL_WORDS, is_usual
 from fl_audit.data.records import DataWarning, some
+from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number
 from fl_audit.errors import Remedy
 
 _NINES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)
@@ -51,15 +51,15 @@ def cautions(
     repeats
         Number of records that are equal to an earlier one.
     named
-        Names of the owner column and of columns that look like identifiers, about which other functions warn.
+        Names of the columns of persons and of identifiers, about which other functions warn.
     """
     yield from _nameless(frame[label])
-    yield from words_kept(frame.drop(columns=[label]))
-    yield from sentinels(frame.drop(columns=[label, *named], errors="ignore"))
-    yield from label_warnings(frame[label])
+    yield from _words_kept(frame.drop(columns=[label]))
+    yield from _sentinels(frame.drop(columns=[label, *named], errors="ignore"))
+    yield from _label_warnings(frame[label])
     yield from _spellings(frame)
     yield from tell_tales(frame, label, named)
-    yield from weight_warnings(frame.drop(columns=[label]))
+    yield from _weight_warnings(frame.drop(columns=[label]))
     different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
     if repeats and different > _COARSE * len(frame):
         remedy = Remedy("unique", True)
@@ -119,14 +119,8 @@ def _spellings(frame: pd.DataFrame) -> Iterator[DataWarning]:
         yield DataWarning(f"{text}; {remedy} makes them one", (remedy,))
 
 
-def words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning for each usual word for a missing value, such as "NA", that is read as an ordinary string.
-
-    Parameters
-    ----------
-    frame
-        Owner and features of all records, without missing cells.
-    """
+def _words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
+    """Yield a warning for each usual word for a missing value, such as "NA", that is read as a string."""
     found: dict[str, list[str]] = {}
     for name, column in frame.items():
         if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
@@ -139,16 +133,8 @@ def words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
         yield DataWarning(f"{taken}; if it says that a value is missing, {remedy} leaves these records out", (remedy,))
 
 
-def sentinels(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning for each number such as -99 or 999 that may stand for a missing value.
-
-    Such a number occurs more than once and is far from all others.
-
-    Parameters
-    ----------
-    frame
-        Features of all records, without missing cells.
-    """
+def _sentinels(frame: pd.DataFrame) -> Iterator[DataWarning]:
+    """Yield a warning for each number such as -99 that occurs more than once and is far from all others."""
     for name, column in frame.items():
         if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
             continue
@@ -166,7 +152,7 @@ def sentinels(frame: pd.DataFrame) -> Iterator[DataWarning]:
 
 
 def _sentinels_of(numbers: Floats) -> list[float]:
-    """Return the numbers in a column that often stand for missing values and are far from all other numbers."""
+    """Return the numbers that often stand for missing values and are far from all other numbers."""
     present = [number for number in _SENTINELS if (numbers == number).sum() >= _FEWEST_SENTINELS]
     others = numbers[~np.isin(numbers, present)] if present else numbers[:0]
     if not others.size or len(np.unique(others)) < _FEWEST_OTHERS:
@@ -175,14 +161,7 @@ def _sentinels_of(numbers: Floats) -> list[float]:
     return [one for one in present if one < 0 <= low or one > 3 * high > 0]
 
 
-def label_warnings(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
-    """Yield warnings about labels: rare classes, integers that may be a quantity, and several answers in one cell.
-
-    Parameters
-    ----------
-    labels
-        Label of each record, without missing values.
-    """
+def _label_warnings(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
     are_numbers = pd.api.types.is_numeric_dtype(labels)
     counts = (labels if are_numbers else labels.astype(str).str.strip()).value_counts()
     rare = [f"{name} ({count:,} of {len(labels):,})" for name, count in counts.items() if count < _RARE * len(labels)]
@@ -204,11 +183,7 @@ def _quantity(counts: "pd.Series[Any]") -> Iterator[DataWarning]:
 
 
 def _lists(words: Sequence[str]) -> Iterator[DataWarning]:
-    """Yield at most one warning: that labels look like several answers in one cell, such as "a|b".
-
-    `words` are the distinct labels. A label looks like this if a mark such as "|" or "," splits it into parts, and each
-    part also occurs in another label.
-    """
+    """Yield a warning if labels look like several answers in one cell, such as "a|b" beside "a" and "b"."""
     for mark in _BETWEEN_ANSWERS:
         parts = {word: [part.strip() for part in word.split(mark)] for word in words}
         occurs = Counter(part for own in parts.values() for part in set(own))
@@ -227,14 +202,8 @@ def _combinations(number: int) -> str:
     return "this combination is" if number == 1 else f"each of {number} combinations is"
 
 
-def weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning if columns look like survey weights, which tell how many persons or things a record represents.
-
-    Parameters
-    ----------
-    frame
-        Owner and features of all records, without missing cells.
-    """
+def _weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
+    """Yield a warning if columns look like survey weights, which tell how many persons a record represents."""
     names = [str(name) for name, column in frame.items() if _is_weight(str(name), column)]
     if names:
         remedy = Remedy("drop", tuple(names))
@@ -259,12 +228,7 @@ def _is_weight(name: str, column: "pd.Series[Any]") -> bool:
 def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:
     """Return a warning if the line of column names looks like a record, because at least half of the names are numbers.
 
-    Otherwise the tuple is empty, and also if the numbers are consecutive integers, which may be names.
-
-    Parameters
-    ----------
-    header
-        Column names of the file.
+    The tuple is empty otherwise, and also if the numbers are consecutive integers, which may be names.
     """
     numbers = [name for name in header if any(is_number(name, mark) for mark in DECIMAL_MARKS)]
     whole = [int(name) for name in numbers if re.fullmatch(r"\d+", name)]

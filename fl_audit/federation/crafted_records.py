@@ -47,8 +47,7 @@ def box_of(features: Floats32) -> FeatureBounds:
     """Return the bounds within which a crafted record's features must lie, given all records' features (n, *shape).
 
     The bounds are 0 and 1 if all features lie in [0, 1], and otherwise the minimum and the maximum of each feature. A
-    feature that is 0 or 1 in all records is marked as binary. The features of a one-hot encoding may become
-    inconsistent.
+    feature that is 0 or 1 in all records is marked as binary. One-hot features may become inconsistent.
     """
     low, high = features.min(axis=0), features.max(axis=0)
     if low.min() >= 0 and high.max() <= 1:
@@ -65,7 +64,7 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
     Parameters
     ----------
     federation
-        The federation, in which a record of the data set still stands in the place of x.
+        The federation, with a record of the data set in the place of x.
     models
         Initial weights of m trials, float32 (m, parameters).
     box
@@ -84,10 +83,7 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
 
 
 def _starts(federation: LoadedFederation, box: FeatureBounds, source: np.random.Generator) -> Candidates:
-    """Return starting points of the search for a crafted record: half are random features, half are records of D.
-
-    Their labels are drawn uniformly.
-    """
+    """Return starting points: half of random features, half of records of D, with random labels."""
     ordinary = source.integers(len(federation.common.labels), size=STARTS // 2)
     drawn = source.random((STARTS - len(ordinary), *box.low.shape), dtype=np.float32)
     random = box.low + torch.from_numpy(drawn).to(box.low.device) * (box.high - box.low)

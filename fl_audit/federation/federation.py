@@ -29,7 +29,7 @@ from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 
 @dataclass(frozen=True)
 class Federation:
-    """Public description of a federation, which every party knows: data, clients, model, mechanism, kind of audit."""
+    """Public description of a federation: data, clients, model, mechanism, kind of audit."""
 
     data: DataSpec  # the source of records
     data_seed: int  # public seed that selects records, neighbours and shards; independent of the seed of the run
@@ -92,7 +92,7 @@ class Federation:
         if self.mechanism.unit is Unit.USER:
             self._require_users()
         if self.local_randomizer is not None:
-            self._require_randomisable(self.local_randomizer.kind)
+            self._require_randomisable(self.local_randomizer)
         _require_view(self.view, self.mechanism)
         self.mechanism.noise.require_rounds(self.rounds)
 
@@ -100,7 +100,7 @@ class Federation:
     def units(self) -> int:
         """Number of units in D: records, users or clients, depending on the adjacency.
 
-        If the differing record is one of several candidates, all candidates count, although a trial contains only one.
+        All candidates for the differing record count, although a trial contains only one.
         """
         match self.mechanism.unit:
             case Unit.RECORD:
@@ -116,24 +116,18 @@ class Federation:
     def records_held(self) -> int:
         """Number of records that the clients hold.
 
-        If the differing record is one of several candidates, all candidates count, although a trial contains only one.
+        All candidates for the differing record count, as in `units`.
         """
         return self.records + (0 if self.candidate_column is None else self.targets - 1)
 
     @property
     def prior_of_candidates(self) -> Floats:
-        """Prior probability that each target is the member, float64 (targets,), if a trial contains exactly one target.
-
-        A target is a unit whose membership is random.
-        """
+        """Prior probability that each target is the member, float64 (targets,), if a trial has exactly one."""
         return np.array(self.candidate_prior or (1 / self.targets,) * self.targets, dtype=np.float64)
 
     @property
     def nodes(self) -> int:
-        """Number of Flower nodes: the clients and the canary clients.
-
-        A canary client holds no data and sends only a test contribution, its canary.
-        """
+        """Number of Flower nodes: the clients and the canary clients."""
         return self.clients + (0 if isinstance(self.mechanism.contribution, PrivateTraining) else self.canaries)
 
     def is_canary(self, client: int) -> bool:
@@ -154,26 +148,25 @@ class Federation:
         return self.mechanism.clients_add_noise or self.local_randomizer is not None
 
     def _require_users(self) -> None:
-        """Raise `InputError` if D has fewer than two users, or records are randomised locally."""
         require(self.users >= 2, f"D has {self.users} users: at least 2 are needed where users are units")
         adjacency = f"adjacency '{self.mechanism.adjacency}'"
         require(self.local_randomizer is None, f"randomizer with {adjacency}, whose units are users: leave it out")
 
     def _require_craftable(self) -> None:
-        """Raise `InputError` if a crafted record is used with users or clients as units, or with several targets."""
+        """Accept a crafted record only as the single target, and an opposite only for replacement."""
         adjacency = self.mechanism.adjacency
         of_one = adjacency.unit is Unit.RECORD and self.targets == 1
         require(of_one, "the neighbour is crafted: accepted is the identifiability audit about a record")
         is_replaced = adjacency.relation is Relation.REPLACE or self.pair.opposite is None
         require(is_replaced, f"the neighbour has an opposite with adjacency '{adjacency}': accepted is replace-record")
 
-    def _require_randomisable(self, name: str) -> None:
-        """Raise `InputError` if owners randomise their records and clients train by DP-SGD as well.
-
-        `name` is the name of the randomizer, for the message.
-        """
+    def _require_randomisable(self, randomizer: LocalRandomizer) -> None:
+        """Refuse randomization by owners together with DP-SGD of clients."""
         is_private, found = isinstance(self.mechanism.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
-        require(not is_private, f"{found} with local-randomizer = '{name}': accepted are 'dp-fedsgd' and 'dp-fedavg'")
+        require(
+            not is_private,
+            f"{found} with local-randomizer = '{randomizer.kind}': accepted are 'dp-fedsgd' and 'dp-fedavg'",
+        )
 
     def cohort(self, server_round: int) -> Integers | None:
         """Return the numbers of the clients that may participate in a round, ascending.
@@ -183,7 +176,7 @@ class Federation:
         return self.turn(server_round) if self.mechanism.contribution.unit is Unit.CLIENT else None
 
     def turn(self, server_round: int) -> Integers | None:
-        """Return the numbers of the units that may participate in a round, ascending, integers (units,).
+        """Return the numbers of the units that may participate in a round, ascending.
 
         None if every unit may participate.
         """

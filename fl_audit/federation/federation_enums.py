@@ -11,10 +11,10 @@ class InitialWeights(StrEnum):
 
 
 class InsiderView(StrEnum):
-    """Views that an insider (an attacking client) may have of a round.
+    """Views that an insider, an attacking client, may have of a round.
 
     UPDATE shows the noised sum, as if the server published it, so that outside observers see it, too. MODEL shows only
-    the resulting model. Clients that do not attack receive only models under both views.
+    the resulting model. Clients that do not attack receive only models.
     """
 
     UPDATE = "update"

@@ -1,6 +1,6 @@
-"""Derive from a federation's public description the records of D, the clients' shards, and the replacement in D'."""
+"""Derive from a federation's public description D, the clients' shards, the replacement in D', and held-out records."""
 
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
@@ -8,15 +8,17 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import stand_in_shard
-from fl_audit.data.partition import Split, partition_records, select_records, user_shards, users_of
+from fl_audit.data.partition import partition_records, user_shards, users_of
+from fl_audit.data.record_selection import FEWEST_POPULATION, Split, select_records
 from fl_audit.data.records import Records, alone
 from fl_audit.federation.federation import Federation
+from fl_audit.randomness import Purpose, generator
 
 
 def split_of(public: Federation) -> Split:
     """Split the data set into the records of D, the records outside D, and the test records.
 
-    If users are the units, all records of a user are in the same part. Raises `InputError` if the data cannot be used.
+    If users are the units, all records of a user are in one part. Raises `InputError` if the data cannot be used.
     """
     by_user = public.mechanism.unit is Unit.USER
     return select_records(
@@ -30,9 +32,9 @@ def shards_of(public: Federation, inside: Records) -> tuple[Integers, ...]:
     Parameters
     ----------
     public
-        The public description of the federation.
+        Public description of the federation.
     inside
-        The records of D.
+        Records of D.
     """
     scheme = public.partition, dict(public.partition_parameters), public.data_seed
     if public.mechanism.unit is Unit.USER:
@@ -46,9 +48,9 @@ def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...])
     Parameters
     ----------
     public
-        The public description of the federation.
+        Public description of the federation.
     inside
-        The records of D.
+        Records of D.
     shards
         For each client, the positions in D of its records.
     """
@@ -65,16 +67,16 @@ def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...])
 
 
 def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Records | None, Integers]:
-    """Return the records that replace the differing unit in D', and the positions of the other records outside D.
+    """Return the records that replace the differing unit in D', and the positions of the others outside D.
 
-    The replacement is None if D' is D without the unit. Positions refer to `split.outside`.
+    The replacement is None if D' is D without the unit.
 
     Parameters
     ----------
     public
-        The public description of the federation.
+        Public description of the federation.
     split
-        The records inside and outside D.
+        Records inside and outside D.
     shard
         Positions in D of the records of the client that holds the differing unit.
     """
@@ -96,3 +98,30 @@ def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Recor
         case _:
             assert_never(public.mechanism.unit)
     return split.outside.take(taken), np.delete(everything, taken)
+
+
+class HeldOut(NamedTuple):
+    """Records that no client holds: test records, the population sample, and unused records."""
+
+    test: Records  # held-out records
+    population: Records  # records outside D and D'
+    spare: Integers  # positions, among the records outside D, of the unused ones
+
+
+def held_out_of(public: Federation, split: Split, left: Integers) -> HeldOut:
+    """Draw the population sample, or take the test records if too few records are left outside D and D'.
+
+    Parameters
+    ----------
+    public
+        Public description of the federation.
+    split
+        Records outside D, and test records.
+    left
+        Positions of the records outside D and D'.
+    """
+    if split.outside is None or len(left) < FEWEST_POPULATION:
+        return HeldOut(split.test, split.test, left)
+    draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
+    chosen = np.sort(draw.choice(left, size=min(public.population_records, len(left)), replace=False))
+    return HeldOut(split.test, split.outside.take(chosen), np.setdiff1d(left, chosen))

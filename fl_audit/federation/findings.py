@@ -32,11 +32,7 @@ class Findings:
 
 
 def json_of(value: Any) -> Any:
-    """Convert a value to JSON types and return it.
-
-    A dataclass or mapping becomes a dict, a tuple a list, and an enum member a string. Infinite numbers and NaN become
-    None.
-    """
+    """Convert a value to JSON types: dataclasses to dicts, enum members to strings, infinity and NaN to None."""
     if isinstance(value, float):
         return finite(value)
     if is_dataclass(value):

@@ -67,7 +67,7 @@ class RunDescription:
         return self.guarantee
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return the finding of type `kind` that the audit stored beside the result tables; None if it stored none."""
+        """Return the finding of type `kind` that the audit made beside the result tables; None if there is none."""
         return self.of_audit.find(kind)
 
     @property
@@ -94,9 +94,9 @@ class RunDescription:
     def largest_difference(self) -> float:
         """Largest L2 difference between D and D' that one round's release can show the adversary.
 
-        It equals the global sensitivity if the noise of the rounds is independent. With correlated noise it is larger:
-        the adversary combines the releases so that the noise becomes independent, and a combination contains the
-        target's contributions to several rounds.
+        It equals the global sensitivity if the noise of the rounds is independent. Otherwise it is larger: the
+        adversary combines releases so that the noise becomes independent, and then sees contributions to several
+        rounds.
         """
         if not (mechanism := self.federation.mechanism).adds_noise:
             return self.global_sensitivity
@@ -118,8 +118,7 @@ class RunDescription:
     def belief_bounds(self) -> dict[int, float]:
         """Bounds on the adversary's belief in the training set that was used, keyed by secret bit.
 
-        Key 1 holds the bound on the belief in D if D was used, key 0 the bound on the belief in D' if D' was used.
-        Empty without a guarantee.
+        Key 1 holds the bound on the belief in D, key 0 that on the belief in D'. Empty without a guarantee.
         """
         if self.guarantee is None:
             return {}
@@ -151,7 +150,7 @@ class FinishedRun:
     _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, make: "Callable[[FinishedRun], Made]") -> Made:
-        """Return `make(self)`; the result is cached, so `make` is called once for this run."""
+        """Return `make(self)`, which is called once for this run."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(Made, self._made[make])
@@ -163,7 +162,7 @@ class FinishedRun:
 
     @property
     def chosen_releases(self) -> tuple[int, int] | None:
-        """Smallest and largest number, over all trials, of the release that early stopping chose.
+        """Smallest and largest number of the release that early stopping chose in a trial.
 
         None without early stopping.
         """
@@ -184,31 +183,22 @@ class FinishedRun:
 
     @cached_property
     def log_odds(self) -> Floats:
-        """Log-likelihood ratio of D against D' after the last round, float64 (trials,), as an insider computed it.
-
-        An insider is a client that attacks. The values are NaN if there is none.
-        """
+        """Log-likelihood ratio of D against D' after the last round, float64 (trials,); NaN without an insider."""
         return self.tables.trials["log_odds"].to_numpy(dtype=np.float64)
 
     @cached_property
     def towards_truth(self) -> Floats:
-        """Final log-likelihood ratio of the training set that was used against the other one, float64 (trials,).
-
-        It is positive if the evidence speaks for the set that was used.
-        """
+        """Final log-likelihood ratio of the training set that was used against the other one, float64 (trials,)."""
         return np.where(self.bits, self.log_odds, -self.log_odds)
 
     @property
     def has_insider(self) -> bool:
-        """Whether an insider, a client that attacks, computed log-likelihood ratios from the releases."""
+        """Whether an insider computed log-likelihood ratios from the releases."""
         return bool(np.any(~np.isnan(self.log_odds)))
 
     @cached_property
     def insider_scores(self) -> Floats | None:
-        """Score of the insider, a client that attacks, in each trial, float64 (trials,).
-
-        None if the insider computed log-likelihood ratios instead.
-        """
+        """Score of the insider in each trial, float64 (trials,); None if it computed log-likelihood ratios instead."""
         table = self.tables.trials
         return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
 
@@ -216,8 +206,8 @@ class FinishedRun:
     def signal(self) -> Floats:
         """Signal-to-noise ratio mu_i = Delta_i / sigma_i of each round i, float64 (trials, rounds).
 
-        Delta_i is the local sensitivity and sigma_i the standard deviation of the noise. The ratio is 0 where the
-        differing unit changes nothing.
+        Delta_i is the local sensitivity, and sigma_i the standard deviation of the noise. The ratio is 0 where Delta_i
+        is 0.
         """
         sensitivity, sigma = self.by_trial("local_sensitivity"), self.by_trial("sigma")
         return np.divide(sensitivity, sigma, out=np.zeros_like(sensitivity), where=sensitivity > 0)
@@ -233,18 +223,15 @@ class FinishedRun:
     def scores(self) -> Floats | None:
         """Noise of each round along the difference of D and D', shape (trials, rounds), scaled to be standard normal.
 
-        None without an insider. Also None if units are not sampled and clipping is not adaptive: the table of rounds
-        does not store the scores then, because they follow from increments and sensitivities.
+        None without an insider, or if units are not sampled and clipping is not adaptive: scores then follow from
+        increments and sensitivities and are not stored.
         """
         if "score_present" not in self.tables.rounds:
             return None
         return np.where(self.bits[:, None], self.by_trial("score_present"), self.by_trial("score_absent"))
 
     def by_trial(self, column: str) -> Floats:
-        """Return the values in the column `column` of the table of rounds, float64 (trials, rounds).
-
-        Trials are in the order of the table of trials, rounds ascending.
-        """
+        """Return the values in a column of the table of rounds, float64 (trials, rounds)."""
         table = self.tables.rounds.pivot(index="trial", columns="round", values=column)
         return table.loc[self.tables.trials["trial"]].to_numpy(dtype=np.float64)
 
@@ -252,8 +239,8 @@ class FinishedRun:
     def accounted_signal(self) -> Floats:
         """Signal-to-noise ratio of all that a round releases, float64 (trials, rounds).
 
-        It covers the sum and, with adaptive clipping, the quantile bits, which tell how many units were within the
-        clipping norm. Without adaptive clipping it equals `signal`.
+        With adaptive clipping it covers the quantile bits too, which tell how many units were within the clipping norm.
+        Otherwise it equals `signal`.
         """
         mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
         if not mechanism.is_adaptive:
@@ -266,9 +253,9 @@ class FinishedRun:
         """Whether the final log-likelihood ratios of all trials follow the distribution of the claim's worst case.
 
         They do if the contributions under D and D' differ by as much as the claim allows, in every trial and round.
-        With noise scaled to the local sensitivity, this requires that the lower limit of the noise was never applied.
-        With noise scaled to the global sensitivity, it requires that the differing record's gradient was clipped in
-        every round. False without a claim or an insider, and with adaptive clipping.
+        With noise scaled to the local sensitivity, the lower limit of the noise must never have been applied. With
+        noise scaled to the global sensitivity, the differing record's gradient must have been clipped in every round.
+        False without a claim or an insider, and with adaptive clipping.
         """
         mechanism, threat_model = self.facts.federation.mechanism, self.facts.federation.threat_model
         # The bits behind an adaptive norm differ in some rounds only, and nothing here says in which.
@@ -283,8 +270,8 @@ class FinishedRun:
     def has_normal_final_distribution(self) -> bool:
         """Whether the final log-likelihood ratios of all trials follow the claim's worst case, and this is normal.
 
-        It is True if `has_exact_final_distribution` holds and units are not sampled. The ratio of D against D' is then
-        N(mu^2/2, mu^2) in trials with D, and N(-mu^2/2, mu^2) in trials with D'.
+        True if `has_exact_final_distribution` holds and units are not sampled. The distribution is N(mu^2/2, mu^2) in
+        trials with D, and N(-mu^2/2, mu^2) in trials with D'.
         """
         return self.has_exact_final_distribution and not self.facts.is_sampled
 
@@ -292,8 +279,8 @@ class FinishedRun:
     def has_even_rounds(self) -> bool:
         """Whether all rounds contribute equally to a normally distributed final log-likelihood ratio.
 
-        It is True if `has_normal_final_distribution` holds, and the signal-to-noise ratio of every round and trial is
-        mu / sqrt(rounds), where mu is the claimed Gaussian-DP parameter.
+        True if `has_normal_final_distribution` holds, and the signal-to-noise ratio of every round and trial is mu /
+        sqrt(rounds).
         """
         even = self.facts.mu / math.sqrt(self.facts.federation.rounds)
         return self.has_normal_final_distribution and bool(np.all(np.abs(self.signal - even) <= _ROUNDING * even))
@@ -302,8 +289,8 @@ class FinishedRun:
     def largest_distributions(self) -> dict[int, LogOddsDistribution]:
         """Worst-case distributions of the final log-likelihood ratio of D against D' under the claim, by secret bit.
 
-        Key 1 holds the distribution if D was used, key 0 if D' was used. It applies if D and D' differ by as much as
-        the claim allows. Empty if there is no claim, or the mechanism has no exact log-likelihood ratio.
+        They apply if D and D' differ by as much as the claim allows. Key 1 holds the distribution if D was used, key 0
+        if D' was used. Empty without a claim or an exact log-likelihood ratio.
         """
         if (guarantee := self.facts.guarantee) is None or not self.facts.federation.mechanism.has_exact_llr:
             return {}

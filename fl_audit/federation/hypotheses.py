@@ -40,10 +40,10 @@ def question_of(
     federation
         The federation with D and D'.
     seen
-        The round as the adversary sees it: models or noised sums, and side information.
+        The round as the adversary sees it.
     batch_trials
-        Number of trials of the original batch of trials, if likelihood ratios are recomputed for its first trials only;
-        see `StackedModel.clipped_sum`.
+        Number of trials of the original batch if only its first trials are recomputed, see `RoundContext`; otherwise
+        None.
     insider
         The client that is the adversary, if clients train by DP-SGD; None for the first insider.
     """
@@ -69,10 +69,9 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
     models
         Parameters theta_{i-1} before the round, float32 (trials, parameters).
     moment
-        Number of the round, from 1, and its clipping norms if clipping is adaptive.
+        Number and clipping norms of the round.
     side
-        Participation of the units and, with adaptive clipping, the noised number of units within the clipping norm
-        (quantile bits).
+        Participation of the units and, with adaptive clipping, the noised quantile bits.
     """
     mechanism = federation.public.mechanism
     turn, weight = federation.public.turn(moment.number), mechanism.sampling_rate
@@ -103,20 +102,9 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
 def _shared_clients(
     federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation
 ) -> ContributionByTrial:
-    """Return the summed contributions of all clients but the one that differs between D and D', for each trial.
+    """Return the summed contributions of all clients but the differing one.
 
     A client counts only in the trials in which it participates.
-
-    Parameters
-    ----------
-    federation
-        The federation with its clients' data.
-    models
-        Models before the round, float32 (trials, parameters).
-    moment
-        Number and clipping norms of the round.
-    side
-        Side information of the adversary, from which the participation of the clients is taken.
     """
     total, members = nothing(models, federation.public.mechanism.is_adaptive), federation.public.cohort(moment.number)
     bits = total.centred_bits
@@ -143,22 +131,9 @@ def _log_odds_of_bits(
     sides: tuple[ContributionByTrial, ContributionByTrial],
     side: SideInformation,
 ) -> tuple[Tensor, Tensor] | None:
-    """Return two log-likelihood ratios for the noised quantile bits of a round, each float64 (trials,).
+    """Return two log-likelihood ratios for the noised quantile bits, each float64 (trials,).
 
-    The quantile bits tell how many units were within the adaptive clipping norm. The first ratio compares the
-    hypothesis that the differing unit of D contributed its bit with the hypothesis that nothing was contributed. The
-    second does so for the unit's replacement in D'. None if clipping is not adaptive.
-
-    Parameters
-    ----------
-    federation
-        The federation.
-    shared
-        Summed contributions of all units but the differing one, with their bits.
-    sides
-        Contributions under D and under D' of the differing unit or its replacement, with their bits.
-    side
-        Side information of the adversary, with the noised sum of bits.
+    The first compares the bit of the differing unit with no bit, and the second that of its replacement in D'.
     """
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:
@@ -169,20 +144,7 @@ def _log_odds_of_bits(
 
 
 def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: RoundContext) -> LikelihoodRatioInput:
-    """Return the input of the likelihood ratio test for an adversary at the server, which sees all contributions.
-
-    The observation is the contribution of the client that holds the target (the unit in question). The hypotheses are
-    what this client contributes under D and under D'.
-
-    Parameters
-    ----------
-    federation
-        The federation with D and D'.
-    seen
-        The round as the adversary sees it, with the client's contribution.
-    moment
-        Number and clipping norms of the round.
-    """
+    """Return the likelihood ratio test's input for the server, which sees the contribution of the target's client."""
     present, absent = differing_contributions(federation, seen.start, moment)
     match federation.unit:
         case Unit.RECORD | Unit.USER:
@@ -198,19 +160,7 @@ def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: 
 
 
 def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: ObservedRound) -> Tensor:
-    """Return the observed sum minus the clients' noise shares that the adversary knows, shape (trials, parameters).
-
-    It is the observed sum itself if clients add no noise.
-
-    Parameters
-    ----------
-    federation
-        The federation with its mechanism and threat model.
-    observed
-        Noised sum of the round, shape (trials, parameters).
-    seen
-        The round as the adversary sees it, with the seeds of the known shares.
-    """
+    """Return the observed sum minus the clients' noise shares that the adversary knows."""
     mechanism, side = federation.public.mechanism, seen.side
     if not mechanism.clients_add_noise:
         return observed
@@ -234,17 +184,16 @@ class WhiteningTerm(NamedTuple):
 
 
 def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhiteningTerm]:
-    """Return the terms of a weighted sum of releases: the releases of this and earlier rounds with their weights.
+    """Return this and earlier rounds with the weights of their releases in a sum.
 
-    The weights are such that the noise of the sum is independent of the releases of earlier rounds. Rounds with the
-    weight 0 are left out.
+    The weights make the noise of the sum independent of earlier rounds. Rounds with the weight 0 are left out.
 
     Parameters
     ----------
     federation
         The federation with its records and its model.
     seen
-        The round as the adversary sees it: models or noised sums, side information, and earlier rounds.
+        The round as the adversary sees it, with earlier rounds.
     """
     mechanism = federation.public.mechanism
     factors = mechanism.noise.whitening(seen.number)
@@ -255,20 +204,9 @@ def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[Wh
 
 
 def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None) -> LikelihoodRatioInput:
-    """Return the input of a round's likelihood ratio test if noise is correlated over rounds.
+    """Return the input of the likelihood ratio test for noise that is correlated over rounds.
 
-    The noise of a single release depends on the noise of earlier ones. So this release and earlier releases are added
-    with weights (a row of the mechanism's whitening matrix) that make the noise of the sum independent of earlier
-    rounds. The sums under D and D' are added over rounds with the same weights.
-
-    Parameters
-    ----------
-    federation
-        The federation with D and D'.
-    seen
-        The round as the adversary sees it, with the earlier rounds.
-    batch_trials
-        Number of trials of the original batch of trials if only its first trials are recomputed; otherwise None.
+    Releases, and the sums under D and D', are added with weights that make the noise independent of earlier rounds.
     """
     wholes = tuple(torch.zeros_like(seen.start, dtype=torch.float64) for _ in range(4))
     observed, shared, present, absent = wholes

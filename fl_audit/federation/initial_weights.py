@@ -41,7 +41,7 @@ def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: in
     federation
         The federation with its records and its model.
     kind
-        Whether the weights are drawn for each trial, or are the same in all trials: those of trial 0 after pretraining.
+        Whether the weights are drawn for each trial, or are those of trial 0 after pretraining in all trials.
     seed
         Public seed of the draws.
     trials
@@ -78,7 +78,7 @@ def pretraining_examples(federation: LoadedFederation) -> Examples:
 
 @lru_cache(maxsize=2)
 def _pretrained(public: Federation, seed: int) -> Tensor:
-    """Train initial weights by Adam on public records, without privacy, and return them, float32 (1, parameters)."""
+    """Train initial weights by Adam on public records, without privacy; float32 (1, parameters)."""
     federation = load_federation(public)
     examples, draw = pretraining_examples(federation), generator(seed, Purpose.PRETRAINING, round=1)
     spec = federation.spec

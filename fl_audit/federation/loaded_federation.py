@@ -14,12 +14,12 @@ from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Floats32, Integers
+from fl_audit.data.attribute_to_infer import with_values
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.encoding import with_values
-from fl_audit.data.partition import FEWEST_POPULATION, users_of
+from fl_audit.data.partition import users_of
 from fl_audit.data.records import Records, with_crafted
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.federation_records import outside_of, shards_of, split_of, victim_of
+from fl_audit.federation.federation_records import HeldOut, held_out_of, outside_of, shards_of, split_of, victim_of
 from fl_audit.federation.model_check_records import probe_records
 from fl_audit.federation.noise_measurement_directions import number_of_directions, orthonormal_directions
 from fl_audit.federation.record_tensors import Examples, model_for
@@ -43,14 +43,6 @@ class RawRecords(NamedTuple):
 
     inside: Records  # D
     replacement: Records | None  # replacement of the differing unit in D'; None without one
-
-
-class HeldOut(NamedTuple):
-    """Records that no client holds: test records, the population sample, and unused records."""
-
-    test: Records  # held-out records
-    population: Records  # records outside D and D'
-    spare: Integers  # positions, among the records outside D, of the unused ones
 
 
 @dataclass(frozen=True)
@@ -105,15 +97,7 @@ class LoadedFederation:
 
     def units_of(self, client: int) -> Integers:
         """Return the numbers of the units whose records a client holds, ascending."""
-        match self.unit:
-            case Unit.RECORD:
-                return self.shards[client]
-            case Unit.USER:
-                return np.unique(self.unit_of_records(client))
-            case Unit.CLIENT:
-                return np.array([client])
-            case _:
-                assert_never(self.unit)
+        return np.array([client]) if self.unit is Unit.CLIENT else np.unique(self.unit_of_records(client))
 
     def by_record(self, client: int, of_units: Flags) -> Flags:
         """Repeat each unit's flag for all its records in a client's shard; return bool (trials, records).
@@ -121,7 +105,7 @@ class LoadedFederation:
         Parameters
         ----------
         client
-            Number of the client, in a federation whose units are not clients.
+            Number of the client; clients must not be the units.
         of_units
             A flag for each trial and unit, bool (trials, units of the client), in the order of `units_of`.
         """
@@ -136,33 +120,27 @@ class LoadedFederation:
 
     @property
     def insiders(self) -> tuple[int, ...]:
-        """Numbers of the insiders (attacking clients), ascending: the first clients without the differing unit.
-
-        Their number is `public.insiders`.
-        """
+        """Numbers of the insiders, the attacking clients, ascending: the first clients without the differing unit."""
         others = (client for client in range(len(self.shards)) if client != self.victim)
         return tuple(islice(others, self.public.insiders))
 
     @property
     def insider(self) -> int:
-        """Number of the first insider, a client that attacks; 0 if the federation has a single client."""
+        """Number of the first insider; 0 if the federation has a single client."""
         return self.insiders[0] if self.insiders else 0
 
     def colluders(self, insider: int) -> tuple[int, ...]:
-        """Return the numbers of the clients that tell an insider (an attacking client) the seeds of their noise.
+        """Return the numbers of the clients that tell an insider the seeds of their noise.
 
-        They are the next clients after the insider by number, starting again at 0 after the last, without the client
-        that holds the differing unit. Their number is `public.threat_model.colluders`.
+        They are the next clients by number, starting again at 0 after the last, without the client that holds the
+        differing unit.
         """
         others = ((insider + step) % len(self.shards) for step in range(1, len(self.shards)))
         return tuple(islice((one for one in others if one != self.victim), self.public.threat_model.colluders))
 
     @cached_property
     def targets(self) -> Integers:
-        """Numbers of the targets, ascending.
-
-        Targets are the units whose membership is random; the identifiability audit has one target.
-        """
+        """Numbers of the targets, the units whose membership is random, ascending."""
         if self.public.candidate_column is not None:
             return np.append(self.target, np.arange(self.public.records, self.public.records_held))
         others = np.delete(np.arange(self.units), self.target)
@@ -171,10 +149,7 @@ class LoadedFederation:
 
     @cached_property
     def _records_of_targets(self) -> list[Integers]:
-        """For each target, the positions in D of its records, in the order of `targets`.
-
-        A target is a unit whose membership is random.
-        """
+        """For each target, in the order of `targets`, the positions in D of its records."""
         match self.unit:
             case Unit.RECORD:
                 return [np.array([target]) for target in self.targets]
@@ -187,12 +162,12 @@ class LoadedFederation:
 
     @cached_property
     def target_records(self) -> Integers:
-        """Positions in D of the records of all targets (units with random membership), in the order of `targets`."""
+        """Positions in D of the records of all targets, in the order of `targets`."""
         return np.concatenate(self._records_of_targets)
 
     @cached_property
     def target_of_records(self) -> Integers:
-        """For each record of `target_records`, the index in `targets`, from 0, of the target to which it belongs."""
+        """For each record of `target_records`, the index in `targets` of its target."""
         return np.repeat(np.arange(len(self.targets)), [len(one) for one in self._records_of_targets])
 
     @property
@@ -202,10 +177,7 @@ class LoadedFederation:
 
     @property
     def population_records(self) -> Records:
-        """Population sample: records from outside D and D', with which attacks compare the members.
-
-        If too few records are left outside D and D', these are the test records.
-        """
+        """Records from outside D and D' with which attacks compare members, or the test records if too few are left."""
         return _required(self.held_out).population
 
     @property
@@ -215,31 +187,21 @@ class LoadedFederation:
 
     @cached_property
     def test(self) -> Examples:
-        """Test records as tensors; computed at first use.
-
-        Raises `AssertionError` in a client's process, which holds no test records.
-        """
+        """Test records as tensors; `AssertionError` in a client's process, which has none."""
         return self.examples(self.test_records)
 
     @cached_property
     def population(self) -> Examples:
-        """Population sample as tensors; computed at first use.
-
-        Raises `AssertionError` in a client's process, which holds no population records.
-        """
+        """Population sample as tensors; `AssertionError` in a client's process, which has none."""
         return self.examples(self.population_records)
 
     def examples(self, records: Records) -> Examples:
-        """Return records as tensors on the federation's device, passed through the frozen backbone if there is one."""
+        """Return records as tensors on the federation's device, passed through the frozen core if there is one."""
         return Examples.of(records, self.public.device, self.core)
 
     @cached_property
     def differing(self) -> Examples:
-        """Records of D that belong to targets, the units with random membership.
-
-        Depending on the unit, these are the record x, the records of a user, or the records of a client; with several
-        targets, the records of all of them.
-        """
+        """Records of D that belong to targets: a record, or all records of a user or a client, for each target."""
         if len(self.training.labels) > 0:
             return self.training.take(self.target_records)
         # In the hands of the victim, who has its own shard alone.
@@ -247,20 +209,19 @@ class LoadedFederation:
 
     @cached_property
     def common(self) -> Examples:
-        """Records of D that are in every trial, because they belong to no target (unit with random membership)."""
+        """Records of D that are in every trial, because they belong to no target."""
         return self.training.take(self.common_records)
 
     @property
     def common_records(self) -> Integers:
-        """Positions in D of the records that are in every trial."""
+        """Positions in D of the records of `common`."""
         return np.delete(np.arange(len(self.training.labels)), self.target_records)
 
     @cached_property
     def directions(self) -> Tensor:
         """Public orthonormal directions along which noise is measured, float32 (coordinates, directions); at most 16.
 
-        The coordinates are an evenly spread subset of the model parameters; see
-        `fl_audit.verdict.noise_measurement.NoiseMeasurer`.
+        The coordinates are an evenly spread subset of the model parameters, see `NoiseMeasurer`.
         """
         size = min(self.model.layout.size, _COORDINATES)
         found = orthonormal_directions(self.public.data_seed, size, number_of_directions(self.model.layout.size))
@@ -268,28 +229,17 @@ class LoadedFederation:
 
     @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
-        """For each client that holds targets, by its number, the indices in `targets` of the targets that it holds.
-
-        Targets are the units with random membership.
-        """
-        if self.unit is Unit.CLIENT:
-            return {int(client): (target,) for target, client in enumerate(self.targets)}
+        """The indices in `targets` of the targets that a client holds, by the number of each client with targets."""
         units = (self.units_of(client) for client in range(len(self.shards)))
         each = enumerate(np.flatnonzero(np.isin(self.targets, own)).tolist() for own in units)
         return {client: tuple(targets) for client, targets in each if targets}
 
     def targets_of(self, client: int) -> tuple[int, ...]:
-        """Return the indices in `targets` of the targets (units with random membership) that a client holds.
-
-        Empty if the client holds none.
-        """
+        """Return the indices in `targets` of the targets that a client holds; empty if it holds none."""
         return self.holders.get(client, ())
 
     def honest_shard(self, client: int) -> Examples:
-        """Return the records of a client's shard that are in every trial.
-
-        They are all records except those of targets, the units with random membership. The result is cached.
-        """
+        """Return the records of a client's shard that are in every trial, those of no target; cached."""
         if (client, False) not in self._held:
             # Most clients hold nothing that differs, and nothing is held twice.
             whole, stays = self.shard(client), ~self.differs(client)
@@ -297,7 +247,7 @@ class LoadedFederation:
         return self._held[client, False]
 
     def shard(self, client: int) -> Examples:
-        """Return all records of a client's shard, including records with random membership; the result is cached."""
+        """Return all records of a client's shard, also those of targets; cached."""
         if (client, True) not in self._held:
             self._held[client, True] = self.training.take(self.shards[client])
         return self._held[client, True]
@@ -305,8 +255,8 @@ class LoadedFederation:
     def raw_features(self, client: int) -> Floats32:
         """Return the features of a client's shard before local randomization, (records, *shape).
 
-        For the client that holds the differing unit, the features of the records that replace this unit in D' come
-        after the shard. Only for a federation whose owners randomise their records.
+        For the client that holds the differing unit, the records that replace it in D' follow the shard. Only for a
+        federation with a local randomizer.
         """
         if client in self._raw:
             return self._raw[client]
@@ -316,9 +266,7 @@ class LoadedFederation:
         return shard if is_alone else np.concatenate([shard, _required(instead).features])
 
     def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
-        """Store a client's data in this federation, which came to the client's process without data.
-
-        See `fl_audit.federation.serialization`.
+        """Store a client's data in this federation, which was sent to the client's process without data.
 
         Parameters
         ----------
@@ -349,34 +297,27 @@ class LoadedFederation:
         return held
 
     def differs(self, client: int) -> Flags:
-        """Return whether each record of a client's shard belongs to a target, bool (records,).
-
-        A target is a unit whose membership is random, so some trials lack its records.
-        """
-        if self.unit is Unit.CLIENT:
-            return np.full(len(self.shards[client]), client in self.targets)
+        """Return whether each record of a client's shard belongs to a target, bool (records,)."""
         return np.isin(self.unit_of_records(client), self.targets)
 
     @property
     def offers_noise_measurement(self) -> bool:
         """Whether the noise can be measured in the directions orthogonal to the difference of D and D'.
 
-        False if units are sampled in secret and the differing unit has a replacement: then the mean of the release is
-        unknown in the plane of the two contributions. Otherwise the mean is known except along the difference.
+        False if units are sampled in secret and the differing unit has a replacement: the mean of the release is then
+        unknown in the plane of the two contributions, and not only along their difference.
         """
         return not (self.public.is_secretly_sampled and self.replacement is not None)
 
     def losses(self, models: Tensor, examples: Examples | None) -> Floats:
-        """Return the cross-entropy loss of each example under each trial's model, float64 (trials, n).
-
-        The result has the shape (trials, 0) if there are no examples.
+        """Return the cross-entropy loss of each of n examples under each trial's model, float64 (trials, n).
 
         Parameters
         ----------
         models
             Model parameters, one row per trial; float32 (trials, parameters).
         examples
-            Features and labels of n examples, or None for no examples.
+            The n examples; None for no examples.
         """
         if examples is None or len(examples.labels) == 0:
             return np.empty((len(models), 0))
@@ -408,12 +349,6 @@ def load_federation(public: Federation) -> LoadedFederation:
     user = users_of(split.inside) if public.mechanism.unit is Unit.USER else None
     victim = victim_of(public, split.inside, shards)
     replacement, left = outside_of(public, split, shards[victim])
-    # If too few records are left outside D and D', the test records are the population sample.
-    population, others = split.test, left
-    if len(left) >= FEWEST_POPULATION:
-        draw = generator(public.data_seed, Purpose.POPULATION_SAMPLE)
-        chosen = np.sort(draw.choice(left, size=min(public.population_records, len(left)), replace=False))
-        population, others = _required(split.outside).take(chosen), np.setdiff1d(left, chosen)
     inside = with_crafted(split.inside, public.pair.index, public.pair.crafted)
     if public.candidate_column is not None:
         inside = with_values(inside, public.pair.index, source, public.candidate_column)
@@ -428,7 +363,7 @@ def load_federation(public: Federation) -> LoadedFederation:
         replacement=None if replacement is None else _examples(replacement, user, public, core),
         shards=shards,
         victim=victim,
-        held_out=HeldOut(split.test, population, others),
+        held_out=held_out_of(public, split, left),
         classes=split.inside.classes,
         model=model,
         core=core,
@@ -439,10 +374,7 @@ def load_federation(public: Federation) -> LoadedFederation:
 
 
 def _examples(records: Records, user: Integers | None, public: Federation, core: VggCore | None) -> Examples:
-    """Return records as tensors, passed through the frozen backbone `core` if there is one.
-
-    The users of the records are included only if `user` is given, which means that users are the units.
-    """
+    """Return records as tensors, passed through the frozen core, with their users only if users are the units."""
     examples = Examples.of(records, public.device, core)
     return examples if user is not None else replace(examples, user=None)
 

@@ -16,9 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fl_audit.federation.contributions import ClientRandomness, private_steps, trained_privately
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.local_dpsgd_updates import ClientRandomness, private_steps, trained_privately
 from fl_audit.federation.observed_rounds import ObservedRound, shown
+from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.private_training import CLIPPING_SLACK
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodRatioInput
@@ -44,7 +45,7 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
     federation
         The federation with D and D'.
     seen
-        The round as the adversary sees it: models or noised sums, and side information.
+        The round as the adversary sees it.
     insider
         Number of the client that is the adversary; not used if the server is the adversary.
     """
@@ -54,7 +55,7 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
     for client in scale.clients:
         shared += scale.of_sums[client] * _sum_of_common(federation, seen, client)
     weight = training.rate_of(len(federation.shards[federation.victim]))
-    present = _clipped_sum(federation, seen.start, federation.victim, differing=True)
+    present = _clipped_sum(federation, seen.start, federation.differing)
     present = scale.of_sums[federation.victim] * present
     return LikelihoodRatioInput(observed, Hypotheses(shared, present, torch.zeros_like(present), weight))
 
@@ -62,18 +63,17 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
 def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
     """Return the rounding error in the updates that the adversary sees: a root mean square, float64 (trials,).
 
-    The unit of the error is that of the adversary's likelihood ratio test: updates are multiplied by a public factor,
-    so that the DP noise has the standard deviation z C (noise multiplier times clipping norm). A client's update is the
-    difference of two float32 models, of which the second is rounded. The error counts the updates of all clients whose
-    noise the adversary does not know. If the adversary is a client, it also counts the rounding of a noised sum that is
-    recovered from models.
+    It is on the scale of the likelihood ratio test, on which the noise has the standard deviation z C. A client's
+    update is the difference of two float32 models, of which the second is rounded. The error counts the updates of all
+    clients whose noise the adversary does not know and, for an insider, the rounding of a noised sum that is recovered
+    from models.
 
     Parameters
     ----------
     federation
         The federation with D and D'.
     seen
-        The round as the adversary sees it: models or noised sums, and side information.
+        The round as the adversary sees it.
     insider
         Number of the client that is the adversary; not used if the server is the adversary.
     """
@@ -108,19 +108,9 @@ def _scale(federation: LoadedFederation, insider: int) -> _UpdateScaleFactors:
 
 
 def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
-    """Return the sum of the client updates whose noise the adversary does not know, float64 (trials, parameters).
+    """Return the sum of the updates whose noise the adversary does not know, float64 (trials, parameters).
 
-    The server sees the update of the target's client alone, and this is returned. An insider sees the sum of all
-    updates, from which its own update and those of its colluders are subtracted: it knows the seeds of their noise.
-
-    Parameters
-    ----------
-    federation
-        The federation, whose clients train by DP-SGD.
-    seen
-        The round as the adversary sees it.
-    insider
-        Number of the client that is the adversary; not used if the server is the adversary.
+    An insider knows the seeds of its own and its colluders' noise.
     """
     if federation.public.threat_model.adversary is Adversary.SERVER:
         return shown(seen.side.contribution, "the contribution of the target's client").double()
@@ -133,11 +123,7 @@ def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider:
 
 
 def _sum_of_common(federation: LoadedFederation, seen: ObservedRound, client: int) -> Tensor:
-    """Return the sum of the clipped gradients of a client's sampled records, without the differing record.
-
-    Its shape is (trials, parameters). `seen` is the round as the adversary sees it: it has the models from which the
-    client started, and the client's sample.
-    """
+    """Return the sum of the clipped gradients of a client's sampled records, without the differing record."""
     stays = ~federation.differs(client)
     if not stays.any():
         return torch.zeros_like(seen.start)
@@ -145,13 +131,12 @@ def _sum_of_common(federation: LoadedFederation, seen: ObservedRound, client: in
     if federation.public.mechanism.is_sampled:
         units = torch.from_numpy(federation.shards[client][stays])
         taken = shown(seen.side.taking_part, "who took part").cpu()[:, units].bool().to(seen.start.device)
-    return _clipped_sum(federation, seen.start, client, differing=False, taken=taken)
+    return _clipped_sum(federation, seen.start, federation.honest_shard(client), taken)
 
 
 def _clipped_sum(
-    federation: LoadedFederation, models: Tensor, client: int, differing: bool, taken: Tensor | None = None
+    federation: LoadedFederation, models: Tensor, examples: Examples, taken: Tensor | None = None
 ) -> Tensor:
-    examples = federation.differing if differing else federation.honest_shard(client)
     norm = federation.public.mechanism.clipping_norm
     return federation.model.clipped_sum(
         models, examples.features, examples.labels, norm, taking_part=taken, slack=CLIPPING_SLACK

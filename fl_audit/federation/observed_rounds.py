@@ -54,10 +54,7 @@ class SideInformation:
 
     @staticmethod
     def of(tensors: Mapping[str, Tensor]) -> "SideInformation":
-        """Build the side information from tensors keyed by field name; fields without a tensor are None.
-
-        It is the inverse of `tensors`.
-        """
+        """Build the side information from tensors keyed by field name; the inverse of `tensors`."""
         return SideInformation(**{entry.name: tensors.get(entry.name) for entry in fields(SideInformation)})
 
     def first(self, trials: int) -> "SideInformation":
@@ -72,7 +69,7 @@ class SideInformation:
 
 
 class EarlierRound(NamedTuple):
-    """An earlier round: its models at the start, and its release (noised sum); both have shape (trials, parameters)."""
+    """Models at the start of an earlier round, and its noised sum; both (trials, parameters)."""
 
     start: Tensor
     release: Tensor
@@ -111,7 +108,7 @@ class ObservedRound:
     earlier: tuple[EarlierRound, ...] = ()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors of the round, keyed as in messages; the number of the round is not included."""
+        """Return all tensors of the round, keyed as in messages."""
         named = {models_key(back): model for back, model in enumerate(reversed(self.models))}
         named |= {} if self.release is None else {str(Key.RELEASE): self.release}
         for back, (start, release) in enumerate(reversed(self.earlier), start=1):
@@ -144,7 +141,7 @@ class ObservedRound:
     def sums(self, mechanism: Mechanism) -> Tensor:
         """Return the noised sums of the round, (trials, parameters).
 
-        Under the view `model`, they are computed in float64 from successive models.
+        Under the view `model`, they are computed from successive models.
         """
         if self.release is not None:
             return self.release
@@ -166,7 +163,7 @@ def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
 
 
 def _require_view(view: InsiderView, mechanism: Mechanism) -> None:
-    """Raise `InputError` if the view `model` is combined with correlated noise, or an optimizer without inverse."""
+    """Refuse the view `model` with correlated noise, or with an optimizer without inverse."""
     if view is InsiderView.MODEL:
         _ = mechanism.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
         found = "view is 'model' with noise that is correlated over rounds, whose releases an insider must see"
@@ -174,12 +171,12 @@ def _require_view(view: InsiderView, mechanism: Mechanism) -> None:
 
 
 def shown(value: Tensor | None, what: str) -> Tensor:
-    """Return a part of the adversary's view; raise `InputError` if the view does not contain it.
+    """Return a part of the adversary's view, which must contain it; otherwise `InputError` is raised.
 
     Parameters
     ----------
     value
-        The part; None if the view does not contain it.
+        The part, or None.
     what
         Name of the part, for the message.
     """
@@ -191,8 +188,8 @@ def shown(value: Tensor | None, what: str) -> Tensor:
 def is_blurred(share: Floats) -> Flags:
     """Return True where the rounding of float32 models hides the releases that are computed from the models.
 
-    `share`, of any shape, is the rounding error of the computed sum divided by the standard deviation of its noise. The
-    limit is 0.001.
+    `share`, of any shape, is the rounding error of the sum over the standard deviation of its noise; the limit is
+    0.001.
     """
     return share > _BLURRED_FROM
 
@@ -203,7 +200,7 @@ def refuse_blurred_updates(share: Floats) -> None:
     Parameters
     ----------
     share
-        Rounding error divided by the standard deviation of the noise, of any shape; accepted is up to 0.001.
+        Rounding error over the standard deviation of the noise, as for `is_blurred`.
     """
     largest = float(share.max(initial=0.0))
     found = f"the rounding of 32-bit weights is {largest:.2g} of the noise of the clients' updates, which hides them"
@@ -214,8 +211,10 @@ def refuse_blurred_updates(share: Floats) -> None:
 def refuse_blurred(share: Floats) -> None:
     """Raise `InputError` if in any trial the rounding of float32 models hides the release.
 
-    `share`, of any shape, is the rounding error of the release divided by the standard deviation of its noise; accepted
-    is up to 0.001.
+    Parameters
+    ----------
+    share
+        Rounding error over the standard deviation of the noise, as for `is_blurred`.
     """
     found = f"their rounding is {float(share.max(initial=0.0)):.2g} of the standard deviation of the noise"
     remedy = f"accepted is up to {_BLURRED_FROM:g}; raise the learning rate, or use view = 'update'"
@@ -224,14 +223,14 @@ def refuse_blurred(share: Floats) -> None:
 
 
 def show(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
-    """Return the part of a round that clients see: the release, or models alone, each with side information.
+    """Return the part of a round that clients see: the release or models, with side information.
 
     Parameters
     ----------
     view
         Whether clients see the noised sum (`update`) or models alone (`model`).
     mechanism
-        Mechanism of the federation; its optimizer decides how many models clients see.
+        Mechanism of the federation.
     made
         All that the server knows of the round.
     """
@@ -245,14 +244,12 @@ def show(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> Observed
 
 
 def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
-    """Return the tensors of a round that the run directory stores, keyed by name.
-
-    They are the release (view `update`) or the model after the round (view `model`), and the side information.
+    """Return the tensors of a round that the run directory stores, by name: release or model, and side information.
 
     Parameters
     ----------
     view
-        Whether clients see the noised sum (`update`) or models alone (`model`).
+        View that clients have of the round.
     made
         All that the server knows of the round.
     """
@@ -268,7 +265,7 @@ def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
 def walk(
     view: InsiderView, mechanism: Mechanism, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]
 ) -> Iterator[ServerRound]:
-    """Reconstruct the rounds of some trials from the tensors in the run directory, and yield them one by one.
+    """Reconstruct the rounds of some trials from the tensors that `kept_of` returned, and yield them one by one.
 
     Under the view `update`, the public optimizer computes the models from the releases. Under `model`, the releases are
     computed from the models.
@@ -276,13 +273,13 @@ def walk(
     Parameters
     ----------
     view
-        Whether clients see the noised sum (`update`) or models alone (`model`).
+        View that clients had of the rounds.
     mechanism
         Mechanism of the federation.
     initial
         Initial models theta_0, shape (trials, parameters).
     rounds
-        For each round, in order, its stored tensors, keyed by name as `kept_of` returns them.
+        For each round, in order, its stored tensors by name.
     """
     models, state, earlier = [initial], OptimizerState(), deque[EarlierRound](maxlen=mechanism.rounds_needed - 1)
     for number, stored in enumerate(rounds, start=1):

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats32
 from fl_audit.data.randomizers import LaplacePixelation, Lean, LocalRandomizer, RandomisedEdges
-from fl_audit.federation.contributions import ClientRandomness
 from fl_audit.federation.loaded_federation import LoadedFederation, RawRecords
+from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.randomness import Purpose, generator
@@ -38,10 +38,7 @@ _STEPS = 64
 
 
 class _TensorCache:
-    """Thread-safe cache of tensors that is bounded in bytes and drops the least recently used tensor first.
-
-    A tensor that was dropped is computed again, so the bound affects only the running time.
-    """
+    """Thread-safe cache of tensors that is bounded in bytes and drops the least recently used tensor first."""
 
     def __init__(self, most: int = _BYTES_HELD) -> None:
         self._most = most
@@ -50,18 +47,13 @@ class _TensorCache:
         self._lock = threading.Lock()
 
     def find(self, key: tuple[int, ...]) -> Tensor | None:
-        """Return the tensor cached under a key; None if there is none."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
             return self._held.get(key)
 
     def hold(self, key: tuple[int, ...], tensor: Tensor) -> None:
-        """Cache a tensor under a key without copying it.
-
-        Least recently used tensors are dropped if the cache exceeds its bound. A tensor larger than the bound is not
-        cached.
-        """
+        """Cache a tensor without copying it; a tensor larger than the bound is not cached."""
         with self._lock:
             if key in self._held or tensor.nbytes > self._most:
                 return
@@ -84,7 +76,7 @@ class LocallyRandomisedRecords:
 
 
 def told_by(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
-    """Return a client's records after local randomization, in each trial, passed through the frozen backbone if any.
+    """Return a client's records after local randomization, in each trial, passed through any frozen core.
 
     Parameters
     ----------
@@ -118,7 +110,7 @@ def told_by(federation: LoadedFederation, client: int, draws: ClientRandomness) 
 def randomised_records(
     federation: LoadedFederation, client: int, seed: int, trial: int, first: int | None = None
 ) -> Lean:
-    """Return the features of a client's randomised records in one trial, (records, *shape), before any frozen backbone.
+    """Return the features of a client's randomised records in one trial, (records, *shape), before any frozen core.
 
     Parameters
     ----------
@@ -127,12 +119,11 @@ def randomised_records(
     client
         Number of the client, from 0.
     seed
-        Secret seed of the client, from which the randomization is drawn.
+        Secret seed of the client.
     trial
         Number of the trial, from 0.
     first
-        How many records to return; None for all. The records of the shard come first, then the records that replace the
-        differing unit in D'.
+        Number of records to return; None for all. Records that replace the differing unit in D' follow the shard.
     """
     assert federation.public.local_randomizer is not None, "asked only where records are randomised"
     source = generator(seed, Purpose.LOCAL_RANDOMIZER, trial=trial, client=client)
@@ -181,18 +172,18 @@ def record_claim(federation: LoadedFederation) -> RecordGuaranteeEvents | None:
         return RecordGuaranteeEvents(local_randomizer, shape, None, None)
     first, second = pair.first.features, pair.second.features
     if isinstance(local_randomizer, LaplacePixelation):
-        return RecordGuaranteeEvents(
-            local_randomizer, shape, local_randomizer.pair_events(first, second, _STEPS), pair.differing
-        )
-    return RecordGuaranteeEvents(local_randomizer, shape, local_randomizer.pair_events(first, second), pair.differing)
+        events = local_randomizer.pair_events(first, second, _STEPS)
+    else:
+        events = local_randomizer.pair_events(first, second)
+    return RecordGuaranteeEvents(local_randomizer, shape, events, pair.differing)
 
 
 def record_pair(federation: LoadedFederation) -> RecordPair | None:
     """Return the public pair of records that an adversary has to distinguish after local randomization.
 
-    The first record belongs to the first target, the unit in question. The second is its replacement in D' or, without
-    a comparable replacement, the record of D farthest from it. Graphs are comparable only if they have the same number
-    of nodes, because randomization keeps this number. None if no other record is comparable.
+    The first record belongs to the first target. The second is its replacement in D' or, without a comparable one, the
+    record of D farthest from it. Graphs are comparable only if they have equally many nodes, because randomization
+    keeps this number. None if no record is comparable.
     """
     instead, number = _raw(federation).replacement, int(federation.target_records[0])
     first, seconds = _placed(federation, number), []
@@ -208,18 +199,13 @@ def record_pair(federation: LoadedFederation) -> RecordPair | None:
 
 
 def _placed(federation: LoadedFederation, number: int) -> PlacedRecord:
-    """Return the record at position `number` in D, with its owner and its position among the owner's records."""
     client = next(owner for owner, shard in enumerate(federation.shards) if number in shard)
     place = int(np.flatnonzero(federation.shards[client] == number)[0])
     return PlacedRecord(client, place, _raw(federation).inside.features[number])
 
 
 def _farthest(federation: LoadedFederation, number: int) -> int | None:
-    """Return the position in D of the record farthest from the record at position `number`.
-
-    None if no record can be compared with it. Graphs, for example, can be compared only if they have equally many
-    nodes.
-    """
+    """Return the position in D of the record farthest from the one at `number`; None if none is comparable."""
     records = _raw(federation).inside
     one = records.features[number]
     if records.graphs:

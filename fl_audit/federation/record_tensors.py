@@ -30,16 +30,16 @@ class Examples:
 
     @classmethod
     def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":
-        """Return records as tensors on a device, passed through a frozen core (backbone) if one is given.
+        """Return records as tensors on a device, passed through a frozen core if one is given.
 
         Parameters
         ----------
         records
-            Features, labels and, where known, users, as NumPy arrays.
+            Records to convert.
         device
             Device of the tensors.
         core
-            Frozen network through which the features pass first; None if there is none.
+            Frozen core; None for none.
         """
         features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
         features = features.to(device)
@@ -61,7 +61,7 @@ class Examples:
         return UserRecords.of(self.features, self.labels, self.user)
 
     def take(self, indices: Integers) -> "Examples":
-        """Return the examples at the positions `indices`, integers (k,); the same positions in every trial."""
+        """Return the examples at the positions `indices`, integers (k,), the same in every trial."""
         chosen = torch.from_numpy(indices)
         place = (slice(None), chosen) if self.labels.dim() == 2 else chosen
         return Examples(self.features[place], self.labels[place], None if self.user is None else self.user[chosen])
@@ -70,8 +70,8 @@ class Examples:
 def model_for(name: str, records: Records) -> ModelSpec:
     """Return the specification of the trained model: its name, feature shape, classes and named inputs.
 
-    With a frozen core (backbone), the trained model is the head that takes the output of the core. Raises `InputError`
-    if the model does not accept the records.
+    With a frozen core, the trained model is the head that takes its output. Raises `InputError` if the model does not
+    accept the records.
 
     Parameters
     ----------

@@ -29,10 +29,7 @@ class ResultColumns:
     tallies: Table = field(default_factory=dict)  # counts that the challenger reveals, a row each, see `belief.opened`
 
     def __or__(self, other: "ResultColumns") -> "ResultColumns":
-        """Return the union of two sets of columns; of two columns with the same name, the one of `other` is kept.
-
-        The rows of `tallies`, a table of counts, are concatenated instead.
-        """
+        """Return the union; of two columns of one name that of `other`, but the rows of both `tallies`."""
         tables = [entry.name for entry in fields(ResultColumns) if entry.name not in ("insider_clients", "tallies")]
         joined = {name: {**getattr(self, name), **getattr(other, name)} for name in tables}
         both = [one for one in (self.tallies, other.tallies) if one]

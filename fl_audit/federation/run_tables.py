@@ -86,9 +86,8 @@ class Timing:
 def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:
     """Return quantiles of a column over the trials of each round.
 
-    The first result lists the rounds, float64 (rounds,), ascending. The second holds, for each level, the quantile in
-    each round, float64 (rounds,). Values that are not finite are left out; the quantile of a round without finite
-    values is NaN.
+    The first result lists the rounds, ascending, float64 (rounds,), and the second has the quantiles of each level in
+    them. Values that are not finite are left out; without finite values the quantile is NaN.
 
     Parameters
     ----------
@@ -121,7 +120,7 @@ class NonPrivateAccuracy:
         return self.accuracy[-1]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as a dict of JSON types, keyed by field name."""
+        """Return the fields as a dict of JSON types."""
         return {"run": self.run, "trials": self.trials, "rounds": list(self.rounds), "accuracy": list(self.accuracy)}
 
     @classmethod
@@ -145,10 +144,7 @@ class NonPrivateAccuracy:
 
 @dataclass(frozen=True)
 class RunSession:
-    """One session of a run, with its command, software and hardware.
-
-    A run that was interrupted and resumed has several sessions.
-    """
+    """One session of a run, with its command, software and hardware; a resumed run has several."""
 
     began: str  # date and time of the start in UTC, in the format of ISO 8601
     # The command line, without the challenger's seed; None if no command of this software started the run.

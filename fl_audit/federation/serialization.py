@@ -43,7 +43,7 @@ class SentExamples:
 
 @dataclass(frozen=True)
 class SentFederation:
-    """Part of a federation that all clients share, in the form in which it is sent to client processes."""
+    """Part of a federation that all clients share, in the form in which it is sent."""
 
     public: str  # the public federation, as JSON
     shards: Integers  # indices of D, client after client: the division of D is public
@@ -57,7 +57,7 @@ class SentFederation:
     replacement: SentExamples | None  # replacement of the differing unit in D', for those who hold or know it
 
     def __call__(self) -> None:
-        """Register the federation in the receiving process; it contains only the data that was sent."""
+        """Register the federation in the receiving process."""
         public = Federation.from_json(self.public)
         settle_device(public.device, public.tf32)
         register_federation(
@@ -79,7 +79,7 @@ class SentFederation:
 
 @dataclass(frozen=True)
 class SentShard:
-    """Shard (data) of one client, in the form in which it is sent to the process that runs the client."""
+    """Shard of one client, in the form in which it is sent to the process that runs the client."""
 
     public: str  # the public federation, as JSON
     client: int
@@ -87,7 +87,7 @@ class SentShard:
     raw: Floats32 | None  # the features of what it randomises, before it does; None where it does not
 
     def __call__(self) -> None:
-        """Add the shard to the federation that was registered in the receiving process."""
+        """Add the shard to the federation that the process has received."""
         federation = load_federation(Federation.from_json(self.public))
         federation.receive(
             self.client, self.shard.arrived(federation.public), None if self.raw is None else self.raw.copy()
@@ -95,17 +95,17 @@ class SentShard:
 
 
 def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differing: bool) -> SentFederation:
-    """Return the part of a federation that is sent to every client; clients' shards are not included.
+    """Return the part of a federation that is sent to every client, without the clients' shards.
 
     Parameters
     ----------
     federation
         The federation with its data.
     knows_all
-        Whether the receiving clients know D, as insiders do; D is then included.
+        Whether the receivers know D, as insiders do; it is then included.
     knows_differing
-        Whether the receiving clients know the replacement of the differing unit, as its owner and insiders do; the
-        replacement is then included.
+        Whether the receivers know the replacement of the differing unit, as its owner and insiders do; it is then
+        included.
     """
     replacement = federation.replacement if knows_all or knows_differing else None
     training = federation.training if knows_all else federation.training.take(np.empty(0, np.int64))
@@ -124,7 +124,7 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
 
 
 def sent_shard(federation: LoadedFederation, client: int) -> SentShard:
-    """Return a client's shard in the form in which it is sent to the process that runs the client.
+    """Return a client's shard in the form in which it is sent.
 
     Parameters
     ----------

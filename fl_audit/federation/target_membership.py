@@ -54,7 +54,7 @@ class TargetMembership:
 
     @property
     def bits(self) -> Flags:
-        """Secret bit of each trial, bool (trials,): True if its single target is a member, so that D was used.
+        """Secret bit of each trial, bool (trials,): True if its single target is a member.
 
         Raises `InputError` if there are several targets.
         """
@@ -62,7 +62,7 @@ class TargetMembership:
         return self.is_in[:, 0]
 
     def of_targets(self, targets: tuple[int, ...]) -> "TargetMembership":
-        """Return the membership of only the targets with the given indices, from 0, in the given order."""
+        """Return the membership of only the targets with the given indices, in this order."""
         return TargetMembership(self.is_in[:, list(targets)])
 
     def pack(self) -> bytes:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
-from fl_audit.errors import InputError, as_path, choice, require, require_number, require_switch
+from fl_audit.errors import InputError, as_directory, choice, require, require_number, require_switch
 from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer, TargetAction, UpdateFormat
 
 if TYPE_CHECKING:  # Clients import this module in a new process for every message, so server modules are imported late.
@@ -86,7 +86,7 @@ class AuditConfig:
             object.__setattr__(self, name, choice(kinds, name, getattr(self, name)))
         if self.contribution is not None:
             object.__setattr__(self, "contribution", choice(Contribution, "contribution", self.contribution))
-        object.__setattr__(self, "directory", as_path("directory", self.directory))
+        object.__setattr__(self, "directory", as_directory(self.directory))
         crafted = self.is_about_records and self.contribution not in (None, Contribution.OWN)
         require(not crafted, f"contribution is {self.contribution}, and the claim is about records: accepted is own")
 

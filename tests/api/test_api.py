@@ -1,4 +1,4 @@
-"""The names that `import fl_audit as fa` offers."""
+"""Tests of the names that `import fl_audit as fa` offers."""
 
 import html
 import json

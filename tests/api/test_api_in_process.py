@@ -1,4 +1,4 @@
-"""`fa.run_audit` plays in this process by the functions of the command, and leaves the process as it was."""
+"""Tests that `fa.run_audit` runs as the command does, and leaves the process as it was."""
 
 import json
 import logging
@@ -36,7 +36,7 @@ OF_TIME = ("setup_seconds", "training_seconds", "trials_per_second", "timing", "
 
 
 def _numbers(path: Path) -> Any:
-    """Return what a run found, without what tells of the clock and the machine."""
+    """Return the numbers of a run, without those that depend on the clock and the machine."""
     return _without_time(json.loads((path / "summary.json").read_text()))
 
 
@@ -47,7 +47,7 @@ def _without_time(values: Any) -> Any:
 
 
 def _state() -> dict[str, Any]:
-    """Return what a run may set for its process."""
+    """Return the global state that a run may change in its process."""
     return {
         "environment": dict(os.environ),
         "signals": [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)],
@@ -63,7 +63,7 @@ def _state() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _no_report(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Write no page, which takes seconds and has tests of its own."""
+    """Write no page, because that takes seconds and is tested elsewhere."""
     monkeypatch.setattr("fl_audit.audits.page.report_files.write_report", lambda *_: None)
     threads = torch.get_num_threads()
     torch.set_num_threads(3)  # a number that no run asks for
@@ -72,7 +72,7 @@ def _no_report(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _run_audit(*arguments: Any, **options: Any) -> fa.Run:
-    """Call the function, and see that it leaves this process as it was, however it ends."""
+    """Call the function, and check that it leaves this process as it was, also after an error."""
     before = _state()
     try:
         return fa.run_audit(*arguments, **options)
@@ -131,7 +131,7 @@ def test_a_table_is_a_setting(tmp_path: Path) -> None:
 
 
 def _stopping(error: BaseException, after: int) -> Callable[[int], None]:
-    """Return what stops a run from the display of its rounds."""
+    """Return a function for counts of trials that raises an error once `after` trials are counted."""
     seen = 0
 
     def stop(trials: int) -> None:

@@ -1,4 +1,4 @@
-"""A value that is no number is refused in one line, and an answer prints as one line."""
+"""Tests that a value that is no number is refused in one line, and that answers print as one line."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""The place of the published files, and small files of the same formats."""
+"""Fixtures with the published data files, and with small files of the same formats."""
 
 import gzip
 import os
@@ -38,7 +38,7 @@ def adult_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write_idx() -> Callable[[Path, np.ndarray], Path]:
-    """A function that writes an array of bytes as IDX, gzipped where the name says so."""
+    """Return a function that writes a byte array as an IDX file, gzipped if the file's name says so."""
 
     def write(path: Path, values: np.ndarray) -> Path:
         header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)

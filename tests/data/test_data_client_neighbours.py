@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.neighbours import NeighbourChoice, choose_client, client_dissimilarities, stand_in_shard
+from fl_audit.data.neighbours import (
+    NeighbourChoice,
+    NeighbourRule,
+    choose_client,
+    client_dissimilarities,
+    stand_in_shard,
+)
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
@@ -63,7 +69,8 @@ def test_ranks_are_in_order_and_do_not_depend_on_the_order_of_records(clients: i
     shards = np.split(np.arange(4 * clients), clients)
     choice = MOST if farthest else LEAST
     ranked = [
-        choose_client(REMOVE, shards, whole, choice, EUCLIDEAN, seed, rank).index for rank in range(1, clients + 1)
+        choose_client(NeighbourRule(REMOVE, choice, EUCLIDEAN, seed, rank), shards, whole).index
+        for rank in range(1, clients + 1)
     ]
     assert sorted(ranked) == list(range(clients))
     scores = np.round(client_dissimilarities(shards, whole), 9) * (-1 if farthest else 1)
@@ -72,15 +79,18 @@ def test_ranks_are_in_order_and_do_not_depend_on_the_order_of_records(clients: i
 
 def test_the_relation_decides_whether_there_is_a_stand_in() -> None:
     whole, shards = drawn(12, 0), np.split(np.arange(12), 4)
-    assert choose_client(REMOVE, shards, whole, 2, EUCLIDEAN, 0) == NeighbourPair(2, None)
-    assert choose_client(REPLACE, shards, whole, 2, EUCLIDEAN, 0) == NeighbourPair(2, 0)
-    assert choose_client(REPLACE, shards, whole, 3, EUCLIDEAN, 0) == NeighbourPair(3, 0)
+    assert choose_client(NeighbourRule(REMOVE, 2, EUCLIDEAN, 0), shards, whole) == NeighbourPair(2, None)
+    assert choose_client(NeighbourRule(REPLACE, 2, EUCLIDEAN, 0), shards, whole) == NeighbourPair(2, 0)
+    assert choose_client(NeighbourRule(REPLACE, 3, EUCLIDEAN, 0), shards, whole) == NeighbourPair(3, 0)
 
 
 def test_random_client_follows_the_seed_and_is_uniform() -> None:
     whole, shards = drawn(12, 0), np.split(np.arange(12), 4)
-    chosen = [choose_client(REPLACE, shards, whole, RANDOM, EUCLIDEAN, seed).index for seed in range(400)]
-    assert chosen[:20] == [choose_client(REMOVE, shards, whole, RANDOM, EUCLIDEAN, seed).index for seed in range(20)]
+    chosen, removed = (
+        [choose_client(NeighbourRule(relation, RANDOM, EUCLIDEAN, seed), shards, whole).index for seed in range(trials)]
+        for relation, trials in ((REPLACE, 400), (REMOVE, 20))
+    )
+    assert chosen[:20] == removed
     # Each count is binomial(400, 1/4), standard deviation 8.7.
     assert np.abs(np.bincount(chosen, minlength=4) - 100).max() < 45
 
@@ -101,12 +111,12 @@ def test_wrong_choices_are_refused(
     choice: NeighbourChoice | int, rank: int, measure: Dissimilarity, words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
-        choose_client(REMOVE, np.split(np.arange(12), 4), drawn(12, 0), choice, measure, 0, rank)
+        choose_client(NeighbourRule(REMOVE, choice, measure, 0, rank), np.split(np.arange(12), 4), drawn(12, 0))
 
 
 def test_one_client_is_refused() -> None:
     with pytest.raises(InputError, match="there is 1 client: at least 2"):
-        choose_client(REMOVE, [np.arange(12)], drawn(12, 0), 0, EUCLIDEAN, 0)
+        choose_client(NeighbourRule(REMOVE, 0, EUCLIDEAN, 0), [np.arange(12)], drawn(12, 0))
 
 
 @settings(max_examples=examples(150), deadline=None)

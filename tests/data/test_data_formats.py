@@ -1,4 +1,4 @@
-"""Tables as CSV, workbook and Parquet hold the same records; files of other kinds are named; archives of sequences."""
+"""Tests of file formats: CSV, workbook and Parquet tables hold the same records, and other kinds of files are named."""
 
 import datetime
 import gzip
@@ -193,19 +193,19 @@ def archive(**arrays: object) -> str:
 
 def test_records_of_two_axes_are_pictures_unless_they_are_sequences() -> None:
     name = archive(x=X, y=Y)
-    taken = load_npz(None, name)
+    taken = load_npz(None, {"path": name})
     assert (taken.feature_shape, taken.image_shape) == ((1, 5, 3), (1, 5, 3))
     assert taken.cautions[0].remedies == (Remedy("axes", "sequence"), Remedy("axes", "picture"))
-    assert load_npz(None, name, axes="picture").cautions == ()
-    kept = load_npz(None, name, axes="sequence")
+    assert load_npz(None, {"path": name, "axes": "picture"}).cautions == ()
+    kept = load_npz(None, {"path": name, "axes": "sequence"})
     assert (kept.feature_shape, kept.image_shape, kept.is_table, kept.cautions) == ((5, 3), None, False, ())
     assert_array_equal(kept.pool.features, X)
     assert "5 steps by 3 features" in kept.description
-    assert load_npz(None, archive(x=(255 * DRAW.random((40, 5, 3))).astype(np.uint8), y=Y)).cautions == ()
+    assert load_npz(None, {"path": archive(x=(255 * DRAW.random((40, 5, 3))).astype(np.uint8), y=Y)}).cautions == ()
     with pytest.raises(InputError, match=r"x has shape .*leave axes out"):
-        load_npz(None, archive(x=X[:, 0], y=Y), axes="sequence")
+        load_npz(None, {"path": archive(x=X[:, 0], y=Y), "axes": "sequence"})
     with pytest.raises(InputError, match=r"axes in .* 'video': .* picture, sequence"):
-        load_npz(None, archive(x=X, y=Y), axes="video")
+        load_npz(None, {"path": archive(x=X, y=Y), "axes": "video"})
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_records_of_two_axes_are_pictures_unless_they_are_sequences() -> None:
     ],
 )
 def test_labels_in_a_column_and_one_hot_are_classes(labels: np.ndarray) -> None:
-    found = load_npz(None, archive(x=X[:, 0], y=labels, x_test=X[:8, 0], y_test=labels[:8]))
+    found = load_npz(None, {"path": archive(x=X[:, 0], y=labels, x_test=X[:8, 0], y_test=labels[:8])})
     assert_array_equal(found.pool.labels, Y)
     assert found.test is not None
     assert_array_equal(found.test.labels, Y[:8])

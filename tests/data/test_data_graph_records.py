@@ -1,4 +1,4 @@
-"""Graphs as records: cut, packed, randomised, compared."""
+"""Tests of graphs as records: cutting, packing, randomization and comparison."""
 
 import re
 import zipfile
@@ -12,7 +12,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.graph_records import GRAPH_NODES, comparable, cut_graph, graph_records, pack_graph, unpack_graph
-from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, client_dissimilarities
+from fl_audit.data.neighbours import NeighbourChoice, NeighbourRule, choose_neighbour, client_dissimilarities
 from fl_audit.data.randomizers import RandomisedEdges
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
@@ -132,7 +132,7 @@ def test_neighbours_are_chosen_by_pairs_of_nodes(
     flat = comparable(records)
     halves = np.arange(5), np.arange(5, 8)
     found, expected = (
-        choose_neighbour(adjacency, one.take(halves[0]), one.take(halves[1]), choice, measure, 0)
+        choose_neighbour(NeighbourRule(adjacency, choice, measure, 0), one.take(halves[0]), one.take(halves[1]))
         for one in (records, flat)
     )
     assert found == expected
@@ -150,7 +150,7 @@ COLLAB = "fl_audit.experiments.reproductions.bernau2019.collab:collab"
 
 
 def collab(directory: Path, graphs: list[np.ndarray]) -> Path:
-    """Write graphs of two classes by turns as the text of DGCNN."""
+    """Write graphs of two classes in turn in the text format of DGCNN."""
     lines = [str(len(graphs))]
     for number in range(len(graphs)):
         lines.append(f"{len(graphs[number])} {number % 2}")

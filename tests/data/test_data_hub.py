@@ -1,4 +1,4 @@
-"""Pictures in folders, and data sets in the formats of the Hugging Face hub, made on disk: nothing is downloaded."""
+"""Tests of image folders, and of local data sets in the formats of the Hugging Face hub, without downloads."""
 
 import datetime
 import re
@@ -26,7 +26,7 @@ def load(name: str, **options: Any) -> LoadedDataset:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Twelve grey pictures of two classes; the same order of classes whatever order they are written in."""
+    """Twelve grey pictures of two classes, written in an order that is not that of the classes."""
     for number, pixels in enumerate(GREY):
         place = tmp_path / "pictures" / ("dog" if number % 2 else "cat")
         place.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Identifiers are found in made-up tables of all kinds, and what is measured, counted or shared is none."""
+"""Tests that identifiers are found in made-up tables, and that measurements, counts and shared attributes are not."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ Values = np.ndarray  # one for each row
 
 
 def _table(name: str, values: Values, person: Values, draw: np.random.Generator) -> pd.DataFrame:
-    """Return a hospital's table with a column in question; what belongs to a person is the same in all their rows."""
+    """Return a hospital's table with a column in question; a person's attributes are equal in all of their rows."""
     sex, born = draw.integers(0, 2, PERSONS), draw.integers(1930, 2005, PERSONS)
     return pd.DataFrame(
         {
@@ -228,7 +228,7 @@ def test_a_known_owner_or_a_name_that_says_what_is_measured_is_not_asked_about()
 
 
 def test_a_named_user_column_is_no_question(tmp_path: Path) -> None:
-    """It answers it: neither the column itself nor another one is asked about."""
+    """No column is asked about once the user column is named."""
     draw = np.random.default_rng(5)
     table = pd.DataFrame({"x3": draw.integers(0, 200, 900), "m": draw.normal(size=900), "y": draw.integers(0, 2, 900)})
     table.to_csv(tmp_path / "t.csv", index=False)

@@ -11,18 +11,14 @@ from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.data import dissimilarity as module
 from fl_audit.data import dissimilarity_ranking
 from fl_audit.data.dissimilarity import Dissimilarity
-from fl_audit.data.dissimilarity_ranking import (
-    approximate_totals,
-    pair_of_rank,
-    ranked_pairs,
-    ranked_records,
-    total_dissimilarity,
-)
-from fl_audit.data.neighbours import NeighbourChoice, choose_neighbour, ranked_neighbours
+from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
+from fl_audit.data.dissimilarity_totals import approximate_totals, total_dissimilarity
+from fl_audit.data.neighbours import NeighbourChoice, NeighbourRule, choose_neighbour, ranked_neighbours
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
 REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_RECORD
+EUCLIDEAN = Dissimilarity.EUCLIDEAN
 Rows = list[tuple[int, int, int]]
 
 # Few small whole numbers, so that ties abound; 1 to 2, so that no record lacks a direction.
@@ -104,7 +100,7 @@ def test_a_pair_of_any_rank_is_found_though_few_pairs_are_kept(
         patch.setattr(dissimilarity_ranking, "_KEPT", kept)
         patch.setattr(dissimilarity_ranking._RankedPairs, "merged", merged)
         choice = MOST if farthest else LEAST
-        assert choose_neighbour(REPLACE, one, two, choice, measure, 0, rank) == NeighbourPair(*expected)
+        assert choose_neighbour(NeighbourRule(REPLACE, choice, measure, 0, rank), one, two) == NeighbourPair(*expected)
     assert max(sizes) <= kept
 
 
@@ -155,13 +151,13 @@ def test_fast_search_ranks_as_exact_arithmetic_does(measure: Dissimilarity, fart
             expected = tuple(divmod(int(position), len(outside)) for position in flat[:count])
             assert ranked_pairs(inside, outside, measure, count, farthest) == expected
         patch.setattr(dissimilarity_ranking, "_KEPT", 4)
-        assert pair_of_rank(inside, outside, measure, 30, farthest) == expected[-1]
+        assert ranked_pairs(inside, outside, measure, 2, farthest, skipped=28) == expected[-2:]
 
 
 def test_total_ties_are_exact_for_equal_distances_in_another_order() -> None:
     # Every point comes with its mirror image: the sums of the two hold the same addends in different orders.
     points = np.random.default_rng(0).random((40, 2))
-    found = total_dissimilarity(records(np.concatenate([points, points[::-1, ::-1]])), Dissimilarity.EUCLIDEAN)
+    found = total_dissimilarity(records(np.concatenate([points, points[::-1, ::-1]])), EUCLIDEAN)
     assert np.array_equal(found[:40], found[40:][::-1])
 
 
@@ -179,7 +175,7 @@ def test_cosine_refuses_zeros_and_shapes_must_agree() -> None:
     with pytest.raises(InputError, match=r"record 1 .*only zeros"):
         total_dissimilarity(records([[1, 0], [0, 0]]), Dissimilarity.COSINE)
     with pytest.raises(InputError, match=r"shape \(3,\)"):
-        ranked_pairs(records([[1, 0]]), records([[1, 0, 0]]), Dissimilarity.EUCLIDEAN, 1)
+        ranked_pairs(records([[1, 0]]), records([[1, 0, 0]]), EUCLIDEAN, 1)
 
 
 D = records([[0, 0], [1, 0], [5, 0], [1, 1]])
@@ -188,63 +184,63 @@ MOST, LEAST, RANDOM = NeighbourChoice.MOST_DISSIMILAR, NeighbourChoice.LEAST_DIS
 
 
 def test_most_dissimilar_follows_the_equations() -> None:
-    assert choose_neighbour(REMOVE, D, None, MOST, Dissimilarity.EUCLIDEAN, 0) == NeighbourPair(2, None)
-    assert choose_neighbour(REPLACE, D, OUT, MOST, Dissimilarity.MANHATTAN, 0) == NeighbourPair(0, 2)
+    assert choose_neighbour(NeighbourRule(REMOVE, MOST, EUCLIDEAN, 0), D, None) == NeighbourPair(2, None)
+    assert choose_neighbour(NeighbourRule(REPLACE, MOST, Dissimilarity.MANHATTAN, 0), D, OUT) == NeighbourPair(0, 2)
 
 
 def test_ranks_go_on_from_the_most_and_the_least_dissimilar() -> None:
     # Sums of distances: 0: 6 + sqrt 2, 1: 6, 2: 9 + sqrt 17, 3: 1 + sqrt 2 + sqrt 17 = 6.54.
     removed = [
-        choose_neighbour(REMOVE, D, None, LEAST, Dissimilarity.EUCLIDEAN, 0, rank).index for rank in (1, 2, 3, 4)
+        choose_neighbour(NeighbourRule(REMOVE, LEAST, EUCLIDEAN, 0, rank), D, None).index for rank in (1, 2, 3, 4)
     ]
     assert removed == [1, 3, 0, 2]
     # Manhattan distances to (2, 0), (-5, 0), (6, 9): 2 5 15, 1 6 14, 3 10 10, 2 7 13.
     expected = [(0, 2), (1, 2), (3, 2), (2, 1), (2, 2), (3, 1)]
     ranked = ranked_neighbours(REPLACE, D, OUT, Dissimilarity.MANHATTAN, 6)
     assert ranked == tuple(NeighbourPair(*pair) for pair in expected)
-    assert choose_neighbour(REPLACE, D, OUT, MOST, Dissimilarity.MANHATTAN, 0, 4) == NeighbourPair(2, 1)
+    assert choose_neighbour(NeighbourRule(REPLACE, MOST, Dissimilarity.MANHATTAN, 0, 4), D, OUT) == NeighbourPair(2, 1)
     nearest = ranked_neighbours(REPLACE, D, OUT, Dissimilarity.MANHATTAN, 3, farthest=False)
     assert nearest == (NeighbourPair(1, 0), NeighbourPair(0, 0), NeighbourPair(3, 0))
 
 
 def test_ranks_that_do_not_exist_are_refused() -> None:
     with pytest.raises(InputError, match="neighbour-rank is 5: accepted are 1 to 4"):
-        choose_neighbour(REMOVE, D, None, MOST, Dissimilarity.EUCLIDEAN, 0, 5)
+        choose_neighbour(NeighbourRule(REMOVE, MOST, EUCLIDEAN, 0, 5), D, None)
     with pytest.raises(InputError, match="neighbour-rank is 13: accepted are 1 to 12"):
-        choose_neighbour(REPLACE, D, OUT, LEAST, Dissimilarity.EUCLIDEAN, 0, 13)
+        choose_neighbour(NeighbourRule(REPLACE, LEAST, EUCLIDEAN, 0, 13), D, OUT)
     with pytest.raises(InputError, match="neighbour-rank is 0"):
-        ranked_neighbours(REMOVE, D, None, Dissimilarity.EUCLIDEAN, 0)
+        ranked_neighbours(REMOVE, D, None, EUCLIDEAN, 0)
     for choice in (RANDOM, 1):
         with pytest.raises(InputError, match="neighbour = most-dissimilar or least-dissimilar"):
-            choose_neighbour(REPLACE, D, OUT, choice, Dissimilarity.EUCLIDEAN, 0, 2)
+            choose_neighbour(NeighbourRule(REPLACE, choice, EUCLIDEAN, 0, 2), D, OUT)
 
 
 def test_named_record() -> None:
-    assert choose_neighbour(REMOVE, D, OUT, 3, Dissimilarity.EUCLIDEAN, 0) == NeighbourPair(3, None)
-    assert choose_neighbour(REPLACE, D, OUT, 2, Dissimilarity.EUCLIDEAN, 0) == NeighbourPair(2, 1)
+    assert choose_neighbour(NeighbourRule(REMOVE, 3, EUCLIDEAN, 0), D, OUT) == NeighbourPair(3, None)
+    assert choose_neighbour(NeighbourRule(REPLACE, 2, EUCLIDEAN, 0), D, OUT) == NeighbourPair(2, 1)
 
 
 @pytest.mark.parametrize("relation", [REMOVE, REPLACE])
 @pytest.mark.parametrize("index", [-1, 4])
 def test_index_out_of_range(relation: Adjacency, index: int) -> None:
     with pytest.raises(InputError, match=f"neighbour is {index}: accepted are 0 to 3"):
-        choose_neighbour(relation, D, OUT, index, Dissimilarity.EUCLIDEAN, 0)
+        choose_neighbour(NeighbourRule(relation, index, EUCLIDEAN, 0), D, OUT)
 
 
 def test_random_is_uniform_and_follows_the_seed() -> None:
-    drawn = [choose_neighbour(REPLACE, D, OUT, RANDOM, Dissimilarity.EUCLIDEAN, seed) for seed in range(1200)]
-    assert drawn[5] == choose_neighbour(REPLACE, D, OUT, RANDOM, Dissimilarity.EUCLIDEAN, 5)
+    drawn = [choose_neighbour(NeighbourRule(REPLACE, RANDOM, EUCLIDEAN, seed), D, OUT) for seed in range(1200)]
+    assert drawn[5] == choose_neighbour(NeighbourRule(REPLACE, RANDOM, EUCLIDEAN, 5), D, OUT)
     counts = np.zeros((4, 3))
     for pair in drawn:
         counts[pair.index, pair.replacement] += 1
     # Each cell is binomial(1200, 1/12), mean 100 and standard deviation 9.6.
     assert np.abs(counts - 100).max() < 50
-    removed = {choose_neighbour(REMOVE, D, None, RANDOM, Dissimilarity.EUCLIDEAN, seed).index for seed in range(60)}
+    removed = {choose_neighbour(NeighbourRule(REMOVE, RANDOM, EUCLIDEAN, seed), D, None).index for seed in range(60)}
     assert removed == {0, 1, 2, 3}
 
 
 def test_a_neighbour_must_be_possible() -> None:
     with pytest.raises(InputError, match=r"D takes all \d+ records, .* replace"):
-        choose_neighbour(REPLACE, D, None, MOST, Dissimilarity.EUCLIDEAN, 0)
+        choose_neighbour(NeighbourRule(REPLACE, MOST, EUCLIDEAN, 0), D, None)
     with pytest.raises(InputError, match=r"at least 2 .* remove"):
-        choose_neighbour(REMOVE, D.take([0]), OUT, MOST, Dissimilarity.EUCLIDEAN, 0)
+        choose_neighbour(NeighbourRule(REMOVE, MOST, EUCLIDEAN, 0), D.take([0]), OUT)

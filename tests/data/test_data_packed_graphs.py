@@ -1,4 +1,4 @@
-"""Adjacency matrices in packed rows, and back."""
+"""Tests that adjacency matrices are packed into rows and unpacked again."""
 
 import numpy as np
 import pytest
@@ -40,9 +40,9 @@ def test_the_digits_stand_where_they_should() -> None:
 
 
 def test_uniform_numbers_are_random_graphs() -> None:
-    """A trial of a model on uniform numbers is one on graphs: half of the nodes are there, half of the pairs joined.
+    """Uniform numbers are packed graphs with half of the nodes, and with half of the pairs of nodes joined.
 
-    Means of 200 x 48 and of about 200 x 24^2 coins lie within 5 standard errors of 1/2 but once in a million times.
+    The means of 200 x 48 and of about 200 x 24^2 coins are off by 5 standard errors once in a million times.
     """
     packed = torch.rand(200, *packed_shape(48), generator=torch.Generator().manual_seed(0))
     joined, present = unpack_graphs(packed)

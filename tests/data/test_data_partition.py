@@ -157,7 +157,7 @@ def test_natural_clients_are_as_many_as_owners() -> None:
 
 @pytest.mark.parametrize("scheme", ["dirichlet", "pathological", "shard", "linear", "square", "exponential", "iid"])
 def test_parts_are_those_of_the_library(scheme: str) -> None:
-    """Our tables give out what its own tables hold."""
+    """Our table class gives the partitioners the same records as the library's own one."""
     import datasets
 
     from fl_audit.data import partitioner_library as module

@@ -1,4 +1,4 @@
-"""Local randomizers: what they draw, and what an insider can tell of what they return, against enumeration."""
+"""Tests of local randomizers: draws and log-odds, compared with enumeration."""
 
 import itertools
 import math
@@ -114,7 +114,7 @@ def test_advantage_equals_enumeration(epsilon: float, differing: int) -> None:
 
 @pytest.mark.parametrize(("epsilon", "differing"), [(0.5, 1), (0.5, 2), (1.0, 7), (0.1, 100), (2.0, 1)])
 def test_an_insider_wins_as_often_as_theory_says(epsilon: float, differing: int) -> None:
-    """One randomised record in each of 40,000 trials; ties are decided by a coin."""
+    """There is one randomised record in each of 40,000 trials, and a coin decides ties."""
     trials, draw = 40_000, draws()
     bits = draw.integers(2, size=trials).astype(bool)
     first = np.ones(differing)
@@ -156,7 +156,7 @@ def told_by(local_randomizer: RandomisedEdges, matrix: NDArray[np.generic]) -> N
 
 
 class Coins:
-    """Stands in for a generator: gives numbers that make the chosen pairs lies."""
+    """Generator for tests whose numbers make the chosen pairs lies."""
 
     def __init__(self, lies: NDArray[np.float64]) -> None:
         self.lies = lies
@@ -169,7 +169,7 @@ class Coins:
 @pytest.mark.parametrize(("nodes", "pairs"), [(2, [(0, 1)]), (3, [(0, 7), (1, 4)]), (4, [(0, 63), (9, 33), (5, 5)])])
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_log_odds_of_graphs_equal_enumeration(nodes: int, pairs: list[tuple[int, int]], epsilon: float) -> None:
-    """All randomised matrices, and which matrix each becomes once every node has an edge."""
+    """All randomised matrices are enumerated, with the matrix that each becomes once every node has an edge."""
     local_randomizer, graphs = RandomisedEdges(epsilon), graphs_of(nodes)
     truth = truth_probability(epsilon)
     for first, second in pairs:
@@ -215,7 +215,7 @@ def test_graphs_differ_in_pairs_of_nodes() -> None:
 @settings(max_examples=examples(30))
 @given(st.floats(0.1, 20.0), st.integers(1, 9), st.sampled_from([1, 2, 3]), st.integers(0, 1000))
 def test_log_odds_of_pixels_are_the_ratio_of_densities(epsilon: float, changed: int, block: int, seed: int) -> None:
-    """Density ratios inside (0, 1), ratios of tails where a value was clipped."""
+    """Log-odds are density ratios inside (0, 1), and ratios of tails where a value was clipped."""
     pixelation = LaplacePixelation(epsilon, changed, block)
     draw = np.random.default_rng(seed)
     first, second = draw.random((2, 1, 6, 6)).astype(np.float32)
@@ -240,7 +240,7 @@ def test_log_odds_of_pixels_are_the_ratio_of_densities(epsilon: float, changed: 
 
 
 def test_changing_m_pixels_costs_epsilon() -> None:
-    """Fan 2018: m pixels from black to white, wherever they are, are exactly epsilon apart."""
+    """Fan 2018: an image and the same image with m black pixels made white are exactly epsilon apart."""
     pixelation = LaplacePixelation(epsilon=0.7, neighbourhood=5, block=2)
     first = np.zeros((1, 4, 4), dtype=np.float32)
     for chosen in ([0, 1, 4, 5, 2], [0, 2, 8, 10, 15]):
@@ -252,7 +252,7 @@ def test_changing_m_pixels_costs_epsilon() -> None:
 
 @pytest.mark.parametrize("clip_often", [False, True])
 def test_log_odds_of_pixels_follow_the_distribution_of_laplace_releases(clip_often: bool) -> None:
-    """Also where most values are clipped: clipping costs an observer nothing."""
+    """This holds even if most values are clipped, because clipping loses no evidence."""
     pixelation = LaplacePixelation(epsilon=4.0 if clip_often else 40.0, neighbourhood=8, block=2)
     first = np.linspace(0, 1, 16, dtype=np.float32).reshape(1, 4, 4)
     second = first[:, ::-1, ::-1].copy() if clip_often else np.clip(first + np.float32(0.05), 0, 1)

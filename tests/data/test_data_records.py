@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fl_audit.data.partition import population_size, select_records
+from fl_audit.data.record_selection import population_size, select_records
 from fl_audit.data.records import LoadedDataset, Records
 from fl_audit.errors import InputError
 
@@ -20,10 +20,9 @@ def values(records: Records | None) -> set[float]:
     return set() if records is None else set(records.features[:, 0].tolist())
 
 
-def test_take_and_without_keep_order_and_copy() -> None:
+def test_take_keeps_order_and_copies() -> None:
     records = make(4).pool
     assert records.take([2, 0]).features[:, 0].tolist() == [2, 0]
-    assert records.without(1).features[:, 0].tolist() == [0, 2, 3]
     records.take([0]).features[0, 0] = 9
     assert records.features[0, 0] == 0
     assert records.features.dtype == np.float32
@@ -34,15 +33,13 @@ def test_take_and_without_keep_order_and_copy() -> None:
     owner=st.lists(st.integers(0, 2), min_size=2, max_size=20),
     chosen=st.lists(st.integers(0, 1), min_size=1, max_size=9),
 )
-def test_take_and_without_carry_owners(owner: list[int], chosen: list[int]) -> None:
+def test_take_carries_owners(owner: list[int], chosen: list[int]) -> None:
     n = len(owner)
     records = Records(np.zeros((n, 1)), np.zeros(n), 1, np.array(owner), ("a", "b", "c"))
-    taken, rest = records.take(chosen), records.without(1)
+    taken = records.take(chosen)
     assert taken.owner is not None
-    assert rest.owner is not None
     assert taken.owner.tolist() == [owner[index] for index in chosen]
-    assert rest.owner.tolist() == owner[:1] + owner[2:]
-    assert taken.owners == rest.owners == ("a", "b", "c")
+    assert taken.owners == ("a", "b", "c")
     assert make(4).pool.take([0]).owner is None
 
 
@@ -95,8 +92,6 @@ def test_wrong_records_are_refused(features: object, labels: object, classes: in
 def test_index_out_of_range_names_the_range(index: int) -> None:
     with pytest.raises(InputError, match=f"index is {index}: accepted are 0 to 3"):
         make(4).pool.take([0, index])
-    with pytest.raises(InputError, match="accepted are 0 to 3"):
-        make(4).pool.without(index)
 
 
 def test_split_without_official_test_is_a_partition_of_the_pool() -> None:

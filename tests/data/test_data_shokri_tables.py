@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fl_audit.data.catalogue import DataSpec, is_found, load_source
-from fl_audit.data.partition import select_records
+from fl_audit.data.record_selection import select_records
 from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError
 

@@ -306,5 +306,5 @@ def test_only_columns_beside_the_label_can_be_dropped(tmp_path: Path, name: str,
 
 def test_of_many_columns_the_odd_ones_are_told_and_the_rest_is_counted() -> None:
     uses = [ColumnReadResult(f"x{number}", ColumnRole.NUMBER, "", odd=number == 7) for number in range(30)]
-    lines = column_lines([*uses, ColumnReadResult("w", ColumnRole.LEVELS, "3")], most=20)
+    lines = column_lines([*uses, ColumnReadResult("w", ColumnRole.LEVELS, "3")])
     assert lines == ["x7: number", "and 30 further columns: 29 as number, 1 as levels"]

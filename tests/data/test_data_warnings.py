@@ -1,4 +1,4 @@
-"""Words that others take for missing, sentinels and odd labels are warned of, and each remedy fixes its table."""
+"""Tests of warnings about words for missing values, sentinels and odd labels, and of the remedies that they name."""
 
 import gzip
 import re
@@ -22,7 +22,7 @@ ROWS = 160
 
 
 def among(cells: Sequence[str]) -> np.ndarray:
-    """Return cells in the rows of a table, each as often, in no order."""
+    """Return cells for the rows of a table: each equally often, in random order."""
     return DRAW.permutation(np.resize(np.array(cells), ROWS))
 
 
@@ -55,7 +55,7 @@ def read(content: bytes, **options: object) -> LoadedDataset:
 
 
 def fixed(found: LoadedDataset, columns: dict[str, object], **options: object) -> LoadedDataset:
-    """Return the table that was warned of, read with the remedy."""
+    """Return the table of a warning, read again with the remedies that the warning names."""
     (caution,) = found.cautions
     return load(columns, **options, **{one.key: one.value for one in caution.remedies})
 

@@ -8,7 +8,7 @@ from elsewhere import AppElsewhere
 
 @pytest.fixture(scope="session")
 def app_elsewhere() -> Iterator[AppElsewhere]:
-    """Clients in another process, one for all tests of a worker: each start would import everything anew."""
+    """Clients in another process, one for all tests of a worker, because each start imports everything again."""
     app = AppElsewhere()
     yield app
     app.end()

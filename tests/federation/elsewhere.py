@@ -1,4 +1,4 @@
-"""Clients in other processes, which know nothing but what a call brings: as on Ray, without one."""
+"""Clients in other processes that know only what a call brings, as on Ray, but without Ray."""
 
 import multiprocessing
 import threading
@@ -17,7 +17,7 @@ PROCESSES.set_forkserver_preload(["fl_audit.experiments", "fl_audit.clients.app"
 
 
 def serve(calls: Connection) -> None:
-    """Answer client calls until there are no more; a context is sent back, for a call may have changed its state."""
+    """Answer client calls until there are no more; the context is sent back, because a call may change its state."""
     import torch
 
     import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
@@ -44,7 +44,7 @@ def serve(calls: Connection) -> None:
 
 
 class _Compartment:
-    """A process, and what it was sent already."""
+    """A process, with the keys of all parts that it has been sent."""
 
     def __init__(self) -> None:
         self.calls, theirs = PROCESSES.Pipe()
@@ -55,7 +55,7 @@ class _Compartment:
 
 
 class AppElsewhere(ClientApp):
-    """The app of all clients, every call of which is made in another process: one for each compartment."""
+    """App that makes every client call in another process, one process for each compartment."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class AppElsewhere(ClientApp):
         self.calls = 0
 
     def __call__(self, message: Message, context: Context) -> Message:
-        """Make a call."""
+        """Make a client call in the process of its compartment."""
         with self._lock:
             number, pieces = compartment_of(message, context), parts_of(message, context)
             if number not in self._compartments:
@@ -82,7 +82,7 @@ class AppElsewhere(ClientApp):
         return reply
 
     def end(self) -> None:
-        """End the processes."""
+        """End all processes."""
         for one in self._compartments.values():
             one.process.kill()
             one.process.join()

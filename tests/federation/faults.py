@@ -1,4 +1,4 @@
-"""Clients that go wrong, as Flower mods around an honest client."""
+"""Faulty clients, made of an honest client by Flower mods."""
 
 import os
 import signal
@@ -19,10 +19,11 @@ FROZEN_CLIENT, FAULTY_CLIENT = 1, 2
 def faulty_app(
     kind: str, once: Path | None = None, server_round: int = 2, always: bool = False, times: int = 1
 ) -> ClientApp:
-    """Return an app whose client 2 goes wrong in one round; only the first `times` if `once` names a file to note it.
+    """Return an app whose client 2 has a fault of the given kind in one round.
 
-    With `always` the file is the note of the last time, and nothing is spared. Where one hangs and one freezes, it is
-    client 1 that freezes. One that dies, and later raises, dies in two calls of that round, answers one, then fails.
+    If `once` names a file, the fault occurs the first `times` times only, which the file notes; with `always` it occurs
+    every time. With "hangs and freezes" client 1 freezes too. With "dies, later raises" the client dies in two calls of
+    the round, answers the third one, and then raises.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -1,4 +1,4 @@
-"""Other hosts on this machine, for tests; where there can be none a test is skipped."""
+"""Further hosts on this machine for tests, which are skipped where none can be made."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +11,7 @@ from tests.validation.network_hosts import Host, NoHostsError
 
 @contextmanager
 def other_hosts(count: int) -> Iterator[Sequence[Host]]:
-    """Make hosts that reach this machine."""
+    """Make hosts that can reach this machine."""
     with ExitStack() as stack:
         try:
             made = stack.enter_context(network_hosts.other_hosts(count))

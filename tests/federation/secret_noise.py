@@ -1,4 +1,4 @@
-"""Servers that do not do what they say."""
+"""Servers that add less noise than they claim."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from fl_audit.trials import TrialBatch
 
 
 class HalvedNoise(DPStrategy):
-    """Adds half of the noise that its mechanism names."""
+    """Strategy that adds half of the noise of its mechanism."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:
         """Return sums with half of the noise."""

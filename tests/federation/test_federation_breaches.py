@@ -1,4 +1,4 @@
-"""Breaches of real federations on the local engine; `tests.validation.breaches` plays all of them many times."""
+"""Tests of breaches in real federations on the local engine; `tests.validation.breaches` repeats all of them often."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A run on a Ray cluster of two nodes: both take clients, and the trials are those of this process."""
+"""Tests of runs on a Ray cluster of two nodes: both run clients, and the trials equal those of one process."""
 
 import logging
 import os
@@ -52,7 +52,7 @@ def noting_app(directory: Path) -> ClientApp:
 
 
 def killing_app(head: str, mark: Path) -> ClientApp:
-    """Return an app of which the first call of round 2 that is not on the head kills its node."""
+    """Return an app that kills a node in the first call of round 2 that is not on the head node `head`."""
 
     def kill(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
@@ -68,7 +68,7 @@ def killing_app(head: str, mark: Path) -> ClientApp:
 
 
 def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> None:
-    """Check that a client that neither answers nor dies ends the run, also where its process is not ours to end."""
+    """Check that a frozen client ends the run, even if its process cannot be ended from here."""
     mark = tmp_path / "frozen"
     plan = small_plan(run={"client-time-limit": 5.0, "trials-per-batch": 6})
     with pytest.raises(FederationError, match=r"no answer .*client\(s\)"):
@@ -116,7 +116,7 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
 def test_a_node_that_is_killed_costs_only_its_calls(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With no retry of calls whose process died, the run still ends well, with the trials of an undisturbed one."""
+    """Without retries for calls whose process died, the run still ends with the trials of an undisturbed one."""
     from ray.cluster_utils import Cluster
 
     plan = small_plan(data={"clients": 4}, run={"trials-per-batch": 6, "client-retries": 0})
@@ -138,7 +138,7 @@ def test_a_node_that_is_killed_costs_only_its_calls(
 
 
 def slow_app(mark: Path) -> ClientApp:
-    """Return an app whose calls from round 2 on take a while, and tell on which nodes the first of them have begun."""
+    """Return an app whose calls are slow from round 2 on, and note the nodes of the first ones."""
 
     def slow(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
@@ -152,7 +152,7 @@ def slow_app(mark: Path) -> ClientApp:
 
 
 def waiting_app(mark: Path) -> ClientApp:
-    """Return an app whose calls from round 2 on tell on which node they have begun, and wait for one on another."""
+    """Return an app whose calls from round 2 on note their node, and wait until a call on another node has begun."""
 
     def wait(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
@@ -201,7 +201,7 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
 @pytest.mark.campaign
 @pytest.mark.long  # as are all tests that need other hosts
 def test_hosts_reach_each_other_unless_one_is_cut_off() -> None:
-    """A campaign on hosts that do not would measure how long Ray asks one of them in vain for what it holds."""
+    """Otherwise a campaign would measure how long Ray waits for a host that nobody can reach."""
     listen = "import socket; server = socket.create_server(('', 40404)); print('on', flush=True); server.accept()"
     call = "import socket, sys; socket.create_connection((sys.argv[1], 40404), timeout=2).close()"
     with other_hosts(2) as (one, other):
@@ -223,7 +223,7 @@ def test_hosts_reach_each_other_unless_one_is_cut_off() -> None:
 
 
 def _marked(words: str) -> list[str]:
-    """Return the command lines of this machine's processes that hold some words."""
+    """Return the command lines of this machine's processes that contain some words."""
     found = (" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"]))
     return [line for line in found if words in line]
 
@@ -247,7 +247,7 @@ def test_a_campaign_that_is_ended_leaves_nothing() -> None:
 
 
 def filling_app() -> ClientApp:
-    """Return an app of which every call of the second batch fills what the object store has left, or has let go."""
+    """Return an app whose calls of the second batch fill the remaining object store."""
 
     def fill(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
@@ -269,7 +269,7 @@ HELD: list[Any] = []
 @pytest.mark.campaign
 @pytest.mark.ray
 def test_a_run_of_flowers_own_command_outlives_its_superlink_or_goes_on() -> None:
-    """From start to report, with the SuperLink, the process of the app and its clients killed on the way."""
+    """The SuperLink, the process of the app and its clients are killed during a run from its start to its report."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:  # Ray's sockets have short names
         place = Path(name)
         (place / "audit.toml").write_text(AUDIT.replace("SEED", "5"))
@@ -322,7 +322,7 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
 @pytest.mark.campaign
 @pytest.mark.ray
 def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
-    """A run of the study: where hosts can be made, a raylet, a host, the head and a client process in turn."""
+    """The study is run with the kill of a raylet, a host, the head and a client process in turn."""
     known = campaign(tmp_path, kills=3, seed=650, minutes=4.0)
     assert sum(len(one["blows"]) for one in known) >= 3
     assert all(one["identical"] for one in known)
@@ -334,7 +334,7 @@ def test_a_small_campaign_of_kills_loses_nothing(tmp_path: Path) -> None:
 def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
     small_plan: MakePlan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A host of its own network joins, takes calls, and is cut off: nothing tells anybody that it is gone."""
+    """A host in a network of its own joins, takes calls, and is cut off without any notice."""
     from ray.cluster_utils import Cluster
 
     plan = small_plan(data={"clients": 4}, run={"trials-per-batch": 6})
@@ -374,7 +374,7 @@ def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
 
 
 def wait_for_nodes(cluster: Any, count: int) -> None:
-    """Wait until a cluster has so many nodes, one of which it does not know of itself."""
+    """Wait until a cluster has the given number of nodes."""
     import ray
 
     ray.init(cluster.address, logging_level=logging.ERROR, log_to_driver=False)
@@ -397,7 +397,7 @@ def build(feature_shape, classes):
 
 
 def start_node(cluster: Any, *before: str, directory: Path, paths: str) -> subprocess.Popen[bytes]:
-    """Start a worker node as a process of its own, in a directory, with places where it finds modules."""
+    """Start a worker node as a process in a directory, with its own module search path."""
     program = "from ray.scripts.scripts import main; main()"
     start = (sys.executable, "-P", "-c", program, "start", f"--address={cluster.address}", "--num-cpus=2", "--block")
     kept = {key: value for key, value in os.environ.items() if key not in ("FL_AUDIT_DATA", "PYTHONPATH")}
@@ -412,7 +412,7 @@ def start_node(cluster: Any, *before: str, directory: Path, paths: str) -> subpr
 def test_a_node_needs_neither_the_data_nor_the_modules_nor_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All clients run on a host that sees an empty directory where the driver has all of these."""
+    """All clients run on a host that sees an empty directory in place of the driver's."""
     import numpy as np
     from ray.cluster_utils import Cluster
     from sklearn.datasets import load_digits

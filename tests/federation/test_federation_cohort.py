@@ -1,4 +1,4 @@
-"""Clients of one trial that train together contribute what each contributes alone, and runs are the same."""
+"""Tests of clients of one trial that train together: their contributions and runs equal those of separate training."""
 
 from pathlib import Path
 

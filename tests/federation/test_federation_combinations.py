@@ -1,4 +1,4 @@
-"""The table of guarantees has every combination that a mechanism takes, and gives a reason for every other one."""
+"""Tests that the table of guarantees has every accepted combination of mechanisms, and a reason for all others."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -75,7 +75,7 @@ Named = tuple[Any, ...]
 
 @pytest.fixture(scope="module")
 def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[Combination, AuditPlan | str]:
-    """The plan of every combination of the table, or why it is refused."""
+    """The plan of every combination of the table, or the reason of its refusal."""
     records = tmp_path_factory.mktemp("guarantees") / "records.npz"
     write_records(records)
     return {one: _plan_or_reason(one, records) for one in combinations()}
@@ -89,7 +89,7 @@ def _plan_or_reason(combination: Combination, records: Path) -> AuditPlan | str:
 
 
 def _named(mechanism: Mechanism, threat_model: ThreatModel) -> Named:
-    """Return the parts of a mechanism and who attacks it, without what makes no difference."""
+    """Return the parts of a mechanism and the adversary, without parts that make no difference."""
     seen = threat_model.participation if mechanism.is_sampled else TargetsParticipation.SECRET
     known = threat_model.colluders > 0 and mechanism.clients_add_noise
     kinds = (mechanism.contribution.kind, mechanism.clipping.kind, mechanism.participation.kind, mechanism.noise.name)
@@ -108,7 +108,7 @@ def _mechanisms() -> Iterator[Mechanism]:
 
 
 def _offered() -> Iterator[Named]:
-    """Return every mechanism that can be written down, with every adversary who can weigh it."""
+    """Return every possible mechanism, with every adversary that can weigh its releases."""
     for mechanism, place, seen, colluders in product(_mechanisms(), Adversary, TargetsParticipation, (0, 2)):
         try:
             threat_model = ThreatModel(place, seen, colluders)
@@ -142,7 +142,7 @@ def test_the_table_lists_every_distribution_that_can_be_written_down(plans: dict
 
 @pytest.mark.long
 def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combination, AuditPlan | str]) -> None:
-    """With everybody's contributions at a fixed norm, as a single client sees them."""
+    """All units contribute at a fixed norm, and the adversary is a single client."""
     listed = {
         (
             _named(plan.public.mechanism, plan.public.threat_model),

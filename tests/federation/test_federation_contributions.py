@@ -1,6 +1,4 @@
-"""A contribution that is missing, not finite or mis-shaped is refused, under every kind of mechanism: nothing is
-released.
-"""
+"""Tests that contributions are refused if they are missing, not finite or of a wrong shape, and nothing is released."""
 
 from collections.abc import Callable
 
@@ -27,7 +25,7 @@ SPOILED = ("clients", "cohorts", "sampled clients", "adaptive", "adaptive, sampl
 
 
 class Released:
-    """Notes every release."""
+    """Callback that notes every release."""
 
     def __init__(self) -> None:
         self.made: list[ServerRound] = []
@@ -37,7 +35,7 @@ class Released:
 
 
 def begun(changes: Changes, small_plan: MakePlan) -> tuple[DPStrategy, Released, list[Message]]:
-    """Return a strategy after the first round was asked for, and the honest replies."""
+    """Return a strategy after its first request to the clients, and the honest replies."""
     plan, released = small_plan(**changes), Released()
     federation, grid = (
         load_federation(plan.public),
@@ -52,7 +50,7 @@ def begun(changes: Changes, small_plan: MakePlan) -> tuple[DPStrategy, Released,
 
 
 def changed(key: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[list[Message]], list[Message]]:
-    """Return what changes an array of the last reply."""
+    """Return a function that changes an array of the last reply."""
 
     def spoil(replies: list[Message]) -> list[Message]:
         arrays = replies[-1].content.array_records[MessageRecord.ARRAYS]
@@ -63,7 +61,7 @@ def changed(key: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[l
 
 
 def without(key: str) -> Callable[[list[Message]], list[Message]]:
-    """Return what takes an array out of the last reply."""
+    """Return a function that removes an array from the last reply."""
 
     def spoil(replies: list[Message]) -> list[Message]:
         del replies[-1].content.array_records[MessageRecord.ARRAYS][key]
@@ -73,7 +71,7 @@ def without(key: str) -> Callable[[list[Message]], list[Message]]:
 
 
 def last_is(value: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what sets the last number of an array."""
+    """Return a function that sets the last number of an array."""
 
     def change(array: np.ndarray) -> np.ndarray:
         array.reshape(-1)[-1] = value
@@ -151,7 +149,7 @@ def test_a_round_in_which_nobody_takes_part_releases_noise_alone(small_plan: Mak
 
 @pytest.mark.parametrize("numbers", [1, 2047, 2048, 2049, 101_770])
 def test_a_bound_of_a_length_is_never_below_it_and_close(numbers: int) -> None:
-    """Also of rows whose squares nearly all round down, and of numbers that 32 bits cannot square."""
+    """Rows whose squares nearly all round down are included, and numbers whose squares exceed float32."""
     draw = np.random.default_rng(numbers)
     rows = np.concatenate(
         [

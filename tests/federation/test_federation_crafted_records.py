@@ -1,4 +1,4 @@
-"""A crafted record in whole runs, and weights that were trained in public."""
+"""Tests of crafted records in whole runs, and of weights that are pretrained in public."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def _shares(contents: ReportContents, largest: float) -> np.ndarray[Any, Any]:
 
 
 def test_a_crafted_record_changes_the_sum_by_what_a_record_can(small_plan: MakePlan, tmp_path: Path) -> None:
-    """The most dissimilar record has a shorter gradient, from which the insider learns less than was claimed."""
+    """The most dissimilar record, by contrast, has a shorter gradient, so the insider learns less than is claimed."""
     privacy = PRIVACY | {"adjacency": "add-remove-record"}
     audit = {"neighbour": "crafted", "epsilon-star": False}
     plan = small_plan(privacy=privacy, audit=audit)

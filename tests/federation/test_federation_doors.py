@@ -1,4 +1,4 @@
-"""Nobody gets into a Ray that a run has started: not without its token, not with another, from no network."""
+"""Tests that a Ray cluster that a run has started refuses everybody without its token, from every network."""
 
 import os
 import stat
@@ -32,7 +32,7 @@ JOIN = "import ray, sys; ray.init(sys.argv[1], logging_level=50); print('joined'
 
 
 def command_of(process: psutil.Process) -> str:
-    """Return the command line of a process; nothing of one that has just ended."""
+    """Return the command line of a process; empty if it has just ended."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:
@@ -40,7 +40,7 @@ def command_of(process: psutil.Process) -> str:
 
 
 def listeners() -> Iterator[tuple[str, str, int]]:
-    """Yield name, address and port of whatever listens among this process and its descendants."""
+    """Yield name, address and port of all listening sockets of this process and its descendants."""
     family = {one.pid: one.name() for one in (psutil.Process(), *psutil.Process().children(recursive=True))}
     for connection in psutil.net_connections("inet"):
         if connection.status == psutil.CONN_LISTEN and connection.pid in family:
@@ -59,7 +59,7 @@ def grpc_answer(address: str, call: str, token: str | None) -> str:
 
 
 def http_answer(address: str, token: str | None) -> int | None:
-    """Return the status of an answer; None where nobody speaks HTTP."""
+    """Return the HTTP status of an answer; None if the port does not speak HTTP."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     with suppress(OSError):
         try:
@@ -73,7 +73,7 @@ def http_answer(address: str, token: str | None) -> int | None:
 
 
 def answers(token: str | None) -> dict[str, list[str]]:
-    """Return what every listener says that says anything but that it does not know the call, by its name and port."""
+    """Return the answers of every listener to calls that it knows, by its name and port."""
     found: dict[str, list[str]] = {}
     for name, host, port in listeners():
         place = f"{host}:{port}"
@@ -129,7 +129,7 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(monkeyp
 @pytest.mark.long
 @pytest.mark.ray
 def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With no token, and with a wrong one; and the same stranger gets in where a Ray asks for none."""
+    """A stranger has no token or a wrong one. The same stranger is let in by a Ray that asks for none."""
 
     def join(environment: dict[str, str]) -> str:
         address = ray.get_runtime_context().gcs_address
@@ -168,7 +168,7 @@ def test_a_stranger_in_another_network_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_a_cluster_that_asks_for_a_token_is_joined_with_it_alone(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each mistake is told in one line, at once; and so is that a cluster asks for none."""
+    """Each mistake is reported at once in one line, and so is a cluster that asks for no token."""
 
     def joined(address: str) -> None:
         import ray

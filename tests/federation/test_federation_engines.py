@@ -1,4 +1,4 @@
-"""Both engines, any number of actors and any batches give the same trials."""
+"""Tests that both engines give the same trials, with any number of actors and any batches."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ TOLD = {"epsilon-star-losses": "federated", "client-epsilon-star": True}
 def test_ray_gives_the_trials_of_the_local_engine(
     small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With two actors; one, all of whose processes die in turn, is the matter of a test among the failures."""
+    """There are two actors; a single actor whose processes die is tested among the failures."""
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # an embedded Ray joins no cluster, whatever the variable names
     plan = small_plan(run={"actors": 2}, audit=TOLD)
     local = run_audit(plan, tmp_path / "local", Engine.LOCAL, with_report=False)
@@ -100,7 +100,7 @@ def test_the_app_of_flowers_own_command_refuses_what_a_run_refuses(
 def test_the_app_of_flowers_own_command_begins_once_ray_has_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OpenBLAS never ends a fork, by which Ray starts, in a moment in which another thread multiplies matrices."""
+    """A fork, by which Ray starts, hangs in OpenBLAS while another thread multiplies matrices."""
     answers, loaded = [True, False, False], list[Path]()
     monkeypatch.setattr("ray.is_initialized", lambda: bool(answers) and answers.pop())
 

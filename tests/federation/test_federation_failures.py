@@ -1,4 +1,4 @@
-"""Failures of clients: one line, no release from that round, no process left, and a run that resumes."""
+"""Tests of client failures: one line, no release of the round, no process left, and a run that can be resumed."""
 
 import re
 import time
@@ -54,7 +54,7 @@ def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: 
     calls: list[int] = []
 
     class CountingMark:
-        """Lets the first batch pass, then fails once."""
+        """File for `faulty_app` that lets the first batch pass, and then fails once."""
 
         def exists(self) -> bool:
             calls.append(1)

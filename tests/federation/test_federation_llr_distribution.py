@@ -15,7 +15,7 @@ from tests.validation.llr_distribution import WRONG_INSIDERS, plan_of, study
 
 @dataclass(frozen=True)
 class Quick:
-    """A setting made quick: trials, changes, and the wrong insiders that so few trials can show."""
+    """A quick setting: fewer trials, changes, and the wrong insiders that so few trials can show."""
 
     setting: str
     trials: int

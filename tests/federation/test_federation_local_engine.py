@@ -1,4 +1,4 @@
-"""Several client calls at a time in one process: the same trials, a client never called twice at once, limits kept."""
+"""Tests of several client calls at a time in one process: same trials, one call for each client, limits kept."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ from fl_audit.strategies.errors import FederationError
 def test_as_many_calls_run_at_the_same_time_as_there_are_cores(
     small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless somebody says so; on a graphics card they would wait for each other."""
+    """This is the default. On a graphics card, calls would wait for each other."""
     monkeypatch.setattr(engines, "usable_cores", lambda: 8)
     run = small_plan().config.run
     told = {"actors": 0, "threads": 1, "device": Device.CPU}
@@ -111,7 +111,7 @@ def test_a_late_answer_is_no_answer_to_the_next_message() -> None:
 
 
 def test_a_call_that_ends_as_it_is_given_up_ends_once() -> None:
-    """The second to come finds it settled: with a reply in time, or without one."""
+    """The later of the two events finds the call settled, with a reply in time or without one."""
     message = _messages(_grid(lambda _: None, actors=1), [0])[0]
     for limit, order, is_answered in ((100.0, "reply first", True), (100.0, "limit first", False), (0.0, "", False)):
         exchange = _MessageExchange({"a": message, "b": message}, _Contexts(4), limit)

@@ -1,4 +1,4 @@
-"""Epsilon* from summaries of losses: that of the pooled losses, and no loss leaves a client."""
+"""Tests of Epsilon* from summaries of losses: it equals that of the pooled losses, and no loss leaves a client."""
 
 import re
 from collections.abc import Callable
@@ -37,7 +37,7 @@ TOLD = FEDERATED | {"client-epsilon-star": True}
 
 
 class Kept:
-    """Keeps finished batches."""
+    """Store that keeps finished batches."""
 
     def __init__(self) -> None:
         self.results: list[BatchResult] = []
@@ -69,7 +69,7 @@ def app_with(mod: Callable[[Message, Context, ClientAppCallable], Message]) -> C
 
 @pytest.fixture
 def exact_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluate models in float64: in float32 a loss differs in its last bits with the shapes it is computed in."""
+    """Evaluate models in float64, because float32 losses depend in their last bits on the shapes of arrays."""
 
     def losses(self: StackedModel, models: torch.Tensor, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         logits = self.logits(models.double(), features.double())
@@ -169,7 +169,7 @@ def test_final_releases_by_hand(loss_range: list[float] | None, cut: float, smal
 @pytest.mark.parametrize("public", [False, True])
 @pytest.mark.parametrize("told", [False, True])
 def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
-    """Clients answer one number a trial of each kind, and only the victim is told bits."""
+    """Clients answer with one number of each kind for a trial, and only the victim receives bits."""
     answers: list[tuple[str, int, set[str]]] = []
     told_bits: set[int] = set()
 

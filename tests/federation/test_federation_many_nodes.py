@@ -1,4 +1,4 @@
-"""Large federations: only so many messages are under way where a grid is asked for replies, and all where it wakes."""
+"""Tests of large federations: few messages are under way at a time on a polled grid, and all on one that wakes."""
 
 from collections.abc import Iterable
 
@@ -12,22 +12,21 @@ from fl_audit.server.monitored_grid import MonitoredGrid
 
 
 class _CountingGrid(LocalGrid):
-    """A grid that notes how many messages came at a time."""
+    """Grid that notes the number of messages that are sent at a time."""
 
     pushed: tuple[int, ...] = ()
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Note how many there are."""
         listed = list(messages)
         self.pushed = (*self.pushed, len(listed))
         return super().push_messages(listed)
 
 
 class _WakingGrid(_CountingGrid):
-    """A grid that wakes who waits for replies."""
+    """Grid that wakes the server when replies arrive."""
 
     def wait_for_replies(self, seconds: float) -> None:
-        """Wait for nothing: all replies are there."""
+        """Return at once, because all replies are there."""
 
 
 def _app() -> ClientApp:
@@ -44,7 +43,7 @@ def _app() -> ClientApp:
 def test_only_so_many_messages_are_under_way_on_a_grid_that_is_asked(
     kind: type[_CountingGrid], pushed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All are answered all the same."""
+    """All messages are answered nevertheless."""
     monkeypatch.setattr(monitored_grid, "_UNDER_WAY", 4)
     grid = kind(_app(), 10, time_limit=60.0)
     messages = [Message(RecordDict(), node, "query.ask") for node in grid.get_node_ids()]

@@ -1,6 +1,6 @@
-"""Federations under every kind of mechanism, step by step: what is released, what an insider makes of it, replay.
+"""Tests of federations under every mechanism, step by step: releases, the insider's results, and replay.
 
-Everything is worked out a second time here, one client and one trial after the other, in float64.
+Everything is computed a second time here, for one client and one trial after the other, in float64.
 """
 
 import shutil
@@ -50,7 +50,7 @@ ROUNDING = 1e-5
 
 
 def play(name: str, small_plan: MakePlan, directory: Path, keep: int = TRIALS, **run: Any) -> AuditPlan:
-    """Play a mechanism in six trials, of which so many are kept."""
+    """Run a mechanism in six trials, of which `keep` are stored."""
     changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
     changes["audit"] |= {"trials": TRIALS}
     plan = small_plan(**changes, run={"trials-per-batch": TRIALS, "keep-releases": keep} | run)
@@ -59,7 +59,7 @@ def play(name: str, small_plan: MakePlan, directory: Path, keep: int = TRIALS, *
 
 
 class Stored(NamedTuple):
-    """Return the kept rounds of a run, walked through."""
+    """Stored rounds of a run, reconstructed by `walk`."""
 
     federation: LoadedFederation
     rounds: tuple[ServerRound, ...]
@@ -76,7 +76,7 @@ def kept(plan: AuditPlan, directory: Path) -> Stored:
 
 
 class ByHand(NamedTuple):
-    """Clipped contributions (trials, parameters) in float64, and whether they were within the norm."""
+    """Clipped contributions in float64, (trials, parameters), and whether they were within the norm."""
 
     total: Tensor
     within: Tensor
@@ -90,7 +90,7 @@ def module_of(federation_model: str, shape: tuple[int, ...], classes: int) -> to
 def by_hand(
     federation: LoadedFederation, client: int, examples: Examples, models: Tensor, number: int, norms: Tensor
 ) -> ByHand:
-    """Return what examples of a client contribute, one trial after the other."""
+    """Return the contribution of examples of a client, computed for one trial after the other."""
     module = module_of(federation.public.model, federation.model.feature_shape, federation.classes)
     kind, totals, within = federation.public.mechanism.contribution, [], []
     for model, norm in zip(models, norms.tolist(), strict=True):
@@ -112,7 +112,7 @@ def by_hand(
 
 
 class Round(NamedTuple):
-    """A round by hand: what all but the differing unit add, and what that unit and its stand-in would."""
+    """A round computed by hand: the contributions of the differing unit, of its replacement, and of all others."""
 
     shared: ByHand
     present: ByHand
@@ -165,7 +165,7 @@ def round_by_hand(plan: AuditPlan, federation: LoadedFederation, made: ServerRou
 
 
 def chosen(plan: AuditPlan, one: Round) -> ByHand:
-    """Return what the differing unit really added."""
+    """Return what the differing unit, or its replacement, added in each trial."""
     bits = torch.from_numpy(SeededChallenger(plan.config.run.seed or 0).membership(range(TRIALS)).bits)
     total = torch.where(bits[:, None], one.present.total, one.absent.total) * one.target[:, None]
     within = torch.where(bits, one.present.within, one.absent.within)
@@ -234,7 +234,7 @@ def _check_bits(plan: AuditPlan, made: ServerRound, hand: Round, own: ByHand) ->
 
 
 def _check_what_is_seen(plan: AuditPlan, stored: Stored, made: ServerRound, hand: Round, own: ByHand) -> None:
-    """An observation less its true mean is noise that the insider does not know."""
+    """Check that an observation minus its true mean is the noise that the insider does not know."""
     mechanism, threat_model, challenger = (
         plan.public.mechanism,
         plan.public.threat_model,
@@ -355,7 +355,7 @@ class Told(NamedTuple):
 
 
 def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> tuple[AuditPlan, list[Told]]:
-    """Play a mechanism, and return every message to a client."""
+    """Run a mechanism, and return every message to a client."""
     told: list[Told] = []
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -1,4 +1,4 @@
-"""Verdicts under every mechanism: honest federations are not called violated, and halved noise is found."""
+"""Tests of verdicts under every mechanism: honest federations are not called violated, and halved noise is found."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +63,7 @@ MECHANISMS: dict[str, tuple[Changes, ...]] = {
 
 
 def play(directory: Path, changes: tuple[Changes, ...], parties: PartyApps = HONEST) -> ReportContents:
-    """Play a federation on the local engine; a change to None takes a setting away."""
+    """Run a federation on the local engine; a change to None removes a setting."""
     settings = {name: dict(section) for name, section in CLIENTS.items()}
     for change in changes:
         for name, section in change.items():
@@ -89,7 +89,7 @@ def test_an_honest_federation_is_not_called_violated(mechanism: str, tmp_path: P
 
 
 def halving_clients() -> ClientApp:
-    """Return an app of clients that add half of the noise that the mechanism names."""
+    """Return an app of clients that add half of the claimed noise."""
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         config = message.content.config_records[MessageRecord.CONFIG]

@@ -1,4 +1,4 @@
-"""The membership adversary in real runs: beside the insider, under its bounds, and absent where it is turned off."""
+"""Tests of the membership adversary in real runs: beside the insider, within its bounds, and turned off."""
 
 import json
 from pathlib import Path
@@ -37,13 +37,13 @@ def play(small_plan: MakePlan, directory: Path, privacy: dict[str, Any], trials:
 
 
 def wins(contents: ReportContents) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether the insider and whether the membership adversary was right about the same secret bit."""
+    """Return whether the insider, and whether the membership adversary, guessed the same secret bit right."""
     trials = contents.trials
     return trials["won"].to_numpy(), (trials["record_membership_guess"] == trials["bit"]).to_numpy()
 
 
 def p_value(better: np.ndarray, other: np.ndarray) -> float:
-    """McNemar's exact test, one-sided: small where `other` wins more of the trials that only one of the two wins."""
+    """Return McNemar's exact one-sided p-value, small if `other` wins more of the trials that only one wins."""
     only_better, only_other = int((better & ~other).sum()), int((other & ~better).sum())
     if only_better + only_other == 0:
         return 1.0
@@ -63,7 +63,7 @@ def p_value(better: np.ndarray, other: np.ndarray) -> float:
 def test_the_insider_is_not_beaten_by_the_membership_adversary(
     privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    """Proposition 1 on the same trials. Where it holds, each assertion on chance fails at most once in a thousand."""
+    """Proposition 1 is tested on the same trials. If it holds, each assertion on chance fails once in a thousand."""
     contents = play(small_plan, tmp_path / "run", privacy)
     insider, membership = wins(contents)
     assert p_value(insider, membership) > FALSE_ALARM
@@ -85,7 +85,7 @@ def test_an_overfitted_model_gives_its_members_away(small_plan: MakePlan, tmp_pa
 
 
 def attack_by_hand(plan: Any, directory: Path, trials: pd.DataFrame) -> list[tuple[float, bool]]:
-    """Return advantage and record guess of each trial, one plain model at a time, from the stored final models."""
+    """Return the advantage and the record guess of each trial, computed from the stored final models one by one."""
     federation = load_federation(plan.public)
     models = torch.cat([load_file(path)["models"] for path in sorted((directory / "public").glob("models-*"))])
     found = []

@@ -1,4 +1,4 @@
-"""Recipients of every message: the bits go to the victim alone, the insider sees releases and nothing else."""
+"""Tests of the recipients of messages: only the victim receives bits, and the insider sees only releases."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ Transcript = list[tuple[str, int, set[str], set[str]]]
 
 
 def recording_app(seen: Transcript) -> ClientApp:
-    """Return an app that notes, of every message: type, client, configuration keys, array keys."""
+    """Return an app that notes type, client, configuration keys and array keys of every message."""
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         content = message.content
@@ -75,7 +75,7 @@ def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan
 
 
 class _Released:
-    """Notes every release."""
+    """Callback that notes every release."""
 
     def __init__(self) -> None:
         self.batches: list[str] = []

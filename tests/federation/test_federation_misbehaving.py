@@ -1,7 +1,7 @@
-"""Clients that misbehave, in a table: each gets one line that names client and round, no release, and a resume.
+"""Tests of clients that misbehave: one line names client and round, nothing is released, and the run can be resumed.
 
-The server trusts no client with the form of a reply, its round, its finiteness or its length. Most kinds are tried on
-the local engine; those that end a process, or that bytes on their way could change, on Ray too.
+The server does not trust the form, round, finiteness or length of a reply. Most kinds are tested on the local engine.
+Those that end a process, or that depend on the transport of bytes, are tested on Ray too.
 """
 
 import re
@@ -180,7 +180,7 @@ def test_a_bit_that_is_none_is_refused(kind: str, small_plan: MakePlan, tmp_path
 
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
 def test_an_update_longer_than_the_norm_is_refused(clipping: str, small_plan: MakePlan, tmp_path: Path) -> None:
-    """Of a client's local training the bound is C itself, in a round with an adaptive norm that of the round."""
+    """For local training the bound is C, and with adaptive clipping the norm of the round."""
     long = values(lambda sums: 1e3 * sums / np.linalg.norm(sums, axis=1, keepdims=True))
     with pytest.raises(FederationError, match=rf"client {CLIENT} .*'sum' of length 1000, "):
         run_audit(_of_clients(small_plan, clipping=clipping), tmp_path / "run", Engine.LOCAL,

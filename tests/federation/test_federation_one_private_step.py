@@ -1,4 +1,4 @@
-"""One private step a round: its distribution is known, so insiders have beliefs on clients that train with Opacus."""
+"""Tests of one private step a round: its known distribution gives insiders beliefs on training with Opacus."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +18,8 @@ from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.federation.contributions import ClientRandomness, private_steps, step_sample, trained_privately
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.local_dpsgd_updates import ClientRandomness, private_steps, step_sample, trained_privately
 from fl_audit.learning.private_training import PrivateUpdates
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.report.finding import ReportContents
@@ -130,7 +130,7 @@ def test_half_the_noise_in_the_clients_is_found(
 
 
 def test_the_sample_that_is_told_is_the_one_that_the_client_trains_on(small_plan: MakePlan) -> None:
-    """Without the clipped sum of its sample, and of no other records, nothing of the update is left but its noise."""
+    """The update minus the clipped sum of this sample is noise alone."""
     plan = plan_of(small_plan, training={"local-batch": SOME}, privacy={"noise-multiplier": 0.01})
     federation, draws = load_federation(plan.public), ClientRandomness(11, (0, 1, 2, 3))
     mechanism, client = plan.public.mechanism, (federation.victim + 1) % plan.public.clients
@@ -210,7 +210,7 @@ def test_a_secret_that_is_told_is_refused(small_plan: MakePlan) -> None:
 def test_limits_that_are_planned_are_those_of_the_verdict(
     small_plan: MakePlan, tmp_path: Path, batch: int, adversary: str, clients: int
 ) -> None:
-    """Every record is longer than so small a norm, so that the plan knows how much each contributes."""
+    """Every gradient exceeds so small a norm, so the plan knows how much each record contributes."""
     plan = plan_of(
         small_plan, training={"local-batch": batch, "local-learning-rate": 100.0}, data={"clients": clients},
         privacy={"clipping-norm": 1e-3, "noise-multiplier": 1.0}, audit={"adversary": adversary, "trials": 40},
@@ -229,7 +229,7 @@ def test_limits_that_are_planned_are_those_of_the_verdict(
 
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_the_plan_hides_a_record_as_the_insider_finds_it_hidden(small_plan: MakePlan, colluders: int) -> None:
-    """Clients have shards of several sizes, all smaller than a batch, so that each has noise of its own."""
+    """Clients have shards of several sizes below the batch size, so each adds noise of its own scale."""
     plan = plan_of(
         small_plan, data={"partition": "linear", "clients": 4}, audit={"adversary": "client", "colluders": colluders}
     )

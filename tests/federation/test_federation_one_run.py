@@ -1,4 +1,4 @@
-"""The canary audit: canaries in a simulated training, what they certify, and which breaches they find."""
+"""Tests of the canary audit in a simulated training: bounds that canaries certify, and breaches that they find."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +48,7 @@ def played(plan: AuditPlan, directory: Path, **options: Any) -> ReportContents:
 
 
 def slope(table: pd.DataFrame) -> tuple[float, float]:
-    """Return by how much scores grow with the part of a canary, and its standard error; decoys included."""
+    """Return the slope of scores over the part of a canary, with its standard error; decoys are included."""
     held = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
     (found, _), covariance = np.polyfit(held, table["score"], 1, cov=True)
     return found, float(np.sqrt(covariance[0, 0]))
@@ -70,9 +70,9 @@ def slope(table: pd.DataFrame) -> tuple[float, float]:
 def test_scores_hold_their_canaries_and_the_noise_of_the_mechanism(
     training: dict[str, Any], privacy: dict[str, Any], canaries: int, decoys: int, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    """A canary that is in moves its score by one; the spread is that of the noise, in units of a canary, or a bit more.
+    """A canary that is in moves its score by one, and the spread of scores is that of the noise or a little more.
 
-    With a replaced client what is out is sent the other way round, and the noise is twice as large.
+    If clients are replaced, a canary that is out is sent with the opposite sign, and the noise is twice as large.
     """
     plan = one_run_plan(small_plan, training, privacy=privacy, audit={"trials": 2})
     found = played(plan, tmp_path / "run")
@@ -99,7 +99,7 @@ def test_scores_hold_their_canaries_and_the_noise_of_the_mechanism(
 
 def test_noise_that_is_missing_is_found(small_plan: MakePlan, tmp_path: Path) -> None:
     class TenthOfTheNoise(DPStrategy):
-        """Adds a tenth of the noise that its mechanism names."""
+        """Strategy that adds a tenth of the noise of its mechanism."""
 
         def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:
             return super().noise(batch, server_round, total, sigma / 10)
@@ -137,7 +137,7 @@ def test_an_accountant_that_starts_afresh_every_round_is_caught(small_plan: Make
 
 @pytest.mark.long
 def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakePlan, tmp_path: Path) -> None:
-    """As in a live audit; and where the claimed epsilon is 0, two thirds of the noise are what is to be found."""
+    """As in a live audit. If the claimed epsilon is 0, the breach to be found is two thirds of the noise."""
     audit, privacy = {"trials": 12, "canaries": 12}, {"delta": 1 - 1e-12}
     plan = one_run_plan(small_plan, AVERAGED, data={"clients": 3}, privacy=privacy, audit=audit)
     run = played(plan, tmp_path / "run").run

@@ -1,4 +1,4 @@
-"""Pictures that a report shows of what could be drawn: who has them, what they say, and who is refused."""
+"""Tests of reconstructed pictures in a report: who can draw them, what they show, and which settings are refused."""
 
 import json
 from functools import partial
@@ -25,7 +25,7 @@ from fl_audit.privacy.gaussian import gdp_mu
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of 240 pictures of two kinds: bright bars, upright or lying, each at a place of its own."""
+    """A folder of 240 pictures of two classes, upright and lying bright bars, each at its own place."""
     draw = np.random.default_rng(0)
     for name in ("lying", "upright"):
         (tmp_path / "images" / name).mkdir(parents=True)
@@ -88,7 +88,7 @@ OF_CLIENTS: dict[str, dict[str, Any]] = {
 def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
     folder: Path, tmp_path: Path, place: str, shares: int, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An observer of one update faces one share of the noise, an observer of the sum all but its own."""
+    """An observer of one update faces one share of the noise, and an observer of the sum all shares but its own."""
     if not searched:  # a drawing as it is after two steps of a thousand
         monkeypatch.setattr(
             "fl_audit.experiments.runs.image_reconstruction.image_attacks.DescentSettings", partial(DescentSettings, 2)

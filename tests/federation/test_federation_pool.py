@@ -1,4 +1,4 @@
-"""The pool of client processes, without a Ray: how often a call is made, where processes start, who shares one."""
+"""Tests of the pool of client processes without Ray: retries of calls, places of processes, and sharing."""
 
 import pickle
 import re
@@ -33,9 +33,9 @@ HERE, THERE = Node("1", "10.0.0.1", 2), Node("2", "10.0.0.2", 1)
 
 
 class Pool(ClientPool):
-    """A pool whose processes are none, and whose calls end as a test says.
+    """A pool without processes, whose calls end as a test says.
 
-    An outcome is that of the first calls of a load: answers, or that the process "dies", or its "node", or an error.
+    An outcome belongs to the first calls of a load: replies, an error, or "dies" or "node" for a lost process or node.
     """
 
     def __init__(self, nodes: tuple[Node, ...], outcomes: Callable[[Node, list[int]], Any] | None = None) -> None:
@@ -50,7 +50,7 @@ class Pool(ClientPool):
         return None
 
     def call(self, process: ClientProcess, load: ProcessCalls) -> CallReplies:
-        """Give the outcome of the calls, by the nodes of their clients."""
+        """Return the outcome for the clients of the calls."""
         clients = [message.metadata.dst_node_id for message in load.messages]
         self.calls.append((process.node, clients))
         assert self._outcomes is not None
@@ -64,7 +64,7 @@ class Pool(ClientPool):
         return outcome if isinstance(outcome, CallReplies) else CallReplies([outcome] * len(clients), under_way=0)
 
     def rest(self, process: ClientProcess, under_way: int) -> CallReplies:
-        """Give the outcome of the calls that are under way."""
+        """Return replies for the calls that are under way."""
         return CallReplies([REPLY] * under_way, under_way=0)
 
 
@@ -72,7 +72,7 @@ REPLY = CallReply("reply", "after", None)
 
 
 def played(pool: Pool, retries: int = 2, clients: int = 1) -> dict[int, object]:
-    """Have clients called, of one record each, and return what becomes of each call."""
+    """Call some clients, each of weight one, and return the outcome of each call."""
     found, changed = dict[int, object](), threading.Condition()
 
     def settle(outcomes: Sequence[tuple[str, object]]) -> None:
@@ -117,7 +117,7 @@ def test_a_lost_node_costs_no_retry_and_what_a_client_raises_is_said() -> None:
 
 
 def test_calls_share_one_and_each_is_answered() -> None:
-    """Of two processes each takes half of the clients."""
+    """Each of two processes takes half of the clients."""
     both = threading.Barrier(2)
 
     def answer(node: Node, clients: list[int]) -> CallReply:
@@ -131,7 +131,7 @@ def test_calls_share_one_and_each_is_answered() -> None:
 
 
 def test_a_call_that_lasts_holds_nobody_up() -> None:
-    """The calls behind it are made elsewhere, or later, and none twice."""
+    """The calls behind it are made in another process, or later, and none is made twice."""
 
     def slowly(node: Node, clients: list[int]) -> CallReplies:
         return CallReplies([REPLY] * (len(clients) > 2), under_way=1)
@@ -142,7 +142,7 @@ def test_a_call_that_lasts_holds_nobody_up() -> None:
 
 
 def test_threads_that_wait_for_calls_refer_to_nothing_of_ray() -> None:
-    """They end while Ray is being shut down, and one that lets a model go then ends the program."""
+    """These threads end while Ray shuts down. One that releases a model then would end the program."""
     pool, settled = Pool((HERE,), lambda node, clients: REPLY), threading.Semaphore(0)
     calls = CallScheduler(
         pool, 2, {2 + one: _context(one) for one in range(4)}, lambda done: settled.release(len(done))
@@ -160,7 +160,7 @@ def test_threads_that_wait_for_calls_refer_to_nothing_of_ray() -> None:
 
 
 def test_who_ends_a_process_that_others_share_is_found_and_named() -> None:
-    """All who shared it are called alone, where the one who ends processes ends its own, as often as is allowed."""
+    """All clients that shared the process are called alone, so that the guilty one ends only its own process."""
     pool = Pool((HERE,), lambda node, clients: "dies" if 4 in clients else REPLY)
     found = played(pool, retries=2, clients=9)
     failed = {client: outcome for client, outcome in found.items() if outcome != "reply"}
@@ -173,7 +173,7 @@ def test_who_ends_a_process_that_others_share_is_found_and_named() -> None:
 
 
 def test_without_retries_no_call_shares_a_process_with_others() -> None:
-    """Nobody could tell whose call ended the process, and a call whose process died is not to be made again."""
+    """Otherwise nobody could tell whose call ended the process, and no call may be made again."""
     pool = Pool((HERE,), lambda node, clients: "dies" if 4 in clients else REPLY)
     found = played(pool, retries=0, clients=5)
     assert all(len(clients) == 1 for _, clients in pool.calls)
@@ -233,7 +233,7 @@ def test_a_full_object_store_is_said_in_a_line_and_not_taken_for_a_death() -> No
 
 
 def test_a_process_that_has_lost_its_node_says_nothing_of_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As its node goes down, Ray cannot hand it the app any more: the call is made again, and no client is accused."""
+    """While its node goes down, Ray cannot send it the app. The call is made again, and no client is accused."""
 
     def failing(error: Exception) -> Callable[[object], object]:
         def get(reference: object) -> object:
@@ -253,7 +253,7 @@ def test_a_process_that_has_lost_its_node_says_nothing_of_its_client(monkeypatch
 
 
 def _process(app: object, announced: Callable[[object], None] | None = None) -> Any:
-    """Return a client's process that is none: its calls are made in this one."""
+    """Return a client's process that makes its calls in this process."""
     return process_class().__ray_metadata__.modified_class([], [app, announced])
 
 
@@ -305,7 +305,7 @@ def test_a_process_answers_for_each_client_and_tells_which_call_lasts(monkeypatc
 
 
 def test_every_call_is_answered_whenever_the_time_of_a_process_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it has begun, between two calls, and while it is at one: what is not under way then is left to others."""
+    """The time may end before, between or during calls. Other processes make the remaining calls."""
 
     def app(message: Message, context: Context) -> Message:
         time.sleep(2e-4)
@@ -336,7 +336,7 @@ def test_every_call_is_answered_whenever_the_time_of_a_process_is_over(monkeypat
 
 
 def test_nodes_that_were_registered_before_the_pool_was_in_place_become_known() -> None:
-    """Flower's own command does so, and hands them over later than the server asks for them."""
+    """Flower's own command registers nodes so early, and hands them over after the server asks for them."""
     pool, over = PatchedRuntime(), threading.Event()
     contexts, server = (
         _Contexts(pool, _context(0)),
@@ -368,7 +368,7 @@ def test_processes_start_where_there_is_room_and_compartments_share_none() -> No
 
 
 def test_a_closed_pool_asks_nothing_of_ray_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Ray that is shut down while a thread asks it for something ends the program with a segmentation fault."""
+    """A request to a Ray that shuts down ends the program with a segmentation fault."""
     asking = threading.Event()
 
     def versions_of(nodes: list[str], is_over: Callable[[], bool]) -> dict[str, str]:
@@ -422,7 +422,7 @@ def _context(client: int) -> Context:
 
 
 def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values that several calls share are sent once and arrive as one; a value of one call travels with it."""
+    """Values that several calls share are sent once and arrive as one object; others are sent with their call."""
     models, small, alone = (Array(np.arange(2.0**power)) for power in (18, 2, 14))
     common = ArrayRecord({"models": models, "norms": small})
     own = ArrayRecord({"models": common["models"], "own": alone})
@@ -446,7 +446,7 @@ def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch:
 
 
 def test_replies_are_read_where_they_lie_while_there_is_room_for_that() -> None:
-    """A view holds its place in the store until nobody has it any more; beyond the limit there are copies."""
+    """A view keeps its place in the object store as long as somebody holds it. Beyond the limit, replies are copied."""
     views, values = StoreViews(5 * 2**17), np.arange(2.0**14)
 
     def arrived() -> Array:

@@ -1,4 +1,4 @@
-"""Client-side DP-SGD end to end: clients train privately, the server averages, insiders score what they see."""
+"""Tests of client-side DP-SGD: clients train privately, the server averages, and insiders score what they see."""
 
 import json
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_several_insiders_have_scores_of_their_own(small_plan: MakePlan, tmp_pat
 
 @pytest.mark.long
 def test_trials_are_the_same_in_whatever_batches(small_plan: MakePlan, tmp_path: Path) -> None:
-    """Two batches in flight lose each other's state of the accountant, and nothing else."""
+    """Two batches at the same time overwrite each other's accountant state, and nothing else."""
     runs = [
         run_audit(plan_of(small_plan, run=changes), tmp_path / str(number), Engine.LOCAL, with_report=False)
         for number, changes in enumerate(
@@ -104,7 +104,7 @@ def test_trials_are_the_same_in_whatever_batches(small_plan: MakePlan, tmp_path:
 
 @pytest.mark.long
 def test_scores_find_the_record_where_there_is_hardly_any_noise(small_plan: MakePlan, tmp_path: Path) -> None:
-    """With full batches nothing but noise hides the record, and the score's mean is what the steps come to."""
+    """With full batches only noise hides the record, and the mean score is the record's part in the steps."""
     contents = run_audit(
         plan_of(
             small_plan,
@@ -133,7 +133,7 @@ def test_other_places_and_views(small_plan: MakePlan, tmp_path: Path, audit: dic
 def test_clients_in_another_process_give_the_same_trials(
     small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
 ) -> None:
-    """The state of an accountant travels with its client's context."""
+    """The state of the accountant is sent with the client's context."""
     plan = plan_of(small_plan, training={"rounds": 2}, audit={"trials": 4}, run={"trials-per-batch": 2})
     made = app_elsewhere.calls
     local, apart = (

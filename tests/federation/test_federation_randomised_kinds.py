@@ -1,4 +1,4 @@
-"""Randomised graphs and pixelated images in runs, what is refused, and what the report says of each record."""
+"""Tests of runs on randomised graphs and pixelated images: refused settings, and the report on each record."""
 
 import zipfile
 from dataclasses import replace
@@ -21,9 +21,9 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import rebuild_report, run_audit
-from fl_audit.federation.contributions import ClientRandomness
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
+from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.randomised_records import randomised_records, record_pair, told_by
 from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.randomness import Purpose, generator

@@ -1,4 +1,4 @@
-"""Runs on randomised records: what clients train on, against sums and distributions that are worked out by hand."""
+"""Tests of runs on randomised records: training records are compared with sums and distributions computed by hand."""
 
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from fl_audit.data.randomizers import RandomisedBits
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import PartyApps, run_audit
-from fl_audit.federation.contributions import ClientRandomness
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
+from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.randomised_records import LocallyRandomisedRecords, _TensorCache, told_by
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.privacy.identifiability_bounds import truth_probability
@@ -51,7 +51,7 @@ def bits(epsilon: float = 1.0) -> dict[str, Any]:
 
 
 def carts_plan(make: MakePlan, **changes: dict[str, Any]) -> AuditPlan:
-    """Return a run of one round without clipping and noise, on a few shopping carts."""
+    """Return the plan of a run of one round without clipping and noise, on a few shopping carts."""
     base: dict[str, dict[str, Any]] = {
         "data": CARTS | {"records": 60, "clients": 3},
         "training": {"rounds": 1, "learning-rate": RATE},
@@ -64,7 +64,7 @@ def carts_plan(make: MakePlan, **changes: dict[str, Any]) -> AuditPlan:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    """Return the records that clients of a run trained on, by client and trial: once for every round."""
+    """Return the records on which clients of a run trained, by client and trial, once for every round."""
     seen: Told = {}
 
     def note(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
@@ -80,7 +80,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 def drawn_by_hand(
     federation: LoadedFederation, client: int, trial: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Return a client's bits as its own draws change them, and those of the stand-in if it has one."""
+    """Return a client's bits after its own draws, followed by those of the replacement if it has one."""
     records = federation.training.features.numpy()[federation.shards[client]]
     stand_in = (
         federation.replacement.features.numpy()
@@ -99,7 +99,7 @@ def drawn_by_hand(
 def gradient(
     model: NDArray[np.float64], features: NDArray[np.float64], labels: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the summed gradient of logistic regression, in closed form, as the layout of its parameters has it."""
+    """Return the summed gradient of logistic regression in closed form, in the layout of its parameters."""
     weights, bias = model[:6000].reshape(10, 600), model[6000:]
     errors = softmax(features @ weights.T + bias, axis=1) - np.eye(10)[labels]
     return np.concatenate([(errors.T @ features).ravel(), errors.sum(axis=0)])

@@ -1,4 +1,4 @@
-"""The reconstruction audit through the whole federation: who knows what, what is found, and a broken guarantee."""
+"""Tests of the reconstruction audit in whole federations: knowledge of the parties, results, and broken guarantees."""
 
 import json
 from pathlib import Path
@@ -99,10 +99,10 @@ QUICK = 1
 def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_within_the_bound(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of exact beliefs the largest is right as often as it says, on average; 2,000 trials.
+    """The largest of exact beliefs is right as often as it says, on average over 2,000 trials.
 
-    4 standard errors in two statistics of 18 mechanisms: a false alarm in 440 seeds. The verdict's level is .001 for
-    each. The noise along the candidate that is in has a p-value between 1e-4 and 1 - 1e-4.
+    Two statistics of 18 mechanisms are tested at 4 standard errors: a false alarm in 440 seeds. The level of each
+    verdict is .001. The p-value of the noise along the true candidate lies between 1e-4 and 1 - 1e-4.
     """
     monkeypatch.chdir(tmp_path)
     _write_people(Path("people.csv"))
@@ -145,9 +145,9 @@ def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_path: Path) -> None:
-    """A clipping norm of 1,000 on gradients of length 5: a hundredth of the noise hides them, and so does half of it.
+    """With a clipping norm of 1,000, a hundredth of the noise hides gradients of length 5, and so does half of it.
 
-    How often so short a contribution counts cannot be told, but a contribution of 1.5 clipping norms would be found.
+    The effect of so short contributions is unknown, but a contribution of 1.5 clipping norms would be found.
     """
     privacy = {"reconstruction": 0.4, "candidates": 10, "clipping-norm": 1000.0}
     found = {}
@@ -160,9 +160,9 @@ def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_
 
 
 def test_two_candidates_are_told_apart_as_the_distribution_of_their_difference_says(tmp_path: Path) -> None:
-    """The log-likelihood ratio of two candidates is N(+-m^2/2, m^2) in a single round, so it names Phi(m/2) of them.
+    """In one round the log-likelihood ratio of two candidates is N(+-m^2/2, m^2), so Phi(m/2) of them are named right.
 
-    400 trials, 4 standard errors: a false alarm in 16,000 seeds.
+    400 trials are tested at 4 standard errors: a false alarm in 16,000 seeds.
     """
     plan = plan_of(
         training={"rounds": 1}, privacy={"reconstruction": 0.8, "candidates": 2}, audit={"candidates": 2, "trials": 400}

@@ -1,4 +1,4 @@
-"""The run directory, replay, resume, and the views."""
+"""Tests of the run directory, of replay and resume, and of the views."""
 
 import json
 import re
@@ -96,7 +96,7 @@ def test_public_files_hold_no_seed_and_no_bit(small_plan: MakePlan, tmp_path: Pa
 
 
 def replayed(directory: Path, in_another_process: bool) -> dict[str, Any]:
-    """Replay a run, and return what the command prints as JSON."""
+    """Replay a run, and return the JSON output of the command."""
     if not in_another_process:
         found = replay(directory)
         last = found.log_odds[:, -1]
@@ -199,7 +199,7 @@ def test_the_report_can_be_rebuilt(small_run: Path) -> None:
 
 @pytest.mark.long
 def test_who_learns_nothing_is_right_by_chance(small_plan: MakePlan, tmp_path: Path) -> None:
-    """If the record takes part in no round, and the insider sees that, D and D' are as likely as before."""
+    """If the insider sees that the record takes part in no round, D and D' stay equally likely."""
     plan = small_plan(
         training={"sampling-rate": 0.2},
         privacy={"accountant": "pld", "sensitivity": "global"},
@@ -236,7 +236,7 @@ def test_a_resumed_run_may_change_how_it_is_carried_out(small_plan: MakePlan, sm
 def test_trials_added_after_a_report_are_a_further_look_and_the_report_says_so(
     small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    """Neither is a report that is written again, nor going on with a run that was never judged."""
+    """A report that is written again is no further look, and neither is the resumption of a run without a verdict."""
     directory, more = tmp_path / "run", small_plan(audit={"trials": 9})
     first = run_audit(small_plan(), directory, Engine.LOCAL)
     again = rebuild_report(directory)
@@ -318,7 +318,7 @@ def test_a_run_that_another_process_holds_is_refused_and_left_as_it_is(small_pla
 def test_two_runs_that_begin_in_one_place_at_once_are_one(
     small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both find the place empty; the second is refused, while the first goes on and after it, and changes nothing."""
+    """Both find the directory empty. The second is refused during the first one and after it, and changes nothing."""
     monkeypatch.setattr("fl_audit.experiments.runs.run_directory.require_new_run_path", lambda path, resume: None)
     first, plan = RunDirectory(tmp_path / "run"), small_plan()
     files = [first.path / "challenger" / "seed.json", first.path / "public" / "configuration.json"]

@@ -1,4 +1,4 @@
-"""Rounds on a sample of the records: who is drawn, who is told, what is released, and runs of every kind."""
+"""Tests of rounds on a sample of the records: who is drawn, who is told, what is released, and runs of every kind."""
 
 import json
 import re
@@ -47,7 +47,7 @@ WITHOUT_GUARANTEE = {"private": False, **dict.fromkeys(("belief", "epsilon", "cl
 
 
 def _plan(small_plan: MakePlan, **changes: dict[str, Any]) -> AuditPlan:
-    """Return the sampled setting with changes; None takes a key away."""
+    """Return the plan of the sampled setting with changes; a change to None removes a setting."""
     sections = {name: SAMPLED.get(name, {}) | changes.get(name, {}) for name in {*SAMPLED, *changes}}
     return small_plan(**sections)
 
@@ -94,7 +94,7 @@ def test_packed_participation_is_read_as_it_was(records: int) -> None:
 
 
 def _released_by_hand(plan: AuditPlan, federation: LoadedFederation, trials: range) -> Tensor:
-    """Return the models after one round, from float64 gradients one by one."""
+    """Return the models after one round, from float64 gradients of single records."""
     seed, mechanism, challenger = plan.config.run.seed, plan.public.mechanism, SeededChallenger(plan.config.run.seed)
     spec = ModelSpec(plan.public.model, federation.model.feature_shape, federation.classes)
     initial = initial_models(spec, seed, trials)

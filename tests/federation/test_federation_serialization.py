@@ -1,4 +1,4 @@
-"""The message of a federation to clients: enough to play it without files, and of others' records nothing."""
+"""Tests of the message of a federation to clients: it replaces all files, and has no other client's records."""
 
 import pickle
 import sys
@@ -13,11 +13,11 @@ from fl_audit.errors import InputError
 from fl_audit.federation import loaded_federation as federations
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
-from fl_audit.user_modules import sent_modules
+from fl_audit.sent_modules import sent_modules
 
 
 def brought(federation: LoadedFederation, client: int, knows_all: bool, knows_differing: bool) -> LoadedFederation:
-    """Return what a process makes of what it was sent."""
+    """Return the federation that a process builds from what it was sent."""
     for one in (sent_federation(federation, knows_all, knows_differing), sent_shard(federation, client)):
         pickle.loads(pickle.dumps(one))()
     return load_federation(federation.public)

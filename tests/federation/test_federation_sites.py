@@ -1,4 +1,4 @@
-"""Attribution to sites, where the truth is known: sites that hold the same, sites that share nothing, and bounds."""
+"""Tests of the attribution of records to sites with known truth: equal sites, disjoint sites, and bounds."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ SITES, EACH = 6, 20
 
 
 def sites_in(path: Path, are_alike: bool) -> dict[str, Any]:
-    """Return [data] of six sites: each with the same records, or each with records that have nothing in common."""
+    """Return the section [data] for six sites with the same records, or with nothing in common."""
     x = 30 * (np.tile(np.eye(EACH), (SITES, 1)) if are_alike else np.eye(SITES * EACH))
     owners, many = np.repeat(np.arange(SITES), EACH), np.tile(np.arange(EACH) % 5 > 0, SITES)
     labels = many if are_alike else many ^ (owners % 2 == 0)
@@ -37,7 +37,7 @@ def test_sites_that_have_nothing_in_common_are_told_apart_without_noise(tmp_path
 
 @pytest.mark.long
 def test_noise_keeps_all_answers_within_the_guarantee(tmp_path: Path) -> None:
-    """Six intervals begin below their bounds, each but for one seed in 2,000; answers are better than by chance."""
+    """Six intervals begin below their bounds, each except for one seed in 2,000. Answers are better than chance."""
     data = sites_in(tmp_path, are_alike=False)
     attacked = _who_took_part(data, 4.0, 64)
     assert set(attacked.achieved) == {"loss", "lira", "rmia", "insider"}

@@ -1,4 +1,4 @@
-"""The membership audit in real runs: who is in, what is trained on, what attacks find, when training ends."""
+"""Tests of the membership audit in real runs: who is in, what is trained on, what attacks find, when training ends."""
 
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,7 @@ def test_attacks_find_members_of_models_that_learned_by_heart(small_plan: MakePl
 
 @pytest.mark.long
 def test_white_box_and_active_insiders_find_members(small_plan: MakePlan, tmp_path: Path) -> None:
-    """Each interval fails to lie above 1/2 once in 40 runs where nothing is found."""
+    """If nothing is found, an interval lies above 1/2 once in 40 runs."""
     data = {"data": _BY_HEART["data"] | {"records": 80}, "run": {"trials-per-batch": 48}}
     audit = AUDIT | {"trials": 48, "epsilon-star": False}
     passive = small_plan(
@@ -155,7 +155,7 @@ def test_an_insider_takes_its_own_ascent_out_of_what_it_weighs(small_plan: MakeP
 
 
 def test_attributes_of_members_are_found_and_targets_asked_about_again(small_plan: MakePlan, tmp_path: Path) -> None:
-    """The interval of the advantage, at 99.9 %, lies above 0 where nothing is found once in 2000 runs."""
+    """If nothing is found, the 99.9 % interval of the advantage lies above 0 once in 2,000 runs."""
     draw = np.random.default_rng(0)
     columns: dict[str, Any] = {f"visit {number}": draw.integers(0, 2, 300) for number in range(8)}
     columns |= {"smokes": draw.choice(["no", "yes"], 300), "ill": draw.integers(0, 10, 300)}
@@ -249,7 +249,7 @@ _CLIENTS = {"strategy": "dp-fedavg", "local-epochs": 1}
 def test_insiders_of_all_targets_weigh_exactly(
     training: dict[str, Any], privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    """Normal innovations in one round, and a likelihood ratio in more; each check fails once in 10,000 by chance."""
+    """One round has normal innovations, and several have a likelihood ratio; a check fails once in 10,000."""
     audit = {"kind": "membership", "trials": 400, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
     common: dict[str, Any] = {
         "data": {"clients": 5},
@@ -298,7 +298,7 @@ def test_insiders_of_all_targets_weigh_exactly(
 def test_less_noise_is_found_however_little_the_targets_stand_out(
     training: dict[str, Any], privacy: dict[str, Any], small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    """Half of the noise in 60 trials of two rounds: the scores alone certify nothing, the noise is found."""
+    """With half of the noise in 60 trials of two rounds, the scores certify nothing, but the noise test finds it."""
     audit = {"kind": "membership", "trials": 60, "targets": 4, "attacks": ["loss"], "epsilon-star": False}
     noise = _GUARANTEE | {"epsilon": None, "noise-multiplier": 1.0} | privacy
     plan = small_plan(data={"clients": 5}, privacy=noise, training=training | {"rounds": 2}, audit=audit)
@@ -319,7 +319,7 @@ def test_less_noise_is_found_however_little_the_targets_stand_out(
 def test_coins_that_fell_alike_leave_the_attacks_out_and_end_no_run(
     trials: int, seed: int, why: str, small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    """All targets are in; all are in one trial and none in the other; one trial has both."""
+    """All targets are in both trials; all are in one trial and none in the other; or there is one trial only."""
     is_in = SeededChallenger(seed, 2).membership(range(trials)).is_in
     assert {tuple(row) for row in is_in.tolist()} == {5: {(True, True)}, 3: {(True,) * 2, (False,) * 2}}.get(
         seed, {tuple(is_in[0].tolist())}
@@ -358,7 +358,7 @@ def test_early_stopping_keeps_the_best_release_and_waits_as_long_as_it_says() ->
 
 
 def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch(small_plan: MakePlan) -> None:
-    """Releases 1, 3 and 6 are looked at; trials stop before, between and after them."""
+    """Releases 1, 3 and 6 are evaluated, and trials stop before, between and after them."""
     federation = load_federation(
         small_plan(privacy=_GUARANTEE, training={"rounds": 6}, audit=AUDIT | {"epsilon-star": False}).public
     )
@@ -423,7 +423,7 @@ def test_what_cannot_be_played_is_refused_in_one_line(
 def test_a_seed_that_leaves_a_target_without_shadows_is_refused_before_training(
     small_plan: MakePlan, tmp_path: Path
 ) -> None:
-    """One seed of 220 does; the first of all stands here, found by trying."""
+    """One seed of 220 does so; the first one of all was found by trying."""
     data = {"name": "digits", "records": 1500, "population-records": 40, "test-records": 40}
     plan = small_plan(
         data=data, privacy=_GUARANTEE, audit=AUDIT | {"targets": 1500, "epsilon-star": False}, run={"seed": 178}
@@ -451,7 +451,7 @@ def test_clients_in_another_process_give_the_same_targets(
 
 @pytest.mark.long
 def test_one_owner_trains_alone_on_those_who_are_in(small_plan: MakePlan, tmp_path: Path) -> None:
-    """Training in one place, with Adam and batches: what a shadow model is."""
+    """A single owner trains with Adam and batches, as a shadow model is trained."""
     training = {"strategy": "dp-fedavg", "rounds": 2, "local-epochs": 30, "local-batch": 8, "learning-rate": None}
     plan = small_plan(
         data={"name": "digits", "records": 40, "clients": 1, "population-records": 300},

@@ -1,4 +1,4 @@
-"""Users as units in real federations: against a direct computation, every mechanism, and what breaks it."""
+"""Tests of users as units in real federations: direct computations, every mechanism, and breaches."""
 
 import re
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def plan_of(table: Path, **changes: dict[str, Any]) -> AuditPlan:
 
 
 def direct_sums(federation: LoadedFederation, model: Tensor, users: np.ndarray) -> Tensor:
-    """Return the clipped sum of the gradients of each user in float64, record by record, by hand."""
+    """Return the sum of the clipped gradients of the users in float64, computed from one record after the other."""
     weight, bias = (one[0].double() for one in federation.model.layout.views(model.unsqueeze(0)).values())
     found = []
     assert federation.user is not None
@@ -190,7 +190,7 @@ PAIR = fl_audit.clients.owner_contributions.differing_contributions
 
 
 def _by(whose: Callable[[Tensor], Tensor]) -> Contribute:
-    """Clip together what somebody else says belongs together."""
+    """Clip together the records of groups other than the users."""
 
     def contributed(
         federation: LoadedFederation,
@@ -215,7 +215,7 @@ def _first_records(federation: LoadedFederation, client: int, examples: Examples
 
 
 def _times(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> ContributionByTrial:
-    """Count every record of a user, and not the user."""
+    """Count every record of a user instead of the user."""
     assert examples.user is not None
     found = HONEST(federation, client, examples, *more)
     return ContributionByTrial(found.total * (len(examples.user) / len(examples.user.unique())))
@@ -230,7 +230,7 @@ def _sampled_by_record(
 
 
 def _any_record_drawn(federation: LoadedFederation, client: int, examples: Examples, *more: Any) -> ContributionByTrial:
-    """Take a user with each of its records: those with many take part too often."""
+    """Let a user participate if any of its records is drawn, so that users with many records do so too often."""
     assert examples.user is not None
     models, moment = more[:2]
     draw = np.random.default_rng((client, moment.number)).random((len(models), examples.count)) < 0.4
@@ -240,7 +240,7 @@ def _any_record_drawn(federation: LoadedFederation, client: int, examples: Examp
 
 
 def _pair(change: Callable[..., tuple[ContributionByTrial, ContributionByTrial]]) -> Any:
-    """Change what the differing user adds and what it adds where it is out, given one of its records, and the rest."""
+    """Change the contributions of the differing user and its replacement, given the contributions of its parts."""
 
     def contributions(
         federation: LoadedFederation, models: Tensor, moment: RoundContext, told: Any = None

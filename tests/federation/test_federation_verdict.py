@@ -1,4 +1,4 @@
-"""The verdict: an honest federation is not called violated, one that secretly halves its noise is."""
+"""Tests of the verdict: an honest federation is not called violated, and one that secretly halves its noise is."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Epsilon* and accuracy of users: against a direct computation in a real federation, and against known truth."""
+"""Tests of Epsilon* and accuracy of users, against a direct computation in a federation and against known truth."""
 
 import math
 from dataclasses import replace
@@ -85,7 +85,7 @@ def test_epsilon_star_of_users_is_that_of_the_distribution_of_their_means() -> N
 
 
 def test_a_test_set_without_users_leaves_their_accuracy_open() -> None:
-    """Official test records, such as those of MNIST, do not say whose they are."""
+    """Official test records, such as those of MNIST, do not name their users."""
     assert UserEpsilonStarFinding(None, math.nan, math.nan).to_json()["of_users"]["test_accuracy"] is None
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import stand_in_shard
-from fl_audit.data.partition import Split, select_records
+from fl_audit.data.record_selection import Split, select_records
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan, data_spec, resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config

@@ -15,7 +15,7 @@ from fl_audit.atomic_files import read_json
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
-from fl_audit.data.partition import select_records
+from fl_audit.data.record_selection import select_records
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, values_of
 from fl_audit.experiments.reproductions.paper_types import ItemContext

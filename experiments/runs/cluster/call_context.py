@@ -23,7 +23,8 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
 from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
-from fl_audit.user_modules import PortableValue, sent_modules
+from fl_audit.sent_modules import sent_modules
+from fl_audit.user_modules import PortableValue
 
 _TARGETS, _INSIDERS = 1, 2
 """Compartments of clients that know a secret bit, and of clients that must not see it."""

@@ -23,7 +23,7 @@ from fl_audit.audits.canaries.stored_rounds import (
     kept_round,
     stored_in,
 )
-from fl_audit.errors import InputError, as_path, in_a_line, require, require_number
+from fl_audit.errors import InputError, as_directory, in_a_line, require, require_number
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 from fl_audit.randomness import require_seed
 
@@ -48,7 +48,7 @@ class TrainingObserver:
     others: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "directory", as_path("directory", self.directory))
+        object.__setattr__(self, "directory", as_directory(self.directory))
         require_seed("directions", self.directions)
         require_number("canaries is", self.canaries, "whole numbers from 1")
         if self.others is not None:

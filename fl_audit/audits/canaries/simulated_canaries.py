@@ -15,9 +15,10 @@ from torch import Tensor
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score, canary_update
-from fl_audit.federation.contributions import ContributionByTrial, private_steps
+from fl_audit.federation.contributions import ContributionByTrial
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.local_dpsgd_updates import private_steps
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.threat_model import Adversary

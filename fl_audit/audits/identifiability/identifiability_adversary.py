@@ -22,10 +22,10 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
-from fl_audit.federation.contributions import ClientRandomness, expected_update, private_steps, trained_privately
 from fl_audit.federation.hypotheses import question_of
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_likelihoods import rounding_of_steps
+from fl_audit.federation.local_dpsgd_updates import ClientRandomness, expected_update, private_steps, trained_privately
 from fl_audit.federation.observed_rounds import ObservedRound, is_blurred, refuse_blurred, refuse_blurred_updates, shown
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
 from fl_audit.mechanisms.noises.base import NoiseOrigin

@@ -19,9 +19,8 @@ from fl_audit.privacy.identifiability_bounds import truth_probability
 class RandomisedBits:
     """Randomised response on every feature of records whose features are 0 or 1.
 
-    Each bit is reported truthfully with probability e^epsilon / (1 + e^epsilon), independently of the others (Bernau et
-    al. 2019, Eq. (1); module `fl_audit.privacy.identifiability_bounds`). Raises `InputError` if epsilon is negative or
-    not finite.
+    Each bit is reported truthfully with probability e^epsilon / (1 + e^epsilon), independently of the others, and
+    otherwise flipped (Bernau et al. 2019, Eq. (1)). Raises `InputError` if epsilon is negative or not finite.
 
     Examples
     --------
@@ -51,9 +50,9 @@ class RandomisedBits:
         require(wrong is None, f"{name} and a feature is {wrong}: accepted are features that are 0 or 1")
 
     def perturb(self, features: NDArray[np.generic], generator: np.random.Generator) -> NDArray[np.uint8]:
-        """Return records whose bits are reported truthfully with probability e^epsilon / (1 + e^epsilon).
+        """Return randomised records, uint8, in the shape of `features`.
 
-        Other bits are flipped. The shape is that of `features`. Raises `InputError` if a feature is neither 0 nor 1.
+        Raises `InputError` if a feature is neither 0 nor 1.
 
         Parameters
         ----------
@@ -90,32 +89,27 @@ class RandomisedBits:
         return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the release events of the guarantee in Bernau et al. 2019, for a record of the given shape.
+        """Return the releases of the guarantee in Bernau et al. 2019: a response for each feature, as one event.
 
-        They are one randomised response for each feature, combined into one event with a count. This is also the exact
-        worst case, in which two records differ in every feature.
+        This is also the exact worst case, in which two records differ in every feature.
         """
         return responses(self.epsilon, int(np.prod(shape)))
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the release events for two records of the given shape that differ in every feature, the worst case.
-
-        They are one randomised response for each feature, combined into one event with a count.
-        """
+        """Return the releases for two records of the given shape that differ in every feature, as one event."""
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
-        """Return the release events that distinguish two given records.
+        """Return one randomised response for each feature in which two given records differ, as one event.
 
-        They are one randomised response for each feature in which the records differ, combined into one event with a
-        count. Raises `InputError` if the shapes differ, or if a feature is neither 0 nor 1.
+        Raises `InputError` if the shapes differ, or if a feature is neither 0 nor 1.
 
         Parameters
         ----------
         first
-            First record, features 0 or 1, shape (features...).
+            First record, shape (features...).
         second
-            Second record, features 0 or 1, of the same shape.
+            Second record, of the same shape.
         """
         require_pair(first, first, second)
         for bits in (first, second):

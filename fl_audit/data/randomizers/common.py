@@ -29,9 +29,7 @@ def pure_epsilon(events: Iterable[ReleaseEvent]) -> float:
 
 
 def responses(epsilon: float, count: int) -> tuple[ReleaseEvent, ...]:
-    """Return `count` randomised responses of one bit each as a tuple with one event.
-
-    The tuple is empty if `count` or `epsilon` is 0.
+    """Return `count` randomised responses of one bit each as one event; none if `count` or `epsilon` is 0.
 
     Parameters
     ----------
@@ -49,11 +47,11 @@ def draws_above(limit: float, count: int, generator: np.random.Generator) -> Fla
     Parameters
     ----------
     limit
-        Number with which the draws are compared, from 0 to 1.
+        Limit of the draws, from 0 to 1.
     count
         Number of draws, from 0.
     generator
-        Generator that makes the draws.
+        Generator of the draws.
     """
     found = np.empty(count, dtype=np.bool_)
     for start in range(0, count, _DRAWS):

@@ -24,10 +24,9 @@ class RandomisedEdges:
 
     For each pair of different nodes, the randomizer reports whether they are joined, truthfully with probability
     e^epsilon / (1 + e^epsilon). The matrix stays symmetric, and self-loops are left out. Then every node gets "at least
-    one symmetric edge" (Bernau et al. 2019, section 4.3, which does not say how). In the order of the nodes, each node
-    without an edge is joined to the next node, and the last node to the one before it. This is post-processing of the
-    randomised matrix, so it costs no privacy. An edge that this rule may have added exists whatever the randomised
-    matrix had, so it carries no information, and the log-odds stay simple.
+    one symmetric edge" (Bernau et al. 2019, section 4.3, which does not say how): in the order of the nodes, each node
+    without an edge is joined to the next node, and the last node to the one before it. This post-processing costs no
+    privacy. An edge that it may have added exists in any case, so it carries no information.
 
     Graphs are packed as in `fl_audit.data.graph_records`. The number of nodes is not randomised, so graphs of different
     sizes are distinguished with certainty. Raises `InputError` if epsilon is negative or not finite.
@@ -74,9 +73,8 @@ class RandomisedEdges:
         """Return log P(observed | first) / P(observed | second) of randomised graphs, in nats, shape (graphs,).
 
         Each pair of nodes in which `first` and `second` differ adds epsilon if the observed graph agrees with `first`,
-        and subtracts epsilon otherwise. The only edge of a node counts 0 if it leads to the next node (for the last
-        node, to the one before it), because `perturb` would have added it anyway. Raises `InputError` if a graph is not
-        symmetric, if the graphs have different numbers of nodes, or if an observed node has no edge.
+        and subtracts epsilon otherwise. An edge that `perturb` would have added anyway counts 0. Raises `InputError` if
+        a graph is not symmetric, if the graphs have different numbers of nodes, or if an observed node has no edge.
 
         Parameters
         ----------
@@ -85,7 +83,7 @@ class RandomisedEdges:
         first
             First packed graph from which they may come, shape (nodes, width).
         second
-            Second packed graph from which they may come, of the same shape and with as many nodes.
+            Second packed graph from which they may come, with as many nodes.
         """
         seen, one, other = np.stack([_graph(packed) for packed in observed]), _graph(first), _graph(second)
         require_pair(seen, one, other)
@@ -95,9 +93,7 @@ class RandomisedEdges:
         return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
 
     def differing(self, first: Floats32, second: Floats32) -> int | None:
-        """Return the number of pairs of nodes that are joined in only one of two graphs.
-
-        None is returned if the graphs have different numbers of nodes.
+        """Return the number of pairs of nodes joined in only one of two graphs; None for different numbers of nodes.
 
         Parameters
         ----------
@@ -118,18 +114,17 @@ class RandomisedEdges:
         return responses(self.epsilon, shape[-1] - 1)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the randomised responses that distinguish two graphs whose edges differ at every pair of nodes.
+        """Return the responses that distinguish two graphs whose edges differ at every pair of nodes, as one event.
 
-        `shape` is that of each graph, (nodes, nodes). The nodes (nodes - 1) / 2 responses are one event in a tuple.
+        `shape` is that of each graph, (nodes, nodes).
         """
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 
     def pair_events(self, first: Floats32, second: Floats32) -> tuple[ReleaseEvent, ...]:
-        """Return the releases that distinguish two graphs: one randomised response for each pair of nodes that differs.
+        """Return one randomised response for each pair of nodes joined in only one of two graphs, as one event.
 
-        A pair of nodes differs if it is joined in only one of the graphs. The number is an upper bound, because added
-        edges may hide responses. The responses are one event in a tuple; the tuple is empty if no pair differs. Raises
-        `InputError` if the graphs have different numbers of nodes.
+        The number is an upper bound, because added edges may hide responses. Raises `InputError` if the graphs have
+        different numbers of nodes.
 
         Parameters
         ----------
@@ -144,7 +139,7 @@ class RandomisedEdges:
 
 
 def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
-    """Return the adjacency matrix of a packed graph; raise `InputError` unless it is symmetric with 2 or more nodes."""
+    """Return the adjacency matrix of a packed graph, which must be symmetric with 2 or more nodes."""
     matrix = unpack_graph(packed.astype(np.float32, copy=False))
     require(len(matrix) >= _FEWEST_NODES, f"a graph has {len(matrix)} nodes: accepted are {_FEWEST_NODES} and more")
     require(np.array_equal(matrix, matrix.T), "a graph is not symmetric: accepted are undirected graphs")
@@ -152,7 +147,7 @@ def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
 
 
 def _partners(nodes: int) -> Integers:
-    """Return the node to which each node is joined if it has no edge: the next one; for the last one the previous."""
+    """Return the node to which each node without an edge is joined: the next one; for the last one the previous."""
     return np.append(np.arange(1, nodes), nodes - 2)
 
 
@@ -168,9 +163,7 @@ def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
 def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
     """Return True for each edge that would exist even if randomised response had not reported it.
 
-    `RandomisedEdges.perturb` joins a node without an edge to the next node (the last node to the one before it). So an
-    edge is of this kind if it is the only edge of a node and leads to that neighbour. The result has the shape of
-    `observed`.
+    Such an edge is the only edge of a node, and leads to its partner.
     """
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)

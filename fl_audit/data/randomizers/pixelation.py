@@ -51,10 +51,7 @@ class LaplacePixelation:
         return self.neighbourhood / (self.block**2 * self.epsilon)
 
     def require_records(self, records: Records) -> None:
-        """Raise `InputError` unless records are grey images with pixels in [0, 1] that can be pixelated.
-
-        Height and width must be divisible by `block`, and an image must have at least `neighbourhood` pixels.
-        """
+        """Raise `InputError` unless `require_images` accepts the records, with `neighbourhood` or more pixels each."""
         shape, pixels = records.shape, int(np.prod(records.shape))
         accepted = "grey images, (1, height, width)"
         named = f"local-randomizer is '{self.kind}' and records are {records.kind_of_arrays}"
@@ -68,12 +65,10 @@ class LaplacePixelation:
     def perturb(self, features: NDArray[np.floating], generator: np.random.Generator) -> Floats32:
         """Return pixelated images with Laplace noise, in the shape of `features`.
 
-        Raises `InputError` if `require_images` refuses the images.
-
         Parameters
         ----------
         features
-            Grey images in [0, 1], shape (images, 1, height, width) or (images, height, width).
+            Images that `require_images` accepts, shape (images, 1, height, width) or (images, height, width).
         generator
             Generator that draws one number for each block, image after image.
         """
@@ -85,10 +80,10 @@ class LaplacePixelation:
     def log_odds(self, observed: NDArray[Any], first: NDArray[np.floating], second: NDArray[np.floating]) -> Floats:
         """Return log p(observed | first) / p(observed | second), in nats, one number for each observed image.
 
-        It is the sum of (|o - m2| - |o - m1|) / scale over the blocks. Here o is the observed value of the block, and
-        m1 and m2 are the means of the block in `first` and `second`. The formula also holds if o was clipped to 0 or 1,
-        where both probabilities are tails of Laplace distributions. Raises `InputError` if a pixel is outside [0, 1],
-        if shapes do not fit, or if a side is no multiple of the block's side.
+        It is the sum over the blocks of (|o - m2| - |o - m1|) / scale, where o is the observed value, and m1 and m2 are
+        the means of the block in `first` and `second`. It also holds if o was clipped to 0 or 1, where both
+        probabilities are tails of Laplace distributions. Raises `InputError` if shapes do not fit, or if
+        `require_images` refuses an image.
 
         Parameters
         ----------
@@ -109,9 +104,8 @@ class LaplacePixelation:
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
         """Return the releases of the guarantee in Bernau et al. 2019: one of `epsilon` for each block of an image.
 
-        `shape` is that of the image. For 250 x 250 pixels and blocks of one pixel, the total is 62,500 `epsilon`. That
-        is far too much, because the noise of one value covers `neighbourhood` changed pixels, and its block has only
-        `block`^2. `whole_events` returns the worst case of any two images.
+        For 250 x 250 pixels and blocks of one pixel, the total is 62,500 `epsilon`. That is far too much, because the
+        noise of one value covers `neighbourhood` changed pixels, and its block has only `block`^2. See `whole_events`.
         """
         return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
 
@@ -135,8 +129,7 @@ class LaplacePixelation:
             Second image, of the same shape.
         most
             Largest number of different releases, at least 1. Differences are rounded up to this number of equal steps,
-            so the releases reveal a little more than the images do. None rounds up to millionths of the range of a
-            pixel.
+            so the releases reveal a little more than the images do. None rounds up to millionths.
         """
         require_pair(first, first, second)
         for images in (first, second):
@@ -149,10 +142,7 @@ class LaplacePixelation:
         return tuple(LaplaceRelease(step * width, self.scale, count) for step, count in found if step > 0)
 
     def require_images(self, images: NDArray[np.floating]) -> None:
-        """Check the images that are to be pixelated.
-
-        Raises `InputError` unless they are grey, have pixels in [0, 1], and have height and width divisible by `block`.
-        """
+        """Raise `InputError` unless images are grey, with pixels in [0, 1] and sides that are multiples of `block`."""
         one_channel = images.ndim in (2, 3) or (images.ndim > 3 and images.shape[-3] == 1)
         accepted = "accepted are grey ones, (n, 1, h, w)"
         require(one_channel and images.size > 0, f"images have shape {images.shape}: {accepted}")

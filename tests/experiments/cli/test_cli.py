@@ -20,7 +20,7 @@ from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
-from fl_audit.data.partition import select_records
+from fl_audit.data.record_selection import select_records
 from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config

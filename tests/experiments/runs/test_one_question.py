@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import fl_audit as fa
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.partition import select_records
+from fl_audit.data.record_selection import select_records
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.runs.audit_plan import calibrated_multiplier
 from fl_audit.experiments.runs.config import parse_config

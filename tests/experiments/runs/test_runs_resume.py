@@ -11,7 +11,7 @@ import pytest
 from small_audits import MakePlan, small_settings
 
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.partition import select_records
+from fl_audit.data.record_selection import select_records
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config

@@ -1,0 +1,118 @@
+"""Choose the table column whose values an adversary infers, with its possible values and the adversary's prior."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fl_audit.array_types import Floats, Floats32, Integers
+from fl_audit.data.records import ColumnPosition, LoadedDataset, Records
+from fl_audit.errors import InputError, require
+
+_MOST_VALUES = 100  # a column with more values is a measurement; each value costs a query a record and a model
+_NAMES_SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeToInfer:
+    """A table column whose values an adversary infers, its possible values, and the adversary's prior over them."""
+
+    column: ColumnPosition  # position of the column's features in a record
+    values: Floats32  # every value as features, ascending, shape (values, width), two values or more
+    prior: Floats  # share of each value among records on which no model is trained, shape (values,), with a sum of 1
+
+    def codes(self, features: Floats32) -> Integers:
+        """Return the index in `values` of the value that each record has in this column, int64 (n,)."""
+        return _codes(features[:, self.column.places], self.values)
+
+
+def choose_attribute(source: LoadedDataset, outside: Records, named: str | None = None) -> AttributeToInfer:
+    """Return the column whose values the adversary will infer: a named one, or the one that is hardest to guess.
+
+    Raises `InputError` if records are no rows of a table, or if there is no such column with 2 to 100 values.
+
+    Parameters
+    ----------
+    source
+        Data set with the column, whose possible values are public.
+    outside
+        Records on which no model is trained; their frequencies of the values are the adversary's prior.
+    named
+        Name of the column, or its number from 0. None chooses a column with two values: the one whose rarer value is
+        most frequent in `outside`, or the first of several.
+    """
+    of_columns = f"records of {source.name} are {source.kind}, which have no columns to guess"
+    require(source.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")
+    if named is not None:
+        column = _named_column(source, named)
+        return _with_prior(column, _values_of(source, column), outside)
+    found = [
+        _with_prior(column, np.unique(source.pool.features[:, column.places], axis=0), outside)
+        for column in _of_two_values(source)
+    ]
+    needed = f"accepted for attribute in [audit] are columns of 2 to {_MOST_VALUES} values, by name or number"
+    require(bool(found), f"records of {source.name} have no column of two values: {needed}")
+    return max(found, key=lambda one: float(one.prior.min()))  # of equal ones the first
+
+
+def _of_two_values(source: LoadedDataset) -> list[ColumnPosition]:
+    features = source.pool.features
+    low, high = features.min(axis=0), features.max(axis=0)
+    is_two = ((features == low) | (features == high)).all(axis=0) & (low < high)
+    # Two levels of a column of words are two features, of which one is the other's opposite.
+    return [one for one in source.table_columns if one.width <= 2 and bool(is_two[one.places].all())]
+
+
+def _with_prior(column: ColumnPosition, values: Floats32, outside: Records) -> AttributeToInfer:
+    counts = np.bincount(_codes(outside.features[:, column.places], values), minlength=len(values))
+    return AttributeToInfer(column, values, counts / counts.sum())
+
+
+def _codes(own: Floats32, values: Floats32) -> Integers:
+    same = (own[:, np.newaxis, :] == values).all(axis=2)
+    unknown = "a record has a value that no record of the pool has: accepted are the values of the pool"
+    require(bool(same.any(axis=1).all()), unknown)
+    return np.asarray(same.argmax(axis=1), dtype=np.int64)
+
+
+def _values_of(source: LoadedDataset, column: ColumnPosition) -> Floats32:
+    """Return the 2 to 100 values of a column as features, ascending, shape (values, width)."""
+    values = np.unique(source.pool.features[:, column.places], axis=0)
+    accepted = f"accepted are columns of 2 to {_MOST_VALUES} values"
+    require(2 <= len(values) <= _MOST_VALUES, f"attribute {column.name} has {len(values)} values: {accepted}")
+    return values
+
+
+def with_values(records: Records, index: int, source: LoadedDataset, named: str) -> Records:
+    """Return records with copies of one record, one for each possible value of a column.
+
+    Raises `InputError` if there is no such column with 2 to 100 values.
+
+    Parameters
+    ----------
+    records
+        The n records to extend.
+    index
+        Index of the record to copy. The copy with the first value takes its place, and the others are appended.
+    source
+        Data set from which the records come; it defines the column and its values.
+    named
+        Name of the column, or its number from 0.
+    """
+    column = _named_column(source, named)
+    values = _values_of(source, column)
+    found = records.take([*range(len(records)), *[index] * (len(values) - 1)])
+    found.features[[index, *range(len(records), len(found))], column.places] = values
+    return found
+
+
+def _named_column(source: LoadedDataset, named: str) -> ColumnPosition:
+    """Return the column with a given name, or with a given number from 0."""
+    columns = source.table_columns
+    by_name = {one.name: one for one in columns}
+    if named in by_name:
+        return by_name[named]
+    if named.isdecimal() and int(named) < len(columns):
+        return columns[int(named)]
+    names = ", ".join(list(by_name)[:_NAMES_SHOWN]) + (", ..." if len(columns) > _NAMES_SHOWN else "")
+    accepted = f"accepted for {source.name} are the names {names} or the numbers 0 to {len(columns) - 1}"
+    raise InputError(f"attribute is {named}: {accepted}")

@@ -1,0 +1,70 @@
+"""Take the owners of a data set as its users, and limit the records of each user."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fl_audit.array_types import Flags, Integers
+from fl_audit.data.records import LoadedDataset
+from fl_audit.errors import InputError, require
+
+OWNER = "owner"
+RECORDS_PER_USER = "records-per-user"
+"""Value of the setting `user` that makes owners the users, and name of the setting that limits records per user."""
+
+
+def with_owners_as_users(source: LoadedDataset) -> LoadedDataset:
+    """Return a data set whose owners are its users too; raise `InputError` if it has no owners."""
+    pool = source.pool
+    unknown = f"user is {OWNER!r} in [data], and data set {source.name} does not say whose its records are"
+    require(pool.owner is not None, f"{unknown}: accepted is it with femnist, or a column of csv, npz and hf:")
+    return replace(source, pool=replace(pool, user=pool.owner, users=pool.owners))
+
+
+def with_fewer_per_user(source: LoadedDataset, most: object) -> LoadedDataset:
+    """Return a data set that keeps only the first records of each user, in the order of the file.
+
+    Parameters
+    ----------
+    source
+        Data set whose pool is limited.
+    most
+        Largest number of records of a user, as the configuration has it.
+
+    Raises
+    ------
+    InputError
+        If users are unknown, or the number is no whole number from 1.
+    """
+    unknown = f"{RECORDS_PER_USER} is {most} in [data], and nothing says whose each record is"
+    if source.pool.user is None:
+        raise InputError(f"{unknown}: name the column of the users with user in [data]")
+    require(isinstance(most, int) and most >= 1, f"{RECORDS_PER_USER} is {most}: accepted are whole numbers from 1")
+    assert isinstance(most, int)
+    kept = first_of_each(source.pool.user, most)
+    if kept.all():
+        return source
+    left_out = f"; {int((~kept).sum()):,} records beyond the first {most:,} of their user are left out"
+    return replace(source, pool=source.pool.take(np.flatnonzero(kept)), description=source.description + left_out)
+
+
+def first_of_each(codes: Integers, most: int) -> Flags:
+    """Return True at the first `most` occurrences of every value in an array and False at all others, shape (n,).
+
+    Parameters
+    ----------
+    codes
+        Integer at each position, such as the user of each record, shape (n,).
+    most
+        Number of occurrences to mark of each value, from 1.
+
+    Examples
+    --------
+    >>> first_of_each(np.array([3, 1, 3, 3, 1]), 2).tolist()
+    [True, True, True, False, True]
+    """
+    order = np.argsort(codes, kind="stable")
+    _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
+    kept = np.empty(len(codes), dtype=np.bool_)
+    kept[order] = np.arange(len(codes)) - np.repeat(starts, counts) < most
+    return kept

@@ -1,0 +1,134 @@
+"""Draw the training set D, and choose the records outside D and the test records."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fl_audit.array_types import Integers
+from fl_audit.data.option_names import PartitionScheme as PartitionScheme
+from fl_audit.data.option_names import UsersAcrossClients as UsersAcrossClients
+from fl_audit.data.partition import users_of
+from fl_audit.data.records import LoadedDataset, Records
+from fl_audit.errors import require, require_number
+from fl_audit.randomness import Purpose, generator
+
+FEWEST_POPULATION = 2  # with fewer records outside D and D' the test records are the population sample
+_LARGEST_HELD_OUT_SHARE = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Disjoint parts of a data set: the training set D, the records outside it, and the test records."""
+
+    inside: Records  # D, the training set
+    outside: Records | None  # all other records of the pool except held-out test records; None if there are none
+    test: Records  # records on which accuracy is measured, from the official test split if there is one
+
+
+def population_size(split: Split, population_records: int, taken: int) -> int:
+    """Return the number of records in the population sample of Epsilon*, on which no model is trained.
+
+    The sample is drawn from outside D. If fewer than `FEWEST_POPULATION` records are left there, it is the test set.
+
+    Parameters
+    ----------
+    split
+        Records inside D, outside D, and for the test.
+    population_records
+        Largest size of the sample if it is drawn from outside D, at least 2.
+    taken
+        Number of records from outside D that are in D': 0, or 1 for a replaced record, or the size of the replaced
+        client.
+    """
+    left = 0 if split.outside is None else len(split.outside) - taken
+    return len(split.test) if left < FEWEST_POPULATION else min(population_records, left)
+
+
+def select_records(
+    source: LoadedDataset, records: int, test_records: int, seed: int, by_user: bool = False, users: int | None = None
+) -> Split:
+    """Draw the training set D from the pool without replacement; return it with the rest of the pool and test records.
+
+    Without an official test split, min(test_records, 20 % of the pool) records, at least 1, are held out for the test.
+    D does not depend on the number of test records.
+
+    With `by_user`, whole users are drawn, as many as fit into `records`. D, the records outside D and the held-out
+    records then have no user in common, and the records of a user are consecutive in D. Users of an official test split
+    are unknown.
+
+    Raises `InputError` if the pool has too few records, or if all records of D have the same class.
+
+    Parameters
+    ----------
+    source
+        Data set with the pool and, if it has one, the official test split.
+    seed
+        Seed of the run, which decides the draw.
+    by_user
+        Whether to draw whole users, the persons whom records are about, instead of single records.
+    users
+        Largest number of users to draw, from 1; None sets no limit.
+    records
+        Number of records in D, at least 1; with `by_user` the largest number, so D may be smaller.
+    test_records
+        Largest number of test records, at least 1.
+
+    Examples
+    --------
+    >>> from fl_audit.data.catalogue import DataSpec, load_source
+    >>> split = select_records(load_source(DataSpec("digits")), records=100, test_records=200, seed=0)
+    >>> len(split.inside), len(split.test)
+    (100, 200)
+    """
+    for name, number in (("records", records), ("test records", test_records)):
+        require_number(f"number of {name} is", number, "whole numbers from 1")
+    random = generator(seed, Purpose.RECORD_SELECTION)
+    order, ends = _order_of_records(source.pool, random, by_user)
+    most = int(_LARGEST_HELD_OUT_SHARE * len(source.pool))
+    held_out = 0 if source.test is not None else max(1, min(test_records, most))
+    if by_user and held_out:
+        held_out = int(len(order) - _last_up_to(ends, len(order) - held_out, at_least=True))
+    free = len(source.pool) - held_out
+    beside = f" beside {held_out} held out for the test" if held_out else ""
+    offered = f"{source.name} has {free}{beside}: accepted for records in [data] are 1 to {free}"
+    require(records <= free, f"the training set is to have {records} records, and {offered}")
+    if by_user:
+        wanted, records = records, _last_up_to(ends[:users], records)
+        many = f"records is {wanted}, and the first user that is drawn has {int(ends[0])}"
+        require(records > 0, f"{many}: accepted are more records in [data], or fewer of each user by records-per-user")
+    inside = source.pool.take(order[:records])
+    drawn = f"records is {records}, and all that are drawn from {source.name} are of one class"
+    needed = "at least 2 classes are needed, so ask for more records"
+    require(np.unique(inside.labels).size >= 2, f"{drawn}: {needed}")
+    # In the pool's order, so that the position of a replacement is easy to trace.
+    outside = source.pool.take(np.sort(order[records:free])) if records < free else None
+    if source.test is None:
+        return Split(inside, outside, source.pool.take(np.sort(order[free:])))
+    tested = random.permutation(len(source.test))[: min(test_records, len(source.test))]
+    return Split(inside, outside, source.test.take(np.sort(tested)))
+
+
+def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool) -> tuple[Integers, Integers]:
+    """Return a random order of the records, and the ascending sizes at which it may be cut.
+
+    With `by_user`, the records of a user are consecutive, and cuts are between users.
+    """
+    if not by_user:
+        return random.permutation(len(pool)), np.arange(1, len(pool) + 1)
+    user = users_of(pool)
+    counts = np.bincount(user)
+    drawn = random.permutation(len(counts))
+    place = np.empty_like(drawn)
+    place[drawn] = np.arange(len(drawn))
+    return np.argsort(place[user], kind="stable").astype(np.int64), np.cumsum(counts[drawn])
+
+
+def _last_up_to(ends: Integers, limit: int, at_least: bool = False) -> int:
+    """Return the largest of the ascending sizes `ends` that is at most `limit`, or 0.
+
+    With `at_least`, the last size is left out, and the smallest one from `limit` on, or else the largest, is returned.
+    """
+    if at_least:
+        return int(ends[:-1][min(int(np.searchsorted(ends[:-1], limit)), len(ends) - 2)]) if len(ends) > 1 else 0
+    fitting = ends[ends <= limit]
+    return int(fitting[-1]) if fitting.size else 0
