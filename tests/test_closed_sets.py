@@ -36,7 +36,7 @@ OPEN = {
     "fl_audit/local_training/training_function_audit.py": "what a user's function returned",
     "fl_audit/learning/layers.py": "modules of torch",
     "fl_audit/learning/stacked_layers.py": "modules of torch",
-    "fl_audit/audits/common/findings_guarantee.py": "tuples of events of any length",
+    "fl_audit/audits/common/findings_record_guarantee.py": "tuples of events of any length",
     "fl_audit/verdict/verdict_messages.py": "ways to write a number, as templates name them",
     "fl_audit/report/formatting.py": "values of any type",
     "tests/validation/faulty_mechanisms/mechanism.py": "kinds of dtypes of numpy",

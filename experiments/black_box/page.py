@@ -11,14 +11,8 @@ from matplotlib.axes import Axes
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest
-from fl_audit.audits.black_box.findings import (
-    ScenarioFinding,
-    claim_words,
-    floating_words,
-    refusal_words,
-    result_json,
-    untried_words,
-)
+from fl_audit.audits.black_box.claim_audit_messages import claim_words, floating_words, refusal_words, untried_words
+from fl_audit.audits.black_box.findings import ScenarioFinding, result_json
 from fl_audit.audits.page.markup import html_figure, html_page, page_table
 from fl_audit.local_training.assessment import Assessment, headline, screen
 from fl_audit.local_training.pitfalls import Severity

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit
-from fl_audit.audits.black_box.findings import ScenarioFinding, findings, opening, refusal_words, result_json
+from fl_audit.audits.black_box.claim_audit_messages import opening, refusal_words
+from fl_audit.audits.black_box.findings import ScenarioFinding, findings, result_json
 from fl_audit.experiments.black_box.isolated_process import answer
 from fl_audit.experiments.black_box.page import write_result
 from fl_audit.experiments.black_box.strategy_process import StrategyOptions

@@ -13,12 +13,11 @@ from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.membership.attack_names import Attack, has_shadows
 from fl_audit.audits.membership.attacks import ModelOutputs, attack_scores
 from fl_audit.audits.membership.attribute_inference import attribute_guesses, attribute_guesses_with_shadows
-from fl_audit.audits.membership.findings_attacks import (
-    APART,
+from fl_audit.audits.membership.findings_attacks import APART, SCORE
+from fl_audit.audits.membership.findings_attribute_inference import (
     GUESSED,
     GUESSED_BLINDLY,
     GUESSED_BY_DISTRIBUTION,
-    SCORE,
     TRUTH,
 )
 from fl_audit.audits.membership.white_box import known_halves

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_bytes
-from fl_audit.audits.membership.insider import increments
+from fl_audit.audits.membership.insider_increments import increments
 from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionFinding, Success
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction_metrics import ranks_of_truth

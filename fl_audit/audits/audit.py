@@ -29,11 +29,7 @@ WITHOUT_INSIDER = "without the insider: accepted is one with [audit] insider = t
 
 
 class ReleaseQuery(StrEnum):
-    """The quantity that an adversary is asked to compute from each release, which depends on the kind of audit.
-
-    It is nothing, the log-odds or scores of D against D', the log-odds of each target or candidate, or the score of
-    each canary.
-    """
+    """The quantity that an adversary is asked to compute from each release, which depends on the kind of audit."""
 
     NOTHING = "nothing"
     LOG_ODDS = "log-odds"  # log-odds of D against D', and measurements of the noise
@@ -44,11 +40,7 @@ class ReleaseQuery(StrEnum):
 
 
 class ClientRole(StrEnum):
-    """The role of a client in a round, which determines what the client contributes.
-
-    It contributes its own records, the records of D or of D', those of its targets that are members, or a canary (a
-    test contribution).
-    """
+    """The role of a client in a round, which determines what the client contributes."""
 
     OWNER = "owner"  # contributes its records, which are in every trial
     VICTIM = "victim"  # contributes the differing unit in trials with D, and its replacement in trials with D'
@@ -59,8 +51,7 @@ class ClientRole(StrEnum):
 class MemberLosses(Protocol):
     """Losses of many trained models on single records, and the membership of targets in their training sets.
 
-    A trial is one training with its own secret membership. A target is a unit whose membership is in question. Every
-    array of losses has one row for each trial and one column for each record.
+    Every array of losses has one row for each trial and one column for each record.
     """
 
     @property
@@ -106,8 +97,6 @@ class AuditJudging(Protocol):
     def judge(self, run: "FinishedRun") -> "VerdictDetails | None":
         """Return the judgement of a finished run's guarantee by statistical tests; None if nothing could be tested.
 
-        A judgement has a verdict and a lower bound on epsilon.
-
         Parameters
         ----------
         run
@@ -134,8 +123,6 @@ class AuditJudging(Protocol):
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> "PlannedDetectionLimits | None":
         """Return how large a lack of noise a planned run would detect; None if the run has no insider to measure it.
 
-        An insider is an adversary that is one of the clients.
-
         Parameters
         ----------
         planned
@@ -143,25 +130,24 @@ class AuditJudging(Protocol):
         parameters
             Number of parameters of the model; None if the noise can be measured in only some of them.
         """
+        return None
 
     def planned_signal(self, planned: ClaimedRun) -> "SignalDetectionLimit | None":
         """Return the smallest excess weight of the target that a planned run would detect; None if it is not tested.
 
         The weight is the number of times that the target's contribution counts; the claim allows 1. The test needs
-        insiders (clients that attack) who can compute exact log-likelihood ratios.
+        insiders who can compute exact log-likelihood ratios.
 
         Parameters
         ----------
         planned
             The planned run with its claimed guarantee.
         """
+        return None
 
 
 class AuditKind(ABC):
-    """Base class of the kinds of audit: it has a method or an attribute for everything that differs between kinds.
-
-    The kinds are identifiability, membership, reconstruction and canaries.
-    """
+    """Base class of the kinds of audit: it has a method or an attribute for everything that differs between kinds."""
 
     sections_at: tuple[str, ...] = ()
     """Locations, each `module:name`, of the report sections that only this kind has."""
@@ -176,29 +162,26 @@ class AuditKind(ABC):
     """Whether a pair of training sets D and D' is chosen, which differ in one unit."""
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return this kind's default values for [audit] and for [privacy], as two dicts from settings to values.
-
-        The values apply to settings that the configuration does not set.
+        """Return this kind's default values for [audit] and for [privacy], as two dicts keyed by setting.
 
         Parameters
         ----------
         strategy
             The configured strategy.
         privacy
-            Values of the settings of [privacy] that are known so far, keyed by setting.
+            The settings of [privacy] that are known so far.
         """
         return {}, {}
 
     def column_of_candidates(self, attribute: str | int | None) -> str | None:
         """Return the name of the table column whose possible values are the candidates; None if there is none.
 
-        The attacker has to find out which candidate is in the data. Without a column the candidates are records, users
-        or clients.
+        Without a column the candidates are records, users or clients.
 
         Parameters
         ----------
         attribute
-            Value of the setting `attribute_inference` of [audit]: name or index of a column, or None.
+            Value of the setting `attribute` of [audit]: name or index of a column, or None.
         """
         return None
 
@@ -218,7 +201,7 @@ class AuditKind(ABC):
 
     @abstractmethod
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
-        """Return the role of a client, which determines what the client contributes to a round.
+        """Return the role of a client in every round.
 
         Parameters
         ----------
@@ -230,11 +213,7 @@ class AuditKind(ABC):
 
     @abstractmethod
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return the number of the unit whose secret sampling is disclosed after a run; None if there are several.
-
-        A unit is a record, a user or a client. Its secret sampling decides in which rounds it takes part. If there are
-        several targets, the sampling of all of them is disclosed.
-        """
+        """Return the unit whose secret sampling is disclosed after a run; None discloses that of all targets."""
 
     @abstractmethod
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
@@ -255,8 +234,8 @@ class AuditKind(ABC):
     ) -> "list[tuple[Floats, Flags]]":
         """Return the losses of a client's records that only some trials trained on, as a list of pairs (losses, mask).
 
-        The losses have shape (trials, records). The mask has shape (trials,) and is true for the trials that trained on
-        these records.
+        Losses have the shape (trials, records). The mask, shape (trials,), is true for the trials that trained on these
+        records.
 
         Parameters
         ----------
@@ -267,31 +246,28 @@ class AuditKind(ABC):
         membership
             The secret of each trial: which targets are in the training set.
         losses
-            Function that returns the losses, shape (trials, records), on given records.
+            Function from records to losses.
         """
 
     @abstractmethod
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
         """Raise `InputError` if the federation has too few records to compute Epsilon* or to attack membership.
 
-        Epsilon* is an empirical epsilon from the losses of one model. Each set of records whose losses are compared
-        needs at least two records.
+        Each set of records whose losses are compared needs at least two records.
 
         Parameters
         ----------
         federation
             The federation with its data.
         epsilon_star
-            Whether the run will compute Epsilon*.
+            Whether the run will compute Epsilon*, an empirical epsilon from the losses of one model.
         membership
             Whether the run will evaluate a membership attack on the losses of the models.
         """
 
     @abstractmethod
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return the reason why the LLRs of a run cannot be recomputed from its public facts; empty if they can.
-
-        LLRs are log-likelihood ratios of D against D'.
+        """Return why a run's log-likelihood ratios cannot be recomputed from its public facts; empty if they can.
 
         Parameters
         ----------
@@ -324,8 +300,5 @@ class AuditKind(ABC):
         return False
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return whether each insider learns in which rounds its own target is sampled.
-
-        Insiders are adversaries that are clients, and a target is the unit whose membership is in question.
-        """
+        """Return whether each insider learns in which rounds its own target is sampled."""
         return False

@@ -14,11 +14,15 @@ from fl_audit.audits.common.report_cautions import look_at
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER
 from fl_audit.audits.common.sections_mechanism import DISTRIBUTION, ORIGIN
 from fl_audit.audits.common.sections_privacy_units import LEVELS
+from fl_audit.audits.common.sections_record_guarantee import RECORD_GUARANTEE
 from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL, USERS
+from fl_audit.audits.identifiability.sections_crafted_record import CRAFTED
 from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, SCORES, TRADEOFF
-from fl_audit.audits.identifiability.sections_estimates_from_beliefs import CRAFTED, PAIR
+from fl_audit.audits.identifiability.sections_estimates_from_beliefs import PAIR
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
-from fl_audit.audits.membership.sections_attacks import ATTACKS, ATTRIBUTES, MEMBERSHIP
+from fl_audit.audits.membership.sections_attacks import ATTACKS
+from fl_audit.audits.membership.sections_attribute_inference import ATTRIBUTES
+from fl_audit.audits.membership.sections_membership_adversary import MEMBERSHIP
 from fl_audit.audits.reconstruction.sections_reconstruction import INVERSION, RECONSTRUCTION
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
@@ -41,7 +45,7 @@ VERDICT = verdict_section(
 
 SECTIONS: tuple[Section[Any], ...] = (
     # the verdict and the claim
-    VERDICT, guarantee.GUARANTEE, guarantee.RECORD_GUARANTEE, NOISE,
+    VERDICT, guarantee.GUARANTEE, RECORD_GUARANTEE, NOISE,
     # the success of insiders and attackers
     INSIDER, SCORES, ONE_RUN, ATTACKS, ATTRIBUTES, RECONSTRUCTION, INVERSION,
     # the accuracy of the models, and the costs of other guarantees
@@ -112,7 +116,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
     is_violated = verdict is not None and verdict.verdict is Verdict.VIOLATED
     contents = ReportContents(run, Findings(found), summary, sections, is_violated)
     if verdict is not None:
-        # Nothing on one page is consistent beside a number that is broken.
+        # A page must not say `consistent` beside a number that is broken.
         found[VerdictFinding] = verdict.beside(
             tuple(row.name for row in _rows(contents) if row.reading is ClaimStatus.BROKEN)
         )

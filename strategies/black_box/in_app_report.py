@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from fl_audit.adjacency import Relation
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, IncompleteTrials
-from fl_audit.audits.black_box.findings import ScenarioFinding, findings, opening, refusal_words, result_json
+from fl_audit.audits.black_box.claim_audit_messages import opening, refusal_words
+from fl_audit.audits.black_box.findings import ScenarioFinding, findings, result_json
 from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trials
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError

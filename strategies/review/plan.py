@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit, ScenarioTrials, TrialBudget
-from fl_audit.audits.black_box.findings import TOO_FEW, not_tried
+from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW, not_tried
 from fl_audit.errors import require
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower

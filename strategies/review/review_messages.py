@@ -5,7 +5,8 @@ from dataclasses import asdict
 from typing import Any, assert_never
 
 from fl_audit.audits.black_box.claim_audit import ClaimAudit
-from fl_audit.audits.black_box.findings import ScenarioFinding, findings, not_tried, opening, result_json, untried_words
+from fl_audit.audits.black_box.claim_audit_messages import not_tried, opening, untried_words
+from fl_audit.audits.black_box.findings import ScenarioFinding, findings, result_json
 from fl_audit.local_training.assessment import assessment_json
 from fl_audit.local_training.assessment import headline as headline_of_clients
 from fl_audit.local_training.assessment import screen as screen_of_clients

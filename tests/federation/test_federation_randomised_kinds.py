@@ -14,7 +14,7 @@ from small_audits import MakePlan
 from torch import nn
 
 from fl_audit.atomic_files import read_json
-from fl_audit.audits.common.findings_guarantee import advantage_of, measured_advantage
+from fl_audit.audits.common.findings_record_guarantee import advantage_of, measured_advantage
 from fl_audit.data.graph_records import unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError

@@ -11,8 +11,8 @@ from scipy.special import ndtr, softmax
 from secret_noise import HalvedNoise
 from small_audits import small_settings
 
-from fl_audit.audits.membership.insider import increments
-from fl_audit.audits.reconstruction.judging import candidates_of
+from fl_audit.audits.membership.insider_increments import increments
+from fl_audit.audits.reconstruction.judging import true_candidates
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
@@ -118,7 +118,7 @@ def test_beliefs_in_candidates_are_exact_under_every_distribution_and_hits_withi
     for off in ((is_in[np.arange(2000), belief.argmax(1)] - belief.max(1)), (belief * (is_in - belief)).sum(1)):
         assert abs(off.mean()) < 4 * off.std() / np.sqrt(2000)
     first = contents.summary["reconstruction"]["success"][0]
-    noise = noise_along(contents.run, candidates_of(contents.run)[1], of_all=False)
+    noise = noise_along(contents.run, true_candidates(contents.run), of_all=False)
     assert noise is not None
     assert 1e-4 < noise.total.p_value < 1 - 1e-4
     is_clear = contents.summary["signal"]["conclusive"]

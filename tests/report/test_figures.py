@@ -13,7 +13,7 @@ from scipy import stats
 from fl_audit.audits.common.findings_guarantee import AlternativeGuaranteesInput
 from fl_audit.audits.common.sections_released_model import guarantee_fits
 from fl_audit.audits.identifiability.findings_empirical_epsilon import FEWEST, TprAtFprFinding
-from fl_audit.audits.membership.findings_attacks import MembershipFinding
+from fl_audit.audits.membership.findings_membership_adversary import MembershipFinding
 from fl_audit.audits.page.report_page import _page_svg, draw_all
 from fl_audit.audits.sections import SECTIONS, measured, report_contents
 from fl_audit.errors import InputError

@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.page.first_screen import facts_of, first_screen, gauge_html, next_step, warnings_of
+from fl_audit.audits.page.first_screen import facts_of, first_screen, next_step, warnings_of
+from fl_audit.audits.page.gauge import gauge_html
 from fl_audit.audits.page.report_files import ON_PAPER, hindrance, write_pdf
 from fl_audit.audits.page.report_page import draw_all, paragraphs, render_html
 from fl_audit.audits.page.stylesheet import DARK, LIGHT, STYLESHEET

@@ -32,11 +32,11 @@ NOT_OF_A_NUMBER = {
     "fl_audit.audits.black_box.claim_audit_procedure.audit_claim",
     "fl_audit.audits.black_box.claim_audit_procedure._tried_by_halves",
     # what most audits with such a level find: a power
-    "fl_audit.audits.black_box.findings.could_find",
+    "fl_audit.audits.black_box.claim_audit_messages.could_find",
     # the interval of a section of the user's own, stretched as that of a normal distribution
     "fl_audit.statistics.claim_comparisons.widened.at",
     # how often chance alone gives what was found, in words
-    "fl_audit.audits.page.first_screen._of_verdict",
+    "fl_audit.audits.page.gauge._of_verdict",
 }
 LISTED = {function for statement in STATEMENTS for function in statement.functions}
 

@@ -109,7 +109,7 @@ STATEMENTS = (
     Statement("area under the curve of scores", scores.areas, (f"{_BOUNDS}roc.area_under_curve",)),
     Statement("insider's trade-off, a point of the band", scores.tradeoffs, (f"{_BOUNDS}roc.tradeoff_band",)),
     Statement("advantage on one randomised record", scores.randomised_records,
-              (f"{_AUDITS}common.findings_guarantee.measured_advantage",)),
+              (f"{_AUDITS}common.findings_record_guarantee.measured_advantage",)),
     *(
         Statement(f"one run, {kind} by {by}", partial(scores.single_runs, method, kind), functions)
         for kind, by, method, functions in (

@@ -16,8 +16,9 @@ from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
 from fl_audit.audits.membership.roc_metrics import MembershipRates, membership_rates
 from fl_audit.audits.membership.shokri_attack import AttackModel, ShokriAttackSettings, shadow_scores
-from fl_audit.audits.membership.white_box import WhiteBoxSettings, known_halves, white_box_scores
+from fl_audit.audits.membership.white_box import known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
+from fl_audit.audits.membership.white_box_networks import WhiteBoxSettings
 from fl_audit.audits.membership.yeom_attack import active_scores, loss_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership

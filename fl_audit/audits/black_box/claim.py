@@ -28,7 +28,7 @@ class StatedClaim:
 
     `epsilon` with `delta` claims (epsilon, delta)-DP for all rounds together. `noise_multiplier` claims that D and D'
     are no easier to distinguish than after `rounds` rounds of a Gaussian mechanism with this ratio of noise to
-    sensitivity. A claim by noise multiplier states an epsilon for every delta.
+    sensitivity.
 
     Raises
     ------
@@ -53,7 +53,7 @@ class StatedClaim:
     noise_over: InitVar[MultiplierReference | str] = MultiplierReference.SENSITIVITY
 
     def __post_init__(self, noise_over: MultiplierReference | str) -> None:
-        # So that a claim is the same however its adjacency was named.
+        # Claims are equal if the adjacency was given by name or as a value.
         object.__setattr__(self, "adjacency", choice(Adjacency, "adjacency", self.adjacency))
         one = (self.epsilon is None) != (self.noise_multiplier is None)
         require(one, "a claim has either an epsilon or a noise multiplier: accepted is exactly one of them")
@@ -107,7 +107,7 @@ class StatedClaim:
             for delta in _DELTAS
             if delta < variation
         ]
-        # Noise so little that the total variation rounds to 1 excludes nothing there.
+        # If the total variation rounds to 1, the inequality at epsilon 0 excludes nothing.
         return (*curve, EpsilonDeltaLimit(0.0, variation)) if variation < 1 else tuple(curve)
 
     @property
@@ -126,6 +126,6 @@ class StatedClaim:
         if self.mu is not None:
             return (1 + lazy_imports.gaussian.gdp_delta(0.0, self.mu)) / 2
         assert self.epsilon is not None
-        # Both error rates of the best rule lie on the two lines of (epsilon, delta)-DP: Kairouz et al. 2015, Eq. (4).
+        # The error rates of the best rule lie on both lines of (epsilon, delta)-DP: Kairouz et al. 2015, Eq. (4).
         odds = expm1(self.epsilon)
         return (1 + (odds + 2 * self.delta) / (odds + 2)) / 2

@@ -1,4 +1,4 @@
-"""Result types of a black-box audit, and the number of trials that an audit runs; `claim_audit_procedure` runs it."""
+"""Result types of a black-box audit, and the number of its trials; a distinguisher is a rule that tells D from D'."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,10 +31,7 @@ CHUNK = 20
 
 @dataclass(frozen=True)
 class TrialBudget:
-    """The numbers of trials and of distinguishers (rules that tell D from D') in each stage of a black-box audit.
-
-    In each stage, some distinguishers are tested on fresh trials: `stages` holds the number of these trials, and
-    `shares` the part of the significance level that the stage uses.
+    """The numbers of trials and of distinguishers in each stage of a black-box audit.
 
     Raises `InputError` if a number of trials is not a multiple of `CHUNK` or is below 2 * `CHUNK`, if `stages` and
     `shares` differ in length, or if the shares do not add up to 1.
@@ -68,11 +65,7 @@ QUICK = TrialBudget(pilot=120, stages=(400, 1000), shares=(0.5, 0.5), tried=2, m
 
 @dataclass(frozen=True)
 class DistinguisherTest:
-    """The result of testing one distinguisher (a rule that tells D from D') on fresh trials.
-
-    It has the lower bound on epsilon, the number of right guesses, the score of each trial, and the likely cause of a
-    leak.
-    """
+    """The result of testing one distinguisher on fresh trials."""
 
     distinguisher: Distinguisher  # the tested distinguisher
     bound: float  # lower bound on epsilon, at the delta of the tested inequality
@@ -95,10 +88,7 @@ class DistinguisherTest:
 
 @dataclass(frozen=True)
 class IncompleteTrials:
-    """The shares of a scenario's trials with D and with D' that the mechanism ended with an error.
-
-    It also has the error message, and whether an error was allowed.
-    """
+    """The shares of a scenario's trials with D and with D' that the mechanism ended with an error."""
 
     kind: str  # name of the scenario
     said: str  # the error message, in one line
@@ -120,10 +110,7 @@ class NotRefutingReason(StrEnum):
 
 
 class ScenarioTrials(NamedTuple):
-    """The number of trials that were run in one scenario, and the names of the numbers that were recorded in them.
-
-    These are numbers besides the released models, such as metrics.
-    """
+    """The number of trials in one scenario, and the names of the numbers that they released besides the model."""
 
     trials: int = 0  # number of trials, for the search and for the tests together
     names: tuple[str, ...] = ()  # names of the numbers that any trial released besides the model
@@ -180,13 +167,13 @@ def attempt_of(
     Parameters
     ----------
     distinguisher
-        The tested distinguisher, a rule that tells D from D'.
+        The tested distinguisher.
     bound
         Lower bound on epsilon that the trials prove.
     ceiling
         Lower bound on epsilon that the trials would have proved if every guess had been right.
     confidence
-        Confidence of `bound`, above 0 and below 1.
+        Confidence of `bound`.
     right
         Whether the guess was right, for each counted trial, shape (counted trials,).
     scores

@@ -61,13 +61,13 @@ def audit_claim(
     kinds
         Names of the scenarios in which trials are played, from plain to special.
     play
-        Function that plays trials, see `Play`; it raises `OutOfTimeError` if there is no time for any trial.
+        Function that plays trials; it raises `OutOfTimeError` if there is no time for any.
     malformed
         Names of the scenarios with malformed input, in which the mechanism may end with an error.
     said
         Function from the name of a scenario to the mechanism's last error message in it.
     budget
-        The number of trials in each stage; None for the defaults of `TrialBudget`.
+        The number of trials in each stage; None for the defaults.
     confidence
         Probability with which a true claim is not called violated; above 0.5 and below 1.
     tell
@@ -118,22 +118,16 @@ class _DistinguisherSearch:
     pilots: int = 0  # number of search trials so far
 
     def look(self, kind: str, trials: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
-        """Return the distinguishers of a scenario, the one with the largest expected margin first.
+        """Return the distinguishers of the scenario `kind`, the most promising for a test on `fresh` new trials first.
 
-        `kind` is the name of the scenario, and `present` is true for trials with D. The margin is the expected lower
-        bound on epsilon from `fresh` trials, minus the claimed epsilon. Only distinguishers with a positive margin are
-        returned if no trial of the scenario was valid: nothing was released, or the target's contribution never
-        arrived.
+        If no trial of the scenario was valid, only those with a positive margin are returned.
         """
         found = find_distinguishers(kind, trials, present, self.claim.limits, fresh)
-        # Numbers beside the model may tell where no trial was one; nothing else of such a kind is worth an audit.
+        # If no trial was valid, numbers besides the model may still tell D from D'; other groups are not worth a test.
         return [one for one in found if one.margin > 0] if kind in self.silent else found
 
     def scout(self, kinds: Sequence[str]) -> None:
-        """Play a few trials of each scenario and rank its distinguishers, until the time runs out.
-
-        `kinds` are the names of the scenarios.
-        """
+        """Play a few trials of each scenario and rank its distinguishers, until the time runs out."""
         for place, kind in enumerate(kinds):
             self.tell(f"looking for distinguishers: {kind} ({place + 1} of {len(kinds)})")
             try:
@@ -149,10 +143,9 @@ class _DistinguisherSearch:
             self._keep(kind, trials, present)
 
     def _is_refused(self, kind: str, trials: Transcripts, present: Flags) -> bool:
-        """Record the trials of a scenario that ended with an error, and return whether the search skips this scenario.
+        """Record the trials that ended with an error, and return whether the search skips this scenario.
 
-        It is skipped if such trials occur and its input was malformed, or if all of its trials ended with an error.
-        `kind` is the name of the scenario, and `present` is true for trials with D.
+        It is skipped if all trials ended so, or if some did after malformed input.
         """
         if not np.any(trials.refused):
             return False
@@ -170,7 +163,7 @@ class _DistinguisherSearch:
         """Play more trials of the best scenarios, and return the distinguishers to be tested on fresh trials."""
         left = self._look_closely() if self.budget.scout < self.budget.pilot else []
         found, low_bits = _by_bits(self.ranked)
-        # Kinds come plainest first, and equals stay in that order.
+        # Scenarios are ordered from plain to special, and the sort is stable.
         found.sort(key=lambda one: -round(one.margin, 1 if self.budget.plainest else 9))
         count = min(self.budget.most, max(self.budget.tried, sum(one.margin > 0 for one in found)))
         finest = max((one for one in low_bits if one.margin > 0), key=lambda one: one.margin, default=None)
@@ -180,8 +173,7 @@ class _DistinguisherSearch:
     def _look_closely(self) -> list[Distinguisher]:
         """Play more trials of the best scenarios, rank their distinguishers again, and drop all other scenarios.
 
-        Returns those distinguishers of the dropped scenarios that have a positive margin. Distinguishers that use only
-        the low bits of released numbers are left out.
+        Returns the dropped distinguishers that seem to refute the claim by more than low bits.
         """
         closely = _kept(self.ranked, self.budget.kept)
         for kind in closely:
@@ -201,11 +193,7 @@ class _DistinguisherSearch:
         attempts: Sequence[DistinguisherTest],
         floating: Sequence[DistinguisherTest] = (),
     ) -> ClaimAudit:
-        """Return the result of the audit from the tests so far.
-
-        `choice` holds the distinguishers that were selected for tests, and `attempts` the tests that decide the
-        verdict. `floating` holds at most one test, of a distinguisher that uses only the low bits of released numbers.
-        """
+        """Return the result of the audit from the tests so far; `floating` is the test by low bits alone, if any."""
         done = {attempt.distinguisher.kind for attempt in attempts}
         untried = tuple(one.kind for one in choice.tried if one.kind not in done)
         ranked = sorted(attempts, key=lambda attempt: attempt.distinguisher.limit.epsilon - attempt.bound)
@@ -225,39 +213,28 @@ class _DistinguisherSearch:
 
 
 def _by_bits(scouted: Mapping[str, list[Distinguisher]]) -> tuple[list[Distinguisher], list[Distinguisher]]:
-    """Return all distinguishers as two lists: those that use more than low bits of released numbers, and the others.
-
-    `scouted` holds the distinguishers of each scenario, keyed by its name.
-    """
+    """Return all distinguishers as two lists: those that use more than low bits of released numbers, and the others."""
     every = [distinguisher for ranked in scouted.values() for distinguisher in ranked]
     low = [distinguisher for distinguisher in every if distinguisher.group in LOW_BITS]
     return [distinguisher for distinguisher in every if distinguisher not in low], low
 
 
 def _kept(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
-    """Return the names of the scenarios that contain at least one of the best distinguishers.
-
-    The best are the `count` distinguishers with the largest margins among those that use more than the low bits of
-    released numbers, and the one with the largest margin among the others. `scouted` is keyed by scenario.
-    """
+    """Return the scenarios of the `count` distinguishers with the largest margins, and of the best by low bits."""
     found, low = (sorted(some, key=lambda distinguisher: -distinguisher.margin) for some in _by_bits(scouted))
     best = {distinguisher.kind for distinguisher in (*found[:count], *low[:1])}
     return [kind for kind in scouted if kind in best]
 
 
 def _tried_by_halves(search: _DistinguisherSearch, most: int, confidence: float) -> list[DistinguisherTest]:
-    """Test at most `most` distinguishers without fresh trials, and return the tests.
-
-    In each scenario of `search`, one half of the trials trains distinguishers, and the other half tests them. The lower
-    bounds of all tests hold together with the probability `confidence`.
-    """
+    """Train distinguishers on one half of the search trials, and test at most `most` of them on the other half."""
     found = list[tuple[Distinguisher, Transcripts, Flags]]()
     for kind, (trials, present) in search.looked.items():
         learns = every_second(present)
         if min(np.sum(present[~learns]), np.sum(~present[~learns])) >= FEWEST_OF_EACH // 2:
             ranked = _by_bits({kind: search.look(kind, trials.taken(learns), present[learns], int(np.sum(~learns)))})[0]
             found += [(distinguisher, trials.taken(~learns), present[~learns]) for distinguisher in ranked]
-    # The half that tries a distinguisher had no part in choosing it.
+    # The half that tests a distinguisher did not train or select it.
     found.sort(key=lambda one: -one[0].margin)
     level = (1 - confidence) / max(1, len(found[:most]))
     return [_attempt(*one, 1 - level) for one in found[:most]]
@@ -271,13 +248,12 @@ def _tried(
     tell: Tell,
     keep: Callable[[list[DistinguisherTest]], None] = lambda _: None,
 ) -> list[DistinguisherTest]:
-    """Test distinguishers in stages on fresh trials, and return the last test of each distinguisher.
+    """Test distinguishers on fresh trials in stages, and return the last test of each.
 
-    Only the distinguishers with the largest margins pass from one stage to the next. `level` is the significance level
-    of one distinguisher over all stages. `play` plays trials, `tell` receives progress messages, and `keep` receives
-    the last tests after each test.
+    Only those with the largest margins pass to the next stage. `level` is the significance level of each over all
+    stages.
     """
-    # Earlier trials decide the choice, and every stage of a distinguisher has its share of the level anyway.
+    # Earlier trials select distinguishers, and each stage of a distinguisher has its own share of the level.
     first, last = budget.pilot, dict[str, DistinguisherTest]()
     going, next_stage = list(chosen), budget.deep
     for stage, share in zip(budget.stages, budget.shares, strict=True):
@@ -293,7 +269,7 @@ def _tried(
             if budget.until_broken and last[distinguisher.kind].is_broken:
                 return list(last.values())
         going = [distinguisher for distinguisher in going if not last[distinguisher.kind].is_broken]
-        # By how much each will pass its limit on so many fresh trials, as far as its last ones say.
+        # The expected margin of each distinguisher on fresh trials, from its last trials.
         fresh, tried = budget.stages[-1] // 2, [last[distinguisher.kind] for distinguisher in going]
         margins = {
             one.distinguisher.kind: margin_of(one.scores, one.present, (one.distinguisher.limit,), fresh)[0]
@@ -305,7 +281,7 @@ def _tried(
 
 
 def _attempt(distinguisher: Distinguisher, trials: Transcripts, present: Flags, confidence: float) -> DistinguisherTest:
-    # A number that none of these trials showed is missing in all of them.
+    # A number that did not occur in any of these trials is marked as missing in all of them.
     missing = np.tile([0.0, 1.0], (len(trials), 1))
     scores = distinguisher.rule(feature_groups(trials).get(distinguisher.group, missing))
     one, zero, share = scores[present], scores[~present], trials.share_of_trials(present)

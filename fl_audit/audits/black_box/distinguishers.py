@@ -39,7 +39,7 @@ _FLOOR = 1e-9
 
 
 def learned_rule(features: Floats, present: Flags) -> Rule:
-    """Train Fisher's linear discriminant on features of trials, and return it as a function from features to scores.
+    """Train Fisher's linear discriminant, and return it as a function from features to scores.
 
     It is the best linear rule if D and D' give normal features of equal covariance. All scores are 0 if no feature
     varies.
@@ -65,24 +65,17 @@ def learned_rule(features: Floats, present: Flags) -> Rule:
 
 
 def _signs(columns: Floats, present: Flags) -> Floats:
-    """Return, for each column, the sign of its mean under D minus its mean under D', shape (columns,).
-
-    `present` is true for the rows of trials with D.
-    """
+    """Return the sign of each column's mean under D minus its mean under D', shape (columns,)."""
     return np.asarray(np.sign(columns[present].mean(axis=0) - columns[~present].mean(axis=0)))
 
 
 def _weights(columns: Floats, present: Flags) -> Floats:
-    """Return the coefficients of Fisher's linear discriminant, shape (columns,).
-
-    `columns` has shape (trials, columns), with standard deviation 1 within D and within D'. `present` is true for the
-    rows of trials with D.
-    """
+    """Return the coefficients of Fisher's linear discriminant for standardised columns, shape (columns,)."""
     if columns.shape[1] == 1:
         return _signs(columns, present)
-    if columns.shape[1] > 2 * MOST_CORRELATED:  # each has an indicator beside it
+    if columns.shape[1] > 2 * MOST_CORRELATED:  # each has an indicator of missing values
         return np.asarray(columns[present].mean(axis=0) - columns[~present].mean(axis=0))
-    # With few trials for so many columns their correlations are hardly known, and are drawn towards none.
+    # Few trials determine the correlations of many columns poorly, so they are shrunk towards 0.
     shrinkage = 1e-6 if len(columns) >= 10 * columns.shape[1] else "auto"
     rule = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage, priors=[0.5, 0.5])
     rule.fit(columns, present.astype(int))
@@ -91,7 +84,7 @@ def _weights(columns: Floats, present: Flags) -> Floats:
 
 @dataclass(frozen=True)
 class Distinguisher:
-    """A trained rule that distinguishes trials with D from trials with D' in one scenario, by one group of features."""
+    """A trained rule for one scenario and one group of features, with what it is most likely to refute."""
 
     kind: str  # name of the scenario
     group: str  # name of the group of features, a key of `feature_groups`
@@ -107,8 +100,8 @@ def find_distinguishers(
 ) -> list[Distinguisher]:
     """Return at most two distinguishers of a scenario: the best that uses more than low bits, and the best by low bits.
 
-    Rules are trained on one half of the trials and ranked on the other half. The two best are then trained again on all
-    trials. The distinguisher with the larger margin comes first.
+    Rules are ranked on trials that did not train them, and the best are trained again on all trials. The one with the
+    larger margin (expected bound on epsilon minus claimed epsilon) comes first.
 
     Parameters
     ----------
@@ -142,12 +135,9 @@ def find_distinguishers(
 
 
 def every_second(present: Flags) -> Flags:
-    """Return a mask that selects every second trial with D and every second trial with D', shape (trials,).
+    """Return a mask of every second trial with D and every second trial with D', shape (trials,).
 
-    Parameters
-    ----------
-    present
-        True for trials with D, false for trials with D', shape (trials,).
+    `present` is true for trials with D.
     """
     chosen = np.zeros(len(present), dtype=bool)
     for side in (True, False):
@@ -158,10 +148,9 @@ def every_second(present: Flags) -> Flags:
 def margin_of(
     scores: Floats, truth: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
 ) -> tuple[float, EpsilonDeltaLimit]:
-    """Return the largest margin by which the scores are expected to refute an inequality, and that inequality.
+    """Return the largest margin by which scores are expected to refute an inequality, and this inequality.
 
-    The margin is the lower bound on epsilon that fresh trials are expected to prove, minus the claimed epsilon. The
-    bound is estimated from the shift of the scores and also from their tails, and the larger estimate is used.
+    The margin is the lower bound on epsilon that fresh trials are expected to prove, minus the claimed epsilon.
 
     Parameters
     ----------
@@ -180,21 +169,20 @@ def margin_of(
     entries = []
     for limit in limits:
         by_shift, by_tail = (_expected_epsilon(*rates, limit.delta, fresh) for rates in (shifted, tails))
-        # The addition decides between distinguishers that no number of trials could tell apart.
+        # The last term orders distinguishers whose expected bounds are equal.
         entries.append((max(by_shift, by_tail) - limit.epsilon + 1e-6 * mu, limit))
     return max(entries, key=lambda entry: entry[0])
 
 
 def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
-    """Return TPR and FPR for all thresholds on the scores in both directions, each worsened by one standard error.
+    """Return TPR and FPR at all thresholds, each worsened by one standard error, from ascending scores under D and D'.
 
-    `one` holds the scores under D and `zero` those under D', both ascending. One direction takes scores above the
-    threshold as D, the other takes scores up to the threshold as D'. So each array has two values for each threshold.
+    Each threshold counts twice: D is guessed above it, or D' is guessed up to it.
     """
-    # Both are of ascending scores, under D and under D'.
+    # Shares of the scores under D and under D' that exceed each threshold.
     thresholds = np.unique(np.concatenate([one, zero]))[:-1]
     shares = [1 - np.searchsorted(group, thresholds, side="right") / group.size for group in (one, zero)]
-    # An alarm for D above a threshold, or for D' at and below it.
+    # D is guessed above a threshold, or D' is guessed up to it.
     pairs = ((shares[0], one.size, shares[1], zero.size), (1 - shares[1], zero.size, 1 - shares[0], one.size))
     found, alarms = [], []
     for hits, of_hits, wrong, of_wrong in pairs:
@@ -205,13 +193,9 @@ def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
 
 
 def _method(scores: Floats, truth: Flags, limit: EpsilonDeltaLimit, fresh: int) -> BoundMethod:
-    """Return the bound method that refutes the inequality `limit` most often on resampled scores.
+    """Return the bound method that refutes `limit` most often on bootstrap samples of the scores.
 
-    Each method is applied to bootstrap samples of `scores` with at most `fresh` scores under D, and as many under D',
-    at two confidences. Samples of this size matter because a method that gives the better bound from many scores may
-    prove nothing from few. For example, with 120 scores each under D and D' and a normal shift of 3 standard
-    deviations, the order statistic gives no epsilon above 0 at delta 0.38. `truth` is true for scores under D. The
-    choice itself is no evidence.
+    The samples have the size of the test, because the method that is best with many scores may prove nothing with few.
     """
     methods = METHODS if limit.delta < _LARGE_DELTA else METHODS[::-1]
     count, draws = min(fresh, _MOST_TRIED), generator(0, Purpose.BOUND_CHOICE)
@@ -231,10 +215,9 @@ def _method(scores: Floats, truth: Flags, limit: EpsilonDeltaLimit, fresh: int) 
 def _expected_epsilon(
     found: Floats, alarms: Floats, delta: float, fresh: int, quantile: float = _RANKING_QUANTILE
 ) -> float:
-    """Return the epsilon that fresh trials are expected to prove for a rule at its best threshold; may be negative.
+    """Return the epsilon that a test on 2 x `fresh` trials is expected to prove at the best threshold; may be negative.
 
-    `found` and `alarms` are the TPR and FPR at each threshold. The epsilon is for the given delta. `fresh` is the
-    number of fresh trials with D, and also the number with D'. Each rate is worsened by `quantile` standard errors.
+    Each TPR (`found`) and FPR (`alarms`) is first worsened by `quantile` standard errors.
     """
 
     if not found.size:
@@ -246,10 +229,9 @@ def _expected_epsilon(
 
 
 def least_shift(limit: EpsilonDeltaLimit, trials: int, level: float) -> float:
-    """Return the smallest shift between normal releases under D and D' that about nine of ten audits detect.
+    """Return the smallest shift between normal releases under D and D' with which nine of ten audits refute `limit`.
 
-    An audit detects a shift if it refutes `limit`. The shift is in standard deviations of the release. It is infinite
-    if even a shift of 12 is not enough. Simulations in `tests/audits/black_box` check the rate of nine in ten.
+    It is in standard deviations of the release, and infinite if even a shift of 12 is not enough.
 
     Parameters
     ----------
@@ -271,10 +253,9 @@ def least_shift(limit: EpsilonDeltaLimit, trials: int, level: float) -> float:
 
 
 def _cautious_shift(one: Floats, zero: Floats) -> float:
-    """Return an estimate of the shift between scores under D (`one`) and D' (`zero`), in standard deviations.
+    """Return the shift between normal scores under D and D' that gives their AUC, minus one standard error, at least 0.
 
-    It is the shift of two normal distributions with the AUC of the scores, minus one standard error, and at least 0. If
-    all scores under D exceed those under D', it is the difference of the means in standard deviations, at most 12.
+    The unit is the standard deviation. If the scores do not overlap, it is the difference of the means, at most 12.
     """
     if np.min(one) > np.max(zero):
         spread = math.sqrt((np.var(one) + np.var(zero)) / 2)
@@ -287,14 +268,11 @@ def _cautious_shift(one: Floats, zero: Floats) -> float:
 
 
 def _best_threshold(scores: Floats, present: Flags) -> float:
-    """Return the threshold for which the guess "D if the score is above it" is right in most trials.
-
-    `scores` has one score for each trial, and `present` is true for trials with D.
-    """
+    """Return the threshold above which guessing D is right in most trials."""
     order = np.argsort(scores)
     ordered, truth = scores[order], present[order]
     right = np.concatenate([[truth.sum()], truth.sum() - np.cumsum(truth) + np.cumsum(~truth)])
-    # Between equal scores there is no threshold.
+    # No threshold separates equal scores.
     right[1:-1][ordered[1:] == ordered[:-1]] = -1
     best = int(np.argmax(right))
     if best == 0:

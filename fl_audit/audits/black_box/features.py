@@ -2,7 +2,7 @@
 
 Each group covers one place where a leak may hide. Rules learn from shifts of the mean, so other leaks are turned into
 shifts: a change of variance by the logarithm of squares, rounding by the share of rounded values, and missing values by
-indicators.
+indicators. The differing contribution is the contribution under D minus that under D', scaled to norm 1.
 """
 
 from dataclasses import replace
@@ -62,7 +62,7 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
     groups["the size of what was released"] = _sizes(trials)
     groups[ROUNDED] = _grains(trials.released)
     groups[COARSE] = _grains(_coarse(trials))
-    # A sketched model shows some of its released values as they are, and these belong to no part of the difference.
+    # If the model is sketched, the released values are samples that have no counterpart in the difference.
     if trials.released.shape == trials.direction.shape:
         groups[FINEST] = _finest(trials)
     for column, name in enumerate(trials.names):
@@ -71,10 +71,7 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
 
 
 def along(trials: Transcripts) -> Floats:
-    """Return the sum over rounds of the releases projected on the differing contribution, shape (trials,).
-
-    The differing contribution is the contribution under D minus that under D', scaled to norm 1.
-    """
+    """Return the sum over rounds of the releases projected on the differing contribution, shape (trials,)."""
     return np.asarray(np.sum(projections(trials), axis=1))
 
 
@@ -88,11 +85,7 @@ def projections(trials: Transcripts) -> Floats:
 
 
 def _along(trials: Transcripts, vectors: Floats) -> Floats:
-    """Return the projections of vectors on the differing contribution, scaled to norm 1, shape (trials, rounds).
-
-    `vectors` has shape (trials, rounds, parameters). The differing contribution is that under D minus that under D'.
-    The projection is 0 in rounds in which the difference is 0.
-    """
+    """Return projections of vectors on the differing contribution, (trials, rounds); 0 in rounds without one."""
     norms, products = np.linalg.norm(trials.direction, axis=2), np.sum(vectors * trials.direction, axis=2)
     return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
 
@@ -105,24 +98,21 @@ def _by_round(trials: Transcripts) -> Floats:
 
 
 def _alternating(trials: Transcripts) -> Floats:
-    """Return the model's change in the first round minus its change in each of up to 11 later rounds.
+    """Return the first round's change minus the change of up to 11 later rounds, in which repeated noise cancels.
 
-    The shape is (trials, columns). Repeated noise cancels in these differences. For a large model only evenly spaced
-    values are kept.
+    For a large model only evenly spaced values are kept.
     """
     later = trials.steps[:, 1:_ROUNDS_SHOWN]
     differences = trials.steps[:, :1] - later
-    # Of a large model every later round shows as many values, evenly spaced.
+    # For a large model, each later round shows equally many values, evenly spaced.
     step = -(-differences[0].size // MOST_CORRELATED)
     return _flat(differences[:, :, ::step])
 
 
 def _paired(trials: Transcripts) -> Floats:
-    """Return features of the difference and the sum of the releases of each pair of rounds, shape (trials, columns).
+    """Return projection and log squared norm of the difference and the sum of each pair of rounds.
 
-    Repeated noise cancels in the difference, and negated noise in the sum. Each difference and each sum has two
-    features: the projection on the differing contribution (under D minus under D'), and the logarithm of the squared
-    norm. If there are too many pairs, pairs with the first round are kept first, then pairs of successive rounds.
+    Repeated noise cancels in the difference, and negated noise in the sum.
     """
     steps = np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0)
     found = []
@@ -137,69 +127,50 @@ def _paired(trials: Transcripts) -> Floats:
 
 
 def _pairs(rounds: int) -> list[tuple[int, int]]:
-    """Return at most 100 pairs of round indices: first those with round 0, then successive rounds, then others."""
+    """Return at most 100 pairs of rounds: first those with round 0, then successive rounds, then others."""
     first, next_ones = [(0, other) for other in range(1, rounds)], [(one, one + 1) for one in range(1, rounds - 1)]
     every = [*first, *next_ones, *combinations(range(rounds), 2)]
     return list(dict.fromkeys(every))[:_PAIRS]
 
 
 def _shown(steps: Floats) -> Floats:
-    """Return released values as columns, shape (trials, columns), with at most 400 columns.
-
-    `steps` holds the values, (trials, rounds, parameters). If a trial has at most 400 values in all rounds, the columns
-    are these values. Otherwise the columns are the first 400 values of the sum over rounds.
-    """
+    """Return the values of all rounds as columns; if there are over 400, the first 400 of their sum over rounds."""
     if steps[0].size <= MOST_CORRELATED:
         return _flat(steps)
     return np.asarray(steps.sum(axis=1))[:, :MOST_CORRELATED]
 
 
 def _each(steps: Floats) -> Floats:
-    """Return released values of all rounds as columns, shape (trials, columns), with at most 20,000 columns.
+    """Return at most 20,000 evenly spaced values of all rounds as columns.
 
-    `steps` holds the values, (trials, rounds, parameters); if there are too many, evenly spaced ones are taken. Columns
-    of single rounds show values without noise even if their differences between D and D' cancel in the sum over rounds.
+    Single rounds show values without noise even if they cancel in the sum over rounds.
     """
     values = _flat(steps)
     return values[:, :: -(-values.shape[1] // _MOST_ALONE)]
 
 
 def _beside_others(trials: Transcripts) -> Floats:
-    """Return three features for each trial, summed over rounds, shape (trials, 3).
-
-    They are the projections of the release and of the other clients' mean on the differing contribution (under D minus
-    under D'), and the norm of this contribution.
-    """
+    """Return the projections of the release and of the other clients' mean, and the norm of the difference."""
     norms = np.linalg.norm(trials.direction, axis=2)
     return np.stack([along(trials), _along(trials, trials.others).sum(axis=1), norms.sum(axis=1)], axis=1)
 
 
 def _sizes(trials: Transcripts) -> Floats:
-    """Return the logarithm of the squared norm of each tensor's change in a round, averaged over rounds.
-
-    The shape is (trials, tensors).
-    """
+    """Return the log squared norm of each tensor's change in a round, as a mean over rounds, (trials, tensors)."""
     squares = [np.sum(trials.steps[:, :, part] ** 2, axis=2) for _, part in trials.tensors]
     return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
 
 
 def _grains(released: Floats) -> Floats:
-    """Return, for several k, the share of released values that are integer multiples of 2**-k.
-
-    The shape is (trials, number of k).
-    """
+    """Return, for several k, the share of released values that are multiples of 2**-k, (trials, number of k)."""
     values = _flat(released)
     shares = [np.mean(np.equal(np.mod(values * 2.0**k, 1.0), 0.0), axis=1) for k in _GRAINS]
     return np.stack(shares, axis=1)
 
 
 def _coarse(trials: Transcripts) -> Floats:
-    """Return the released values rounded to a grid, with a spacing of about a thousandth of the model's usual change.
-
-    The usual change is the median absolute change of a value in the trial. The spacing is a power of two. The shape
-    stays (trials, rounds, parameters).
-    """
-    # The grid of a trial follows from what was released in it alone.
+    """Return the released values rounded to multiples of about a thousandth of the trial's median change."""
+    # The grid of a trial depends on the releases of this trial only.
     sizes = np.abs(np.where(np.isfinite(trials.steps) & (trials.steps != 0), trials.steps, np.nan)).reshape(
         len(trials), -1
     )
@@ -209,14 +180,9 @@ def _coarse(trials: Transcripts) -> Floats:
 
 
 def _finest(trials: Transcripts) -> Floats:
-    """Return the largest number of binary digits after the point among a trial's released values, (trials, 1).
-
-    The values are first divided by the size of the differing contribution (under D minus under D') at their place.
-    Places without such a contribution do not count.
-    """
-    # In floating point a sum has no finer bits than the finer one of what was added. Noise of some size alone may be as
-    # fine as any number near zero; noise on top of a contribution is never much finer than the contribution (Mironov
-    # 2012).
+    """Return the number of binary digits of the finest released value, relative to the difference, (trials, 1)."""
+    # A floating-point sum has no finer bits than the finer summand. Noise alone may be as fine as any number near 0,
+    # but noise on top of a contribution is never much finer than the contribution (Mironov 2012).
     sizes = np.abs(trials.direction)
     relative = _places(trials.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
     known = np.where((sizes > 0) & np.isfinite(trials.released), relative, -_LARGEST)
@@ -224,14 +190,10 @@ def _finest(trials: Transcripts) -> Floats:
 
 
 def _places(values: Floats) -> Floats:
-    """Return the number of binary digits after the point of each value, with the shape of `values`.
-
-    This is the smallest k that makes the value a multiple of 2**-k, and -100 for zeros and for values that are not
-    finite.
-    """
+    """Return the smallest k for which each value is a multiple of 2**-k; -100 for 0 and non-finite values."""
     mantissas, exponents = np.frexp(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
     whole = np.asarray(mantissas * 2.0**53, dtype=np.int64)
-    # The last bit alone of a whole number in two's complement.
+    # This isolates the lowest set bit in two's complement.
     last = np.log2(np.maximum(whole & -whole, 1))
     return np.where(whole == 0, -_LARGEST, 53.0 - exponents - last)
 
@@ -241,9 +203,6 @@ def _flat(values: Floats) -> Floats:
 
 
 def _finite(values: Floats) -> Floats:
-    """Return the columns with non-finite values replaced by 0, followed by columns that mark the replaced values.
-
-    There is one marking column for each column. It has 1 where the value was replaced, else 0.
-    """
+    """Return the columns with 0 for non-finite values, followed by one column each that marks these values by 1."""
     missing = ~np.isfinite(values)
     return np.concatenate([np.where(missing, 0.0, values), missing.astype(np.float64)], axis=1)

@@ -1,22 +1,16 @@
-"""Turn the result of a black-box audit into sentences for a report and into JSON values.
+"""Findings of a black-box audit, one for each tested distinguisher, and the result as JSON values.
 
-The findings include an estimate of the noise scale if the noise looks Gaussian.
+A finding includes an estimate of the noise scale if the noise looks Gaussian.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
-from typing import Any, assert_never
+from typing import Any
 
 from fl_audit.array_types import finite
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, IncompleteTrials, NotRefutingReason
-from fl_audit.audits.black_box.distinguishers import least_shift
+from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest
+from fl_audit.audits.black_box.claim_audit_messages import could_find, floating_words, not_tried, trials_words
 from fl_audit.audits.black_box.gaussian_noise_estimate import GaussianNoiseEstimate, noise_reading
-from fl_audit.verdict.verdict import Verdict
-
-TOO_FEW = "too few trials to refute the claim"  # a reason why a scenario has no result, a key of `not_tried`
-_LONGEST = 160  # largest number of characters of an error message that are shown
-_MOST_KINDS = 3  # largest number of scenarios that are named for one error message; the others are only counted
 
 
 @dataclass(frozen=True)
@@ -33,7 +27,7 @@ class ScenarioFinding:
     @property
     def sentence(self) -> str:
         """The result of the test in one or two sentences, with the number of right guesses and the proven bound."""
-        attempt, said = self.attempt, _trials_words(self.attempt)
+        attempt, said = self.attempt, trials_words(self.attempt)
         told = (
             f"{attempt.distinguisher.kind} ({self.words}): looking at {attempt.distinguisher.group}, {attempt.right} "
             "of "
@@ -60,16 +54,13 @@ class ScenarioFinding:
 
     @property
     def allowed(self) -> str:
-        """A clause with the value that the claim allows for epsilon or for the share of right guesses.
-
-        It follows the text of `shown`, which has the value that the trials prove.
-        """
+        """A clause with the value that the claim allows for epsilon or for the share of right guesses."""
         epsilon = self.attempt.distinguisher.limit.epsilon
         return f"the claim allows {epsilon:.2f} there" if epsilon > 0 else "the claim allows no more than that"
 
     @property
     def cause(self) -> str:
-        """The likely cause why trials with D and with D' can be distinguished, in one or more sentences."""
+        """Why trials with D and with D' can probably be distinguished, in sentences."""
         said, noise = [self.attempt.cause.words], self.noise
         if noise is not None and self._is_short:
             what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
@@ -83,7 +74,7 @@ class ScenarioFinding:
 
     @property
     def fix(self) -> str:
-        """The fix for the likely cause, in one or more sentences.
+        """The fix for the likely cause, in sentences.
 
         The usual fix for the scenario is added if there is too little noise, and used alone if no fix is known.
         """
@@ -113,8 +104,8 @@ def findings(
     fixes
         Usual fix for a leak in each scenario, keyed by the name of the scenario.
     provisos
-        A sentence on when a scenario's update can occur, keyed by the name of the scenario. It is given for scenarios
-        with updates that only some clients can send. None if there are no such scenarios.
+        A sentence on when a scenario's update can occur, keyed by the name of the scenario. None if every client can
+        send every update.
     """
     claim, order = result.claim, list(words)
     ranked = sorted(
@@ -128,211 +119,10 @@ def findings(
     )
 
 
-def opening(result: ClaimAudit) -> str:
-    """Return the sentences that begin a report: on the verdict, on untested scenarios, and on a floating-point leak."""
-    verdict = result.verdict if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
-    said = f"{str(verdict).capitalize()}: {claim_words(result)}"
-    return " ".join(part for part in (said, untried_words(result), floating_words(result)) if part)
-
-
-def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
-    """Return the names of the scenarios without a result, keyed by the reason as a phrase.
-
-    Only reasons with at least one scenario are keys.
-    """
-    tried = {attempt.distinguisher.kind for attempt in result.attempts}
-    weak = [one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon]
-    found = {
-        "the time ran out before any of their trials": result.unplayed,
-        "the time ran out before fresh trials": result.untried,
-        "they seemed to tell, and the budget had no fresh trials for them": result.passed_over,
-        "no model was released, or what differs never arrived": result.silent,
-        "every trial was refused": result.refused,
-    }
-    left = dict[str, tuple[str, ...]]()
-    for why, kinds in found.items():
-        left[why] = tuple(kind for kind in kinds if kind not in tried)
-        tried |= {*kinds}  # of several reasons the first is named
-    left[TOO_FEW] = tuple(weak) if result.verdict is Verdict.CONSISTENT else ()
-    return {why: kinds for why, kinds in left.items() if kinds}
-
-
-def untried_words(result: ClaimAudit, most: int = 3) -> str:
-    """Return a sentence that names the scenarios without a result and the reasons; empty if all have results.
-
-    Parameters
-    ----------
-    result
-        Result of the audit.
-    most
-        Largest number of scenarios that are named for each reason; the others are only counted.
-    """
-    said = []
-    for why, kinds in not_tried(result).items():
-        more = f" and {len(kinds) - most} more" if len(kinds) > most else ""
-        said.append(", ".join(f"'{kind}'" for kind in kinds[:most]) + f"{more} ({why})")
-    return f"Not tried: {'; '.join(said)}." if said else ""
-
-
-def floating_words(result: ClaimAudit) -> str:
-    """Return sentences on a leak of floating-point arithmetic; empty if there is none.
-
-    There is such a leak if the low bits of the release refute the claim and nothing else in the same scenario does.
-    """
-    attempt = result.floating
-    if attempt is None or not attempt.is_broken:
-        return ""
-    # If more than the low bits reveals the secret in the same trials, rounding would fix nothing.
-    if any(one.is_broken and one.distinguisher.kind == attempt.distinguisher.kind for one in result.attempts):
-        return ""
-    return (
-        "Floating-point leak: the low bits of the release tell more than the claim allows "
-        f"({attempt.distinguisher.kind}: "
-        f"{attempt.right} of {attempt.trials} trials guessed right, where {result.claim.success:.1%} are allowed). A "
-        "claim about real numbers does not cover this, so it does not count in the verdict; rounding the release to a "
-        "fixed grid, of a thousandth of the noise, fixes it."
-    )
-
-
-def _trials_words(attempt: DistinguisherTest) -> str:
-    """Return a clause on the share of a test's trials that were valid, i.e. could be evidence; empty if all were."""
-    if attempt.share_of_trials == 1:
-        return ""
-    return (
-        f"a model was released, and what differs had arrived, in no more than {attempt.share_of_trials:.0%} of "
-        f"{attempt.trials} trials, and the others say nothing of the claim."
-    )
-
-
-def could_find(result: ClaimAudit) -> float:
-    """Return the limit of detection: the smallest lack of Gaussian noise that nine of ten audits find, as a factor.
-
-    A factor of 2 means that the noise is half of what is claimed. The result is at least 1, and infinite if no lack of
-    noise would be found with these numbers of trials.
-    """
-    reaches = [
-        least_shift(attempt.distinguisher.limit, int(attempt.share_of_trials * attempt.trials), 1 - attempt.confidence)
-        for attempt in result.attempts
-    ]
-    return max(1.0, min(reaches, default=math.inf) / max(result.claim.allowed_mu, 1e-300))
-
-
-_NOT_COVERED = {
-    NotRefutingReason.SHARES: "the others reply something else each time to the same model, which may be such shares",
-    NotRefutingReason.SHARES_OUTSIDE: "modifiers of the others add something else each time to what is held still",
-}
-
-
-def claim_words(result: ClaimAudit) -> str:
-    """Return the text that follows the verdict: the claim, what the trials showed, and the strongest evidence."""
-    return " ".join(part for part in (_claim_words(result), evidence_words(result)) if part)
-
-
-def evidence_words(result: ClaimAudit) -> str:
-    """Return a sentence on the strongest evidence of an inconclusive audit; empty if there is none.
-
-    It is also empty if the verdict is `violated` or `consistent`, or if an adversary who knows the other clients'
-    replies refutes the claim.
-    """
-    if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) or result.knowing is not None or not result.attempts:
-        return ""
-    readings = [(one, noise_reading(result.claim, one)) for one in result.attempts]
-    # Most of all counts how far the noise falls short for certain, if it is Gaussian, and then how many were told.
-    attempt, noise = max(readings, key=lambda one: (one[1].mu_low if one[1] else 0.0, one[0].right / one[0].trials))
-    said = (
-        f"The strongest evidence: {attempt.right} of {attempt.trials} trials of the kind "
-        f"'{attempt.distinguisher.kind}' were "
-        f"guessed right, where the claim allows {result.claim.success:.1%}"
-    )
-    if noise is None:
-        return f"{said}."
-    return f"{said}; if the noise is Gaussian, mu is {noise.mu:.3g}, and the claim allows {noise.claimed_mu:.3g}."
-
-
-def _claim_words(result: ClaimAudit) -> str:
-    broken = sum(attempt.is_broken for attempt in result.attempts)
-    match result.verdict:
-        case Verdict.VIOLATED:
-            ways = "one scenario" if broken == 1 else f"{broken} scenarios"
-            return f"{ways} told more than the claim allows ({result.claim.words})."
-        case Verdict.CONSISTENT:
-            so_far, ratio = "as far as tried, " if not_tried(result) else "", could_find(result)
-            reach = "These numbers of trials could find mechanisms without noise at best."
-            if math.isfinite(ratio):
-                often = f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look"
-                reach = f"{often}; a smaller lack may pass."
-            return (
-                f"{so_far}no trial told more than the claim allows ({result.claim.words}). This is no proof: it covers "
-                f"the trials that were played, at their numbers. {reach}"
-            )
-        case Verdict.INCONCLUSIVE if (result.untried or result.unplayed) and not result.attempts:
-            return f"there was no time for the trials that try the distinguishers ({result.claim.words})."
-        case Verdict.INCONCLUSIVE if result.untried or result.unplayed:
-            return f"the time was over before enough trials were played ({result.claim.words})."
-        case Verdict.INCONCLUSIVE if result.silent and not result.attempts:
-            never = "no model was released, or what differs never arrived"
-            return f"{never}, in any scenario: nothing was audited ({result.claim.words}). {result.hindrance}".strip()
-        case Verdict.INCONCLUSIVE if result.knowing is not None:
-            return (
-                f"an observer who knows what all others sent guesses more trials than the claim allows "
-                f"({result.claim.words}): {result.knowing.right} of {result.knowing.trials}. Nobody else did. This "
-                "refutes the claim where the server alone adds noise, and not where clients add shares of it: "
-                f"{_NOT_COVERED[result.not_covered]}."
-            )
-        case Verdict.INCONCLUSIVE if any(attempt.share_of_trials < 1 for attempt in result.attempts):
-            least = min(result.attempts, key=lambda attempt: attempt.share_of_trials)
-            said = f"too few trials count ({result.claim.words}): {_trials_words(least)}"
-            return f"{said} {result.hindrance}".strip()
-        case Verdict.INCONCLUSIVE if not result.attempts:
-            return f"no scenario could be played to its end ({result.claim.words}). {result.hindrance}".strip()
-        case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE:
-            return (
-                f"even trials without a single error could not have refuted so weak a claim "
-                f"({result.claim.words}) with these numbers of trials."
-            )
-        case _:
-            assert_never(result.verdict)
-
-
-def refusal_words(refusals: Sequence[IncompleteTrials]) -> tuple[str, ...]:
-    """Return sentences on the trials that the mechanism ended with an error, one sentence for each error message.
-
-    Parameters
-    ----------
-    refusals
-        One entry for each scenario with such trials, in the order of the scenarios.
-    """
-    alike = dict[tuple[str, bool], list[IncompleteTrials]]()
-    for refusal in refusals:
-        alike.setdefault((_beginning(refusal.said), refusal.is_allowed), []).append(refusal)
-    return tuple(_refused_alike(some) for some in alike.values())
-
-
-def _refused_alike(refusals: Sequence[IncompleteTrials]) -> str:
-    kinds, first = [one.kind for one in refusals], refusals[0]
-    with_it, without = (
-        _share_words([getattr(one, name) for one in refusals]) for name in ("share_present", "share_absent")
-    )
-    shares = f"refused in {with_it} of trials with D and {without} with D'"
-    told = f"{shares}, as it may" if first.is_allowed else f"an ordinary input was {shares}"
-    more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
-    return f"{', '.join(kinds[:_MOST_KINDS])}{more}: {told} ({_beginning(first.said)})."
-
-
-def _beginning(said: str) -> str:
-    """Return an error message, cut to at most 160 characters."""
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST].rstrip()} ..."
-
-
-def _share_words(shares: Sequence[float]) -> str:
-    low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
-    return low if low == high else f"{low} to {high}"
-
-
 def result_json(result: ClaimAudit, found: tuple[ScenarioFinding, ...]) -> dict[str, Any]:
     """Return the result of an audit as a dict of JSON values, as the file `verdict.json` stores it.
 
-    `lower_bound` is the bound of the test with the strongest evidence, at the delta of the inequality that it tested.
+    `lower_bound` is that of the test with the strongest evidence.
 
     Parameters
     ----------
@@ -345,7 +135,7 @@ def result_json(result: ClaimAudit, found: tuple[ScenarioFinding, ...]) -> dict[
     claimed = {
         "words": claim.words, "adjacency": str(claim.adjacency), "unit": str(claim.neighbours.unit),
         "rounds": claim.rounds, "limits": [limit._asdict() for limit in claim.limits],
-        # A claim by noise is Gaussian without error; one point of a curve has no mu.
+        # A claim by noise multiplier is exactly Gaussian. A claim by one epsilon and delta has no mu.
         "gdp_mu": claim.mu, "gdp_regret": None if claim.mu is None else 0.0,
     }  # fmt: skip
     return {

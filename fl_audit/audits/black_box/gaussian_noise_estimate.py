@@ -1,4 +1,7 @@
-"""Estimate the noise scale from black-box trials if the noise looks Gaussian; no verdict depends on the estimate."""
+"""Estimate the noise scale from black-box trials if the noise looks Gaussian; no verdict depends on the estimate.
+
+Releases are projected on the differing contribution, which is the contribution under D minus that under D'.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from fl_audit.statistics.claim_comparisons import ClaimComparison, read
 from fl_audit.statistics.shift_bound import ShiftEstimate, gaussian_shift
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
+_CONFIDENCE = 0.95  # confidence of the lower bound on mu
 _NORMAL_LEVEL = 0.01  # there is no estimate if the test of normality has a smaller p-value
 
 
@@ -20,7 +24,7 @@ _NORMAL_LEVEL = 0.01  # there is no estimate if the test of normality has a smal
 class GaussianNoiseEstimate:
     """Estimated shift between D and D', noise, and their ratio mu, for releases along the differing contribution.
 
-    The differing contribution is the contribution under D minus that under D'. The noise is assumed to be Gaussian.
+    The noise is assumed to be Gaussian.
     """
 
     shift: float  # absolute difference of the mean releases under D and D', in the units of the model
@@ -53,9 +57,7 @@ class GaussianNoiseEstimate:
         )
 
 
-def noise_reading(
-    claim: StatedClaim, attempt: DistinguisherTest, confidence: float = 0.95
-) -> GaussianNoiseEstimate | None:
+def noise_reading(claim: StatedClaim, attempt: DistinguisherTest) -> GaussianNoiseEstimate | None:
     """Return an estimate of the noise from a test's trials; None if the noise does not look Gaussian.
 
     Also None with fewer than 20 trials with D or fewer than 20 with D'.
@@ -66,8 +68,6 @@ def noise_reading(
         The claim under audit.
     attempt
         The result of testing a distinguisher on trials.
-    confidence
-        Confidence of the lower bound on mu, above 0.5 and below 1.
     """
     one, zero = attempt.along[attempt.present], attempt.along[~attempt.present]
     if min(one.size, zero.size) < 20:
@@ -76,10 +76,10 @@ def noise_reading(
     p_value = float(normaltest(residual).pvalue) if np.ptp(residual) > 0 else 0.0
     if not p_value >= _NORMAL_LEVEL:
         return None
-    estimate, at_level = (strength(one, zero, sure) for sure in (confidence, 1 - READING_LEVEL))
+    estimate, at_level = (strength(one, zero, sure) for sure in (_CONFIDENCE, 1 - READING_LEVEL))
     return GaussianNoiseEstimate(
         shift=float(abs(one.mean() - zero.mean())), spread=float(residual.std(ddof=2)), mu=estimate.shift,
-        mu_low=estimate.low, confidence=confidence, claimed_mu=claim.allowed_mu, p_value=p_value,
+        mu_low=estimate.low, confidence=_CONFIDENCE, claimed_mu=claim.allowed_mu, p_value=p_value,
         mu_low_at_level=at_level.low,
     )  # fmt: skip
 

@@ -1,4 +1,7 @@
-"""Find the likely cause of a leak: the reason why the recorded trials with D differ from those with D'."""
+"""Find the likely cause of a leak: why the recorded trials with D differ from those with D'.
+
+Transcripts are the messages that were recorded in trials.
+"""
 
 import itertools
 from typing import NamedTuple
@@ -35,12 +38,12 @@ _ONE_VECTOR = "Clip all tensors of a client together, and give each of them nois
 
 
 def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
-    """Return the likely cause why trials with D and with D' can be distinguished; its texts are empty if none is found.
+    """Return why trials with D and D' can probably be distinguished; the texts are empty if no cause is found.
 
     Parameters
     ----------
     trials
-        Transcripts (the recorded messages) of the trials of one scenario.
+        Transcripts of the trials of one scenario.
     present
         True for trials with D, false for trials with D', shape (trials,).
     group
@@ -61,34 +64,26 @@ def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
     if group in LOW_BITS or group == COARSE:
         rounded = "The noise is rounded before or after it is added: the last bits of the release tell what it covers."
         return LeakCause(rounded, _ON_A_GRID)
-    # Each of these looks at what the ones before it have not explained.
+    # Each function looks for a cause that the earlier ones do not explain.
     found = (look(trials, present) for look in (_over_rounds, _by_size, _where))
     return next((cause for cause in found if cause.words), LeakCause())
 
 
 def _without_noise(trials: Transcripts, present: Flags) -> list[str]:
-    """Return the names of the tensors that seem to be released without noise.
-
-    Such a tensor has a value whose mean differs between D and D', but which hardly varies within the trials with D and
-    within the trials with D'. `present` is true for trials with D.
-    """
+    """Return the names of the tensors with a value that differs between D and D' and hardly varies under either."""
     found = []
     for name, part in trials.tensors:
         steps = np.nan_to_num(trials.steps[:, :, part]).reshape(len(trials), -1)
         gap = np.abs(steps[present].mean(axis=0) - steps[~present].mean(axis=0))
         spread = np.maximum(steps[present].std(axis=0), steps[~present].std(axis=0))
-        # A tensor of which only some values have no noise counts too.
+        # One value without noise is enough.
         if np.any((gap > 1e-9) & (spread < 1e-6 * gap)):
             found.append(name)
     return found
 
 
 def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that becomes visible only in several rounds; its texts are empty if there is none.
-
-    The causes are: the same noise in two rounds, a contribution that stays for several rounds, and noise that shrinks.
-    `present` is true for trials with D.
-    """
+    """Return a cause that only several rounds show: repeated noise, a lasting contribution, or shrinking noise."""
     along = projections(trials)
     if along.shape[1] < 2:
         return LeakCause()
@@ -115,10 +110,7 @@ def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause if the scale of the noise differs between D and D'; its texts are empty if it does not.
-
-    `present` is true for trials with D.
-    """
+    """Return a cause if the scale of the noise differs between D and D'; its texts are empty if it does not."""
     parts = [trials.steps[which] for which in (present, ~present)]
     noises = (np.nan_to_num(part - np.nan_to_num(part).mean(axis=0)) for part in parts)
     one, zero = (float(np.sqrt(np.mean(noise**2))) for noise in noises)
@@ -130,10 +122,7 @@ def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _where(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that names one tensor, if D and D' are much easier to distinguish in it than in all others.
-
-    The texts of the cause are empty if there is no such tensor. `present` is true for trials with D.
-    """
+    """Return a cause that names a tensor that shows the difference far more clearly than all others, if any."""
     steps, found = np.nan_to_num(trials.steps), list[tuple[float, str]]()
     for name, part in trials.tensors:
         rest = np.ones(steps.shape[2], dtype=bool)
@@ -141,7 +130,7 @@ def _where(trials: Transcripts, present: Flags) -> LeakCause:
         inside, outside = (_strength(steps, trials.direction, where, present) for where in (part, rest))
         if inside is None or outside is None:
             continue
-        # A longer part of the difference shows more under the same noise: only what is left per length is a cause.
+        # A longer part of the difference shows more under the same noise, so shifts are compared per length.
         error = _CLEAR / np.sqrt(len(trials))
         least, most = (inside[0] - error) / inside[1], (outside[0] + error) / outside[1]
         if least > 3 * most:
@@ -153,22 +142,9 @@ def _where(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
-    """Return how clearly the coordinates `where` of the releases show D against D': a standardised shift, and a norm.
+    """Return the standardised shift between D and D' in the coordinates `where`, and the norm of the difference there.
 
-    The releases are projected on the differing contribution. The shift is the absolute difference of the mean
-    projections under D and D', in standard deviations. The norm is the root mean square over trials of the L2 norm of
-    the differing contribution. None if the standard deviation or the norm is 0.
-
-    Parameters
-    ----------
-    steps
-        Releases, shape (trials, rounds, parameters).
-    direction
-        Differing contribution: the one under D minus the one under D', shape (trials, rounds, parameters).
-    where
-        Selected coordinates, among the parameters.
-    present
-        True for trials with D, shape (trials,).
+    Releases are projected on the difference. None if they do not vary or do not differ there.
     """
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     one, zero = along[present], along[~present]
@@ -182,19 +158,19 @@ def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: F
 
 
 def _is_clear(one: float, zero: float, count: int) -> bool:
-    """Return whether the standard deviations `one` and `zero`, each of `count` normal values, differ significantly."""
+    """Return whether two standard deviations, each of `count` normal values, differ significantly."""
     return min(one, zero) > 0 and bool(abs(np.log(one / zero)) > _CLEAR / np.sqrt(max(count, 1)))
 
 
 def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str, ...]:
-    """Return up to four lines of text on the recorded values that differ most between D and D', one line for each.
+    """Return up to four lines of text, one for each of the values that differ most between D and D'.
 
     A line gives the mean and the standard deviation of the value under D and under D'.
 
     Parameters
     ----------
     trials
-        Transcripts (the recorded messages) of the trials of one scenario.
+        Transcripts of the trials of one scenario.
     present
         True for trials with D, false for trials with D', shape (trials,).
     group
@@ -210,21 +186,16 @@ def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str,
 
 
 def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
-    """Return a pair for each round and model parameter: its name, and its released change in every trial.
-
-    The name gives the round, the tensor and the position in it. The changes have the shape (trials,).
-    """
+    """Return a name and the values over trials for the released change of each parameter in each round."""
     names = [f"{name}[{place}]" for name, part in trials.tensors for place in range(part.stop - part.start)]
     places = itertools.product(range(trials.steps.shape[1]), enumerate(names))
     return [(f"round {at + 1}, step of {name}", trials.steps[:, at, column]) for at, (column, name) in places]
 
 
 def _distance(values: Floats, present: Flags) -> float:
-    """Return the absolute difference of the means of a recorded value under D and D', in standard deviations.
+    """Return the difference of a value's means under D and D', in standard deviations.
 
-    `values` has one value for each trial, and `present` is true for trials with D. The result is infinite if the value
-    is finite far more often under one of D and D' than under the other. It is 0 if the value is never finite under one
-    of them.
+    It is infinite if the value is missing far more often under one of them, and 0 if it is always missing under one.
     """
     there = np.isfinite(values)
     shares = there[present].mean() - there[~present].mean()
@@ -235,7 +206,7 @@ def _distance(values: Floats, present: Flags) -> float:
         return 0.0
     gap = abs(float(one.mean() - zero.mean()))
     spread = float(np.sqrt((one.var() + zero.var()) / 2))
-    # Means of equal numbers differ by rounding, if there are more of them under D than under D'.
+    # Means of equal values differ by rounding if their numbers differ.
     is_rounding = gap <= 1e-12 * float(np.max(np.abs(one)))
     return 0.0 if is_rounding else gap / max(spread, 1e-9 * gap)
 

@@ -39,8 +39,7 @@ def audit_online(
 ) -> ClaimAudit:
     """Audit a claim by trials that were run one after another, and return the test and the verdict.
 
-    Each trial is guessed by rules that were trained on earlier trials. Raises `InputError` if there are too few trials,
-    or if the confidence is out of its range.
+    Raises `InputError` if there are too few trials, or if the confidence is out of its range.
 
     Parameters
     ----------
@@ -49,8 +48,7 @@ def audit_online(
     kind
         Name of the scenario in which the trials were run.
     trials
-        Transcripts of all planned trials in order, more than `LESSONS`. Their number must not depend on the outcomes of
-        the trials; otherwise the confidence is not valid.
+        Transcripts of all planned trials in order, more than `LESSONS`. Their number must not depend on their outcomes.
     present
         True for trials with D, false for trials with D', shape (trials,): fair coins, independent of everything else.
     confidence
@@ -68,10 +66,6 @@ def audit_online(
     trials = replace(trials, has_release=trials.has_release & counts)
 
     def guessed(groups: dict[str, Floats]) -> DistinguisherTest:
-        """Return the result of guessing the trials by the given groups of features.
-
-        `groups` holds arrays of features, shape (trials, columns), keyed by name.
-        """
         right, scores, group, rule = _guesses(groups, present)
         right &= counts[LESSONS:]
         bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
@@ -94,8 +88,6 @@ def audit_online(
 
 def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim) -> int:
     """Return the index of the variant of the target's contribution whose pilot trials distinguish D from D' best.
-
-    It is the lowest index if several variants are equally good.
 
     Parameters
     ----------
@@ -160,7 +152,7 @@ def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
     >>> fewest_trials(StatedClaim("add-remove-client", epsilon=4.0))
     186
     """
-    # A claim of a huge epsilon allows a share that is 1 in floating point.
+    # For a huge epsilon the allowed share rounds to 1.
     wrong = max(1 - claim.success, 1e-15)
     return LESSONS + int(np.floor(np.log(1 - confidence) / np.log1p(-wrong))) + 1
 
@@ -168,9 +160,8 @@ def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
 def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, str, Rule]:
     """Guess the trials block by block, each block by the group of features that has guessed best so far.
 
-    `groups` holds arrays of features, shape (trials, columns), keyed by name, and `present` is true for trials with D.
-    Returns four values: whether each counted guess was right, shape (guesses,); its score above the threshold, shape
-    (guesses,); the group used most often; and the last rule of this group.
+    Returns whether each counted guess was right, its score above the threshold, the group used most often, and its last
+    rule.
     """
 
     names, count = list(groups), len(present)
@@ -197,10 +188,9 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
 
 
 def _best_distinguisher(right: Flags) -> int:
-    """Return the index of the group of features with the most right guesses.
+    """Return the index of the group with the most right guesses; 0 if it beats the first group only by chance.
 
-    Return 0 if this group is better than the first group only by chance. `right` says whether each guess was right,
-    shape (groups, trials).
+    `right` has the shape (groups, trials).
     """
     counts = right.sum(axis=1)
     best = int(np.argmax(counts))

@@ -20,7 +20,7 @@ _SHOWN = 64  # largest number of released values that a sketch keeps unchanged, 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The observations of one trial: the released models, known contributions, and other numbers."""
+    """The observations of one trial."""
 
     # The released model of each round minus the model that was sent out, shape (rounds, parameters); NaN where nothing
     # was released or a value is not finite.
@@ -44,10 +44,7 @@ class Transcript:
 
 @dataclass(frozen=True)
 class Transcripts:
-    """The transcripts (observations) of many trials of the same scenario, stacked into arrays.
-
-    The first axis of each array is the trial.
-    """
+    """The transcripts of many trials of one scenario, as arrays whose first axis is the trial."""
 
     # The first five arrays have shape (trials, rounds, parameters); `Transcript` explains each of them.
     steps: Floats  # change of the model in each round
@@ -69,17 +66,13 @@ class Transcripts:
         """Return the smaller of two shares of valid trials: that among trials with D, and that among trials with D'.
 
         A trial is not valid if no model was released, or if the contribution that D adds did not arrive. `present` is
-        true for trials with D, shape (trials,), with at least one trial. If all trials have the same data set, their
-        share is returned.
+        true for trials with D, shape (trials,), with at least one trial.
         """
         are_trials = self.has_release & (self.contributed | ~present)
         return min(float(np.mean(are_trials[present == truth])) for truth in np.unique(present))
 
     def taken(self, which: Flags | Integers | slice) -> "Transcripts":
-        """Return the transcripts of the selected trials only.
-
-        `which` selects trials by a mask, by indices or by a slice.
-        """
+        """Return the transcripts of the trials that a mask, indices or a slice selects."""
         by_trial = (*_ARRAYS, "contributed", "has_release", "numbers", "refused")
         return replace(self, **{name: getattr(self, name)[which] for name in by_trial})
 
@@ -87,7 +80,7 @@ class Transcripts:
 def stacked(
     seen: Sequence[Transcript], tensors: tuple[tuple[str, slice], ...], names: tuple[str, ...] | None = None
 ) -> Transcripts:
-    """Return the transcripts of several trials, stacked into arrays with a leading axis of trials.
+    """Return the transcripts of several trials as arrays.
 
     Parameters
     ----------
@@ -135,7 +128,7 @@ class LinearSketch:
         return (*along, sums, ("its sums along public random directions", slice(2 * count, 2 * count + _PUBLIC)))
 
     def of_vectors(self, vectors: Floats, difference: Floats) -> Floats:
-        """Return the sketches of the parameter vectors of all rounds, shape (rounds, columns).
+        """Return the sketch of the parameter vector of each round, shape (rounds, columns).
 
         Parameters
         ----------

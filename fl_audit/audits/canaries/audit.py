@@ -16,22 +16,19 @@ if TYPE_CHECKING:
 
 
 class CanaryAudit(PairAudit):
-    """The audit kind `canaries`, in which a secret coin decides for each canary and round whether it is in.
-
-    A canary is a test contribution in a random direction.
-    """
+    """The audit kind `canaries`, in which a secret coin decides for each canary and round whether it is in."""
 
     judged_by = "fl_audit.audits.canaries.judging:CanaryJudging"
     own_settings = ("canaries",)
     scheme = MembershipScheme.ALL
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the default values for [audit] and for [privacy], as two dicts from settings to values.
+        """Return the default values for [audit] and for [privacy], as two dicts keyed by setting.
 
         For [audit] they are one training, 10 canaries and no insider; with `strategy` "dp-sgd-clients" the adversary is
-        the server by default. The values of `privacy` are not used, and there are no defaults for [privacy].
+        the server by default. There are no defaults for [privacy].
         """
-        # Noise inside training hides a record from the server, which is told what each client sends.
+        # With noise inside training, records stay hidden from the server, which sees what each client sends.
         at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
         return {"insider": False, "trials": 1, "canaries": 10} | at, {}
 

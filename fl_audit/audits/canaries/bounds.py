@@ -49,7 +49,6 @@ class OneRunBound:
         )
 
     def _repr_html_(self) -> str:
-        """Return the bound as an HTML table, which a notebook displays."""
         rows = [
             ("epsilon at least", f"{self.epsilon:.4g}"),
             ("at delta", f"{self.delta:g}"),
@@ -125,8 +124,8 @@ def one_run_bound(
     Parameters
     ----------
     scores
-        Scores of the canaries, no NaN, any shape; a higher score indicates that the canary was in. They belong to one
-        training, or to several that are treated as one run.
+        Scores of the canaries, no NaN, any shape; a higher score indicates that the canary was in. Several trainings
+        count as one run.
     coins
         Whether each canary was in, decided by independent fair coins; bool or 0 and 1, of the shape of `scores`.
     delta
@@ -141,8 +140,8 @@ def one_run_bound(
         Number of coins to guess, half of them as `in`, from 2 to the number of coins; None uses the method's default
         share of the coins. The number must be fixed before the scores are seen.
     decoys
-        Scores of decoys, i.e. random directions that nobody sent, for the method `shift` only. They are added to the
-        scores of the canaries that are out.
+        Scores of random directions that nobody sent, for the method `shift` only; they are added to those of canaries
+        that are out.
     dimension
         Number of parameters of the release, at least 1000, for the method `cosines` only.
 
@@ -190,7 +189,7 @@ def _by_cosines(sent: Floats, dimension: int | None, delta: float, confidence: f
     if dimension is None:
         raise InputError("cosines need the dimension of the release: accepted are whole numbers from 1000")
     found = from_final_model(sent, dimension, delta, confidence)
-    # The distribution of directions that nobody sent is known, which is as good as any number of them.
+    # The distribution of unsent directions is known, which equals any number of them.
     limit = gdp_epsilon(delta, detectable_shift(sent.size, 1000 * sent.size, 0.0, 1 - confidence))
     bounds = (found.epsilon_lower, found.mu_lower, delta, confidence, limit)
     return OneRunBound(OneRunMethod.COSINES, *bounds, Guesses(sent.size, 0, 0), estimate=found.epsilon)

@@ -24,8 +24,6 @@ _PASSES = 1 - 2.0**-20  # norm of a canary over the clipping norm: below 1, so t
 def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: int = 0) -> Floats:
     """Return the direction of a canary in a round, uniformly distributed on the unit sphere, shape (dimension,).
 
-    Raises `InputError` if a number is out of its range.
-
     Parameters
     ----------
     seed
@@ -46,9 +44,7 @@ def canary_direction(seed: int, round: int, canary: int, dimension: int, trial: 
 
 
 def canary_coin(seed: int, round: int, canary: int, trial: int = 0) -> bool:
-    """Return whether a canary takes part in a given round ("is in"): a fair coin, independent of all other coins.
-
-    Raises `InputError` if the seed is out of its range.
+    """Return whether a canary takes part in a round ("is in"): a fair coin, independent of all other coins.
 
     Parameters
     ----------
@@ -83,8 +79,7 @@ def canary_coins(seed: int, rounds: ArrayLike, canaries: int) -> Flags:
 def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
     """Return the longest update along a direction that clipping leaves unchanged, as float32, shape (dimension,).
 
-    Its norm is between (1 - 2e-6) times the clipping norm and the clipping norm. Raises `InputError` if the clipping
-    norm is not positive and finite.
+    Its norm is between (1 - 2e-6) times the clipping norm and the clipping norm.
 
     Parameters
     ----------
@@ -99,8 +94,6 @@ def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
 
 def canary_score(release: ArrayLike, direction: Floats) -> float:
     """Return the inner product of a release with a canary's direction; it tends to be higher if the canary was in.
-
-    Raises `InputError` if the shapes differ or the release is not finite.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
     cosines
         Cosines of the sent canaries with the release, from -1 to 1, shape (canaries,), at least two.
     dimension
-        Number of parameters of the model (d in the module's docstring), at least 1000.
+        Number of parameters of the model, at least 1000.
     delta
         The delta for which epsilon is estimated and bounded, above 0 and below 1.
     confidence
@@ -83,7 +83,7 @@ def from_all_iterates(
         Cosines of the releases with directions that no client sent, from -1 to 1, shape (rounds, directions), at least
         two directions.
     dimension
-        Number of parameters of the model (d in the module's docstring), at least 1000.
+        Number of parameters of the model, at least 1000.
     delta
         The delta for which epsilon is estimated and bounded, above 0 and below 1.
     confidence
@@ -101,8 +101,6 @@ def from_all_iterates(
 
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
     """Return the epsilon at `delta` between N(0, 1) and N(mean, spread^2), as the larger of the two directions.
-
-    Raises `InputError` if `spread` is not positive and finite, or if `delta` is out of its range.
 
     Parameters
     ----------
@@ -130,10 +128,9 @@ def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
 
 
 def _hockey_stick(epsilon: float, mean: float, spread: float) -> float:
-    """Return the hockey-stick divergence of P = N(mean, spread^2) from Q = N(0, 1) at epsilon.
+    """Return the hockey-stick divergence of N(mean, spread^2) from N(0, 1) at epsilon.
 
-    It is P(E) - e^epsilon Q(E), where E is the event that the log-likelihood ratio log(P / Q) exceeds epsilon. This
-    ratio is a quadratic polynomial.
+    The log-likelihood ratio is a quadratic polynomial, so it exceeds epsilon on at most two intervals.
     """
     a, b = (1 - spread**-2) / 2, mean / spread**2
     c = -(mean**2) / (2 * spread**2) - math.log(spread) - epsilon
@@ -159,11 +156,7 @@ def _mass(low: float, high: float) -> float:
 
 
 def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> CosineFinding:
-    """Return the result for scaled cosines, with a lower confidence bound on their mean.
-
-    `estimate` is the estimated epsilon at `delta`. `seen` holds the cosines in units of 1 / sqrt(d), shape (rounds,
-    canaries), where d is the number of parameters. `confidence` is that of the lower bound.
-    """
+    """Return the result for an `estimate` of epsilon and cosines times sqrt(dimension), (rounds, canaries)."""
     rounds, number, mean = math.sqrt(seen.shape[0]), seen.size, float(seen.mean())
     low = mean - float(stdtrit(number - 1, confidence)) * float(seen.std(ddof=1)) / math.sqrt(number)
     mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)
@@ -174,11 +167,7 @@ def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> 
 
 
 def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
-    """Return cosines in units of 1 / sqrt(dimension), with the shape of `cosines`.
-
-    Raises `InputError` if the cosines do not have `axes` axes, or if any argument is out of its range; `confidence` is
-    only checked.
-    """
+    """Return checked cosines in units of 1 / sqrt(dimension); they need as many axes as `axes` says."""
     values = np.asarray(cosines, dtype=np.float64)
     fits = values.ndim == axes and values.shape[-1] >= 2 and values.shape[0] >= 1
     accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"

@@ -40,14 +40,11 @@ class CanaryTrainingFinding:
 
     @property
     def tells_too_little(self) -> bool:
-        """Whether the epsilon that the canaries' client reports is below the lower bound from the canaries.
-
-        The client reports the epsilon of its own accountant.
-        """
+        """Whether the epsilon by the accountant of the canaries' client is below the lower bound from the canaries."""
         return self.epsilon_told is not None and self.finding.epsilon_lower > self.epsilon_told
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `one_run`, for `summary.json`."""
+        """Return this finding as a dict with the one key `one_run`, for `summary.json`."""
         found, names = self.finding, ("canaries", "rounds", "mu", "mu_lower", "mu_claimed", "delta", "confidence")
         told = {name: getattr(found, name) for name in (*names, "epsilon_round", "epsilon_lower", "epsilon_claimed")}
         told |= {"method": found.method, "assumption": found.method.assumption, "mu_true": self.mu_true}
@@ -58,9 +55,7 @@ class CanaryTrainingFinding:
 def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | None:
     """Return the lower bounds from the canaries of the first training, and a summary of the bounds from all trainings.
 
-    The summary has the number of trainings whose lower bound on the Gaussian-DP parameter mu is at most the true mu,
-    and the mean of these lower bounds. None if the run has no canaries or no guarantee. The findings of other analyses
-    are not used.
+    None if the run has no canaries or no guarantee.
     """
     table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PlannedCanaryProperties)
     if table is None or guarantee is None or facts is None:
@@ -103,8 +98,8 @@ _WORDS = VerdictPhrases(
 def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     """Return the judgement of the guarantee from the canaries of all trainings pooled.
 
-    A judgement has a verdict and a lower bound on epsilon. None if the run has no canaries or no guarantee. With DP-SGD
-    at the clients, the epsilon that the accountant of the canaries' client reports is judged as well.
+    None if the run has no canaries or no guarantee. With DP-SGD at the clients, the epsilon that the accountant of the
+    canaries' client reports is judged as well.
     """
     table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PlannedCanaryProperties)
     if table is None or guarantee is None or facts is None:
@@ -133,10 +128,7 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
 
 
 def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> PrivacyLossBounds:
-    """Return the lower bounds from the canaries of all trainings in `table` together, at the given confidence.
-
-    `table` is the run's table of canaries, or some of its trainings, and `claim` the claim that covers the canaries.
-    """
+    """Return the lower bounds from the canaries of all trainings in `table`, pooled."""
     federation = run.facts.federation
     canaries = table[table["canary"] < federation.canaries]
     scores, coins, parts = (
@@ -150,11 +142,7 @@ def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: 
 
 
 def _claim_of_canaries(run: FinishedRun, facts: PlannedCanaryProperties) -> Claim:
-    """Return the privacy claim that covers the canaries.
-
-    With DP-SGD at the clients this is the claim for the canaries' client, which is stricter than the overall claim
-    unless this client has the weakest guarantee.
-    """
+    """Return the claim that covers the canaries; with DP-SGD at the clients it is that of the canaries' client."""
     guarantee, mechanism = run.facts.guarantee, run.facts.federation.mechanism
     assert guarantee is not None, "only a guarantee is held against its canaries"
     if not isinstance(mechanism.contribution, PrivateTraining):
@@ -168,11 +156,7 @@ def _claim_of_canaries(run: FinishedRun, facts: PlannedCanaryProperties) -> Clai
 
 
 def _told(run: FinishedRun, facts: PlannedCanaryProperties, claim: Claim) -> float | None:
-    """Return the epsilon that the accountant of the canaries' client reports after the last round.
-
-    It is at the claimed delta. None if the canaries do not belong to a client or the accountant's values were not
-    recorded.
-    """
+    """Return the epsilon that the accountant of the canaries' client reports; None if it was not recorded."""
     table = run.tables.clients
     if facts.client is None or table is None or "accounted_steps" not in table:
         return None

@@ -76,13 +76,13 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     The canaries with the highest scores are guessed `in`, those with the lowest `out`, and the others are not guessed.
     `rest_right` counts the right ones if the higher half of the others were guessed `in` and the lower half `out`. Ties
     are broken at random, by a seed that depends only on the scores. If all scores are equal, half of the guesses count
-    as right. Raises `InputError` if shapes do not match, a score is NaN, or the numbers are out of range.
+    as right. Raises `InputError` as `checked_scores` does, or if the numbers are out of range.
 
     Parameters
     ----------
     scores
-        Scores of the canaries, no NaN, any shape; a higher score indicates that the canary was in. They belong to one
-        trial, or to several that are treated as one run.
+        Scores of the canaries, no NaN, any shape; a higher score indicates that the canary was in. Several trials count
+        as one run.
     is_in
         Whether each canary was in, bool, of the shape of `scores`.
     positive
@@ -90,7 +90,7 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
         best of several choices gives no valid bound.
     negative
         Number of canaries that are guessed `out`, at least 0. `positive` and `negative` together are at most the number
-        of canaries. It must be chosen before the scores are seen.
+        of canaries. It must also be chosen beforehand.
 
     Examples
     --------
@@ -104,7 +104,8 @@ def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negati
     require(fits, f"{asked} about {values.size} coins: accepted are numbers from 0, together at most the coins")
     if np.all(values == values[0]):
         return Guesses(values.size, guessed, guessed // 2, (values.size - guessed) // 2)
-    # Drawn from the scores: lots by the number of coins alone would fall alike for all scores, and suit some files.
+    # The seed depends on the scores. A seed by the number of coins alone would break all ties alike, in favour of some
+    # data.
     digest = hashlib.blake2b(values.astype("<f8").tobytes(), digest_size=16).digest()
     lots = np.random.Philox(key=np.frombuffer(digest, "<u8")).random_raw(values.size)
     ordered = coins[np.lexsort((lots, -values))]
@@ -149,8 +150,7 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
     Source: Steinke, Nasr & Jagielski 2023, theorem 5.2. Let m be the number of coins, r of guesses, and v of right
     guesses. With q = e^epsilon / (1 + e^epsilon), beta = P(Bin(r, q) >= v), and alpha = max over i = 1, ..., v of P(v >
-    Bin(r, q) >= v - i) / i, the value is min(1, beta + 2 m delta alpha). Raises `InputError` if epsilon or delta is out
-    of its range.
+    Bin(r, q) >= v - i) / i, the value is min(1, beta + 2 m delta alpha).
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     """Return the lower bound on epsilon by Steinke et al. 2023: the smallest epsilon whose p-value reaches the level.
 
-    The p-value is that of `one_run_p_value`. The bound is at most 36. Raises `InputError` if delta is out of its range.
+    The p-value is that of `one_run_p_value`. The bound is at most 36.
 
     Parameters
     ----------
@@ -193,16 +193,16 @@ def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
 
 def gaussian_inverse(mu: float) -> Inverse:
-    """Return the function F^-1 of mu-Gaussian DP: y -> Phi(Phi^-1(y) - mu) (Dong, Roth & Su 2022, definition 2.6).
+    """Return the inverse of F(x) = 1 - f(x) for mu-Gaussian DP: y -> Phi(Phi^-1(y) - mu).
 
-    `mu` is at least 0. F^-1 is explained in the module's docstring, and Phi is the standard normal distribution
-    function.
+    Here f is the trade-off function (Dong, Roth & Su 2022, definition 2.6), Phi the standard normal distribution
+    function, and `mu` is at least 0.
     """
     return lambda y: float(ndtr(ndtri(y) - mu))
 
 
 def approximate_inverse(epsilon: float, delta: float) -> Inverse:
-    """Return the function F^-1 of (epsilon, delta)-DP, which is explained in the module's docstring.
+    """Return the inverse of F(x) = 1 - f(x), where f is the trade-off function of (epsilon, delta)-DP.
 
     It is y -> max(0, (y - delta) e^-epsilon, 1 - delta - e^epsilon (1 - y)).
 
@@ -218,17 +218,16 @@ def approximate_inverse(epsilon: float, delta: float) -> Inverse:
 
 
 def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
-    """Return whether a mechanism with a given trade-off curve can make `guesses.right` or more right guesses.
+    """Return whether `guesses.right` or more right guesses can have the probability `tail` under a trade-off curve.
 
-    The question is whether the probability of so many right guesses can be `tail`. The computation is explained in the
-    module's docstring.
+    The computation is explained in the module's docstring.
 
     Parameters
     ----------
     guesses
         Counts of coins, guesses and right guesses; m, r and v of the module's docstring.
     tail
-        Probability of `guesses.right` or more right guesses, from 0 to 1; tau of the module's docstring.
+        The probability, from 0 to 1; tau of the module's docstring.
     inverse
         The function F^-1 of the trade-off curve f, with F(x) = 1 - f(x); convex, increasing, and at most its argument.
     """
@@ -241,7 +240,7 @@ def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
         if a + b > r / m:
             return False
         if gained == 0:
-            return True  # from here on no step changes anything: a million coins take no longer than a thousand
+            return True  # no later step changes the sums
     return True
 
 
@@ -249,13 +248,13 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
     """Return the lower bound on the mu of Gaussian DP from the guesses of one run, at most 30.
 
     The epsilon that `gdp_epsilon` gives for this mu is a lower bound only if the mechanism's trade-off function
-    **equals** that of a Gaussian mechanism. It is not enough that the mechanism is mu-GDP: randomised response with
-    epsilon 1 is mu-GDP with mu = 1.23, for which `gdp_epsilon` gives 5.58 at delta 1e-5.
+    **equals** that of a Gaussian mechanism. It is not enough that the mechanism is mu-GDP: for randomised response with
+    epsilon 1 it would be 5.58 at delta 1e-5.
 
     Parameters
     ----------
     guesses
-        Counts of coins, guesses and right guesses, for instance from `guesses_of_scores`.
+        Counts of coins, guesses and right guesses.
     level
         One minus the confidence of the bound, above 0 and below 0.5.
 
@@ -270,12 +269,10 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
 def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     """Return the lower bound on epsilon from the guesses of one run, valid for any mechanism, at most 36.
 
-    Raises `InputError` if delta is out of its range.
-
     Parameters
     ----------
     guesses
-        Counts of coins, guesses and right guesses, for instance from `guesses_of_scores`.
+        Counts of coins, guesses and right guesses.
     delta
         The delta for which epsilon is bounded, at least 0 and below 1.
     level
@@ -286,9 +283,8 @@ def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 
 
 def _largest_rejected(guesses: Guesses, family: Callable[[float], Inverse], largest: float, level: float) -> float:
-    """Return the largest parameter whose trade-off curve the guesses reject; 0 if there is none.
+    """Return the largest parameter, up to `largest`, whose trade-off curve the guesses reject; 0 if they reject none.
 
-    `family` maps a parameter, from 0 to `largest`, to the function F^-1 of its curve. A curve is rejected if as many
-    right guesses cannot have probability `level` under it. The precision is 2^-50 of the range.
+    `family` maps a parameter to the function F^-1 of its curve.
     """
     return last_true(lambda parameter: not is_possible(guesses, level, family(parameter)), 0.0, largest, _STEPS)

@@ -1,7 +1,7 @@
 """Plan and judge one-run audits, in which an observer scores the releases along the directions of canaries."""
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.audit import AuditJudging, ClaimedRun
+from fl_audit.audits.audit import AuditJudging
 from fl_audit.audits.canaries.findings_one_run import judge_canaries
 from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.errors import require
@@ -15,10 +15,7 @@ from fl_audit.verdict.verdict import VerdictDetails
 
 
 class CanaryJudging(AuditJudging):
-    """Planning and judging of the audit kind `simulated_canaries`, in which secret coins include or leave out canaries.
-
-    A canary is a test contribution. One coin for each canary and round decides whether it is in the round.
-    """
+    """Planning and judging of the audit kind `canaries`, in which secret coins decide which canaries are in."""
 
     def require_playable(self, public: Federation) -> None:
         """Raise `InputError` if the canary audit does not support the federation.
@@ -45,10 +42,7 @@ class CanaryJudging(AuditJudging):
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
-        """Return the judgement from the canaries of all trainings pooled; None if nothing could be tested.
-
-        A judgement has a verdict on the guarantee and a lower bound on epsilon.
-        """
+        """Return the judgement from the canaries of all trainings pooled; None if nothing could be tested."""
         return judge_canaries(run)
 
     def covers(self, facts: RunDescription) -> str:
@@ -57,19 +51,3 @@ class CanaryJudging(AuditJudging):
             "A verdict covers this training and this seed (the challenger's secret) only, and what canaries see: how "
             "much noise hides one of them in a round. Noise that depends on anybody's data was not looked for."
         )
-
-    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> None:
-        """Return None, because the observer of a canary audit does not measure the scale of the noise.
-
-        Parameters
-        ----------
-        planned
-            The planned run with its claimed guarantee; not used.
-        parameters
-            Number of parameters of the model; not used.
-        """
-        return
-
-    def planned_signal(self, planned: ClaimedRun) -> None:
-        """Return None, because a canary audit has no pair D and D' with a target."""
-        return

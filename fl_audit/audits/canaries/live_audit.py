@@ -65,11 +65,7 @@ class InterimAnalysis:
 
 @dataclass(frozen=True)
 class LiveFinding:
-    """The current result of a live audit, which audits a training by its canaries while the training runs.
-
-    It has the lower bounds from all complete rounds, the interim analyses so far, the inconsistencies in the stored
-    rounds, and the breaches that could have been found.
-    """
+    """The current result of a live audit, which audits a training by its canaries while the training runs."""
 
     guarantee: Guarantee  # the claimed guarantee
     canaries: int  # number of canaries
@@ -102,9 +98,8 @@ class LiveFinding:
     def verdict(self) -> Verdict:
         """The verdict from the interim analyses so far; also `violated` if more rounds were released than claimed.
 
-        Two inconsistencies in the stored rounds make the interim analyses useless, so that they cannot give `violated`.
-        Either rounds start from models other than the previous rounds released. Or the adjacency is add-remove, and
-        canaries that are out seem to send something instead of nothing.
+        The analyses cannot give `violated` if rounds start from models other than the previous rounds released, or if
+        canaries that are out seem to send something under add-remove.
         """
         is_replaced = self.guarantee.claim.adjacency.relation is Relation.REPLACE
         is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
@@ -120,10 +115,7 @@ class LiveFinding:
 
     @property
     def is_claiming(self) -> bool:
-        """Whether the claimed number of rounds is at least `rounds_needed`, so that a breach would be detected.
-
-        A breach is an epsilon of 1.5 times the guarantee.
-        """
+        """Whether the claimed rounds are at least `rounds_needed`, so that 1.5 times the epsilon is detected."""
         return self.rounds_needed is not None and self.rounds_needed <= self.guarantee.rounds
 
     @property
@@ -139,7 +131,7 @@ class LiveFinding:
             {"rounds": one.rounds, "mu_lower": one.finding.mu_lower, "violated": one.is_violated} for one in self.looks
         ]
         claimed = guarantee_values(guarantee.epsilon, guarantee.claims)
-        del claimed["epsilon"]  # beside the epsilon that was shown it is `epsilon_claimed`
+        del claimed["epsilon"]  # here its name is `epsilon_claimed`
         told: dict[str, Any] = json_of(claimed | {
             "verdict": self.verdict, "whole_rounds": found.rounds, "last_round": self.last,
             "released_rounds": self.released, "carried_on_rounds": self.carried_on, "misnamed_canaries": self.misnamed,
@@ -184,20 +176,15 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     rounds, wrong = fitting_rounds(whole_ones, kept.terms, coins)
     last, before = every[-1].number, carried_on(directory, every)
     released, seen = len(every) + before, opened(rounds, coins, kept.canaries)
-    whole, declared = sum(one.number <= claim.rounds for one in rounds), declared_looks(claim.rounds)
-    ended = is_over or last >= claim.rounds
-    passed = [one for one in declared[:-1] if one <= whole] + ([whole] if ended and whole > 0 else [])
-    level, shared = FAMILY_LEVEL / len(declared), 1 - (1 - confidence) / len(declared)
-    looks = tuple(
-        InterimAnalysis(one, _certified(seen, one, claim, shared), _certified(seen, one, claim, 1 - level).is_violated)
-        for one in dict.fromkeys(passed)
-    )
+    whole = sum(one.number <= claim.rounds for one in rounds)
+    looks = _interim_analyses(seen, whole, claim, confidence, is_over or last >= claim.rounds)
+    level = FAMILY_LEVEL / len(declared_looks(claim.rounds))
     played = replace(kept.terms, rounds=max(claim.rounds, released)).claim(kept.delta)
     finding, guarantee = _certified(seen, len(rounds), played, confidence), derive_guarantee(claim)
     judged, number = (looks[-1].finding, looks[-1].rounds) if looks else (finding, len(rounds))
     weights = _weights(rounds)
-    # Bounds are on what is told of a canary, and so hold for heavier clients, whether or not weights count. Only what
-    # they would have found is asked about the heaviest, of which a canary shows so much.
+    # The bounds are on a canary's effect, so they also hold for clients of larger weight. The limit of detection is
+    # that of the heaviest client, of whose effect a canary shows the share `part`.
     part = float(weights.min())
     hidden = _dilution(rounds[:number], seen, kept, judged, part)
     shown, sought = (
@@ -205,20 +192,28 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
         part * hidden.shown(finding.mu_claimed / breach_ratio(guarantee)),
     )
     found = hidden.behind(shown / part) if looks and part and isfinite(shown) else inf
-    limit = over_the_training(claim, found * kept.terms.noise_multiplier) if isfinite(found) else inf
-    needed = smallest_number(lambda one: _shift(one, kept, claim, level) <= sought, _MOST_ROUNDS)
-    lower = finding.mu_lower
-    believed = derive_guarantee(played.with_noise(finding.mu_claimed / lower)).belief_bound if lower else claim.prior
     scores, tossed, decoys = (one[:number] for one in seen)
-    doubts = doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden, weights)
-    knows_others = all(one.others is not None for one in rounds)
-    knows_weights = all(note.weight is not None for one in rounds for note in one.present)
     return LiveFinding(
-        guarantee, kept.canaries, finding, believed, looks, last, released, before, misnamed(every, kept.canaries),
-            wrong,
-        doubts, limit, bool(looks) and shown <= sought, hidden, knows_others, knows_weights, tuple(map(float, weights)),
-        level, needed,
-    )  # fmt: skip
+        guarantee=guarantee,
+        canaries=kept.canaries,
+        finding=finding,
+        belief_lower=_largest_belief(played, finding),
+        looks=looks,
+        last=last,
+        released=released,
+        carried_on=before,
+        misnamed=misnamed(every, kept.canaries),
+        misfits=wrong,
+        doubts=doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden, weights),
+        limit=over_the_training(claim, found * kept.terms.noise_multiplier) if isfinite(found) else inf,
+        is_conclusive=bool(looks) and shown <= sought,
+        dilution=hidden,
+        knows_others=all(one.others is not None for one in rounds),
+        knows_weights=all(note.weight is not None for one in rounds for note in one.present),
+        weights=tuple(map(float, weights)),
+        level=level,
+        rounds_needed=smallest_number(lambda one: _shift(one, kept, claim, level) <= sought, _MOST_ROUNDS),
+    )
 
 
 def declared_looks(rounds: int) -> tuple[int, ...]:
@@ -237,22 +232,35 @@ def declared_looks(rounds: int) -> tuple[int, ...]:
 _Opened = tuple[Floats, Floats, Floats]
 
 
-def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> PrivacyLossBounds:
-    """Return the lower bounds from the first `number` complete rounds; they are 0 unless canaries were both in and out.
+def _largest_belief(claim: Claim, finding: PrivacyLossBounds) -> float:
+    """Return the largest belief in D that an insider may reach with noise as small as `finding` certifies."""
+    if finding.mu_lower == 0:
+        return claim.prior
+    return derive_guarantee(claim.with_noise(finding.mu_claimed / finding.mu_lower)).belief_bound
 
-    `rounds` holds scores (rounds, canaries), coins (rounds, canaries) and decoy scores (rounds, decoys).
-    """
+
+def _interim_analyses(
+    seen: _Opened, whole: int, claim: Claim, confidence: float, is_over: bool
+) -> tuple[InterimAnalysis, ...]:
+    """Return the declared analyses of the `whole` complete rounds; the last one is made when training is over."""
+    declared = declared_looks(claim.rounds)
+    passed = [one for one in declared[:-1] if one <= whole] + ([whole] if is_over and whole > 0 else [])
+    shared, at_level = (1 - error / len(declared) for error in (1 - confidence, FAMILY_LEVEL))
+    return tuple(
+        InterimAnalysis(one, _certified(seen, one, claim, shared), _certified(seen, one, claim, at_level).is_violated)
+        for one in dict.fromkeys(passed)
+    )
+
+
+def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> PrivacyLossBounds:
+    """Return the lower bounds from the first `number` complete rounds."""
     scores, coins, decoys = (one[:number] for one in rounds)
     is_out_sent = claim.adjacency.relation is Relation.REPLACE
     return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)
 
 
 def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> float:
-    """Return the smallest mu of one round that an analysis of `rounds` rounds detects with probability 0.9.
-
-    `kept` is the stored guarantee, with the number of canaries and the claimed noise multiplier. `claim` determines
-    whether decoys are used, which is under add-remove only. `level` is the significance level of the analysis.
-    """
+    """Return the smallest mu of one round that an analysis of so many rounds detects with probability 0.9."""
     decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
     is_in = rounds * kept.canaries // 2
     out = rounds * (kept.canaries + decoys) - is_in
@@ -260,10 +268,7 @@ def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> fl
 
 
 def _weights(rounds: list[StoredRound]) -> Floats:
-    """Return the smallest weight of each canary over rounds, relative to the heaviest client, shape (canaries,).
-
-    It is 1 if unknown. At equal clipping norm, a canary of weight w shows w times the effect of the heaviest client.
-    """
+    """Return each canary's smallest weight over rounds, relative to the heaviest client; 1 if unknown."""
     seen = [[1.0 if note.weight is None else note.weight for note in one.present] for one in rounds]
     return np.asarray(np.min(seen, axis=0))
 
@@ -271,23 +276,9 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 def _dilution(
     rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: PrivacyLossBounds, part: float
 ) -> OtherClientsVariance:
-    """Return the variance that other clients' updates add to the scores of canaries.
+    """Return the variance of scores by other clients' updates, in squared sensitivities of the heaviest client.
 
-    Its unit is the squared sensitivity of the heaviest client. Rounds in which the number of other clients is unknown
-    count as if there were none, unless the scores show more variance.
-
-    Parameters
-    ----------
-    rounds
-        The complete rounds, as stored.
-    opened_rounds
-        Scores (rounds, canaries), coins (rounds, canaries) and decoy scores (rounds, decoys).
-    kept
-        The stored guarantee, with the claimed terms and the number of canaries.
-    finding
-        The bounds that were computed from these rounds.
-    part
-        Weight of a canary relative to the heaviest client, from 0 to 1.
+    `part` is a canary's weight relative to that client. If the number of other clients is unknown, it counts as 0.
     """
     is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
     bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]

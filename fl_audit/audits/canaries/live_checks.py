@@ -44,10 +44,7 @@ from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 
 @dataclass(frozen=True)
 class OtherClientsVariance:
-    """The variance that the updates of other clients add to the scores of canaries, on top of the noise.
-
-    It is stored as a standard deviation, with a flag for scores that are lower than expected.
-    """
+    """The variance that the updates of other clients add to the scores of canaries, on top of the noise."""
 
     # Its standard deviation, s in the module's docstring, at least 0: an upper bound, or the value that the scores
     # allow if they show more. Infinite if the scores show no canary.
@@ -59,17 +56,12 @@ class OtherClientsVariance:
     def shown(self, mu: float) -> float:
         """Return the mu that the scores of a canary show if its true mu is `mu`, above 0 and finite.
 
-        The true mu is the mean effect of the canary on its score over the standard deviation of the noise. The scores
-        show a smaller mu, because the updates of other clients act as additional noise.
+        They show a smaller mu, because the updates of other clients act as additional noise.
         """
         return 1 / hypot(1 / mu, self.spread)
 
     def behind(self, shown: float) -> float:
-        """Return the true mu, above 0, of a canary whose scores show the smaller mu `shown`; infinite if there is none.
-
-        A mu is the mean effect of the canary on its score over a standard deviation. For `shown` it is that of the
-        scores, which other clients' updates increase; for the true mu it is that of the noise alone.
-        """
+        """Return the true mu of a canary whose scores show the smaller mu `shown`; infinite if there is none."""
         left = shown**-2 - self.spread**2
         return 1 / sqrt(left) if left > 0 else inf
 
@@ -84,7 +76,7 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
     others
         Number of clients that answered and do not send canaries, or their total weight relative to the heaviest client.
     canaries
-        Number of canaries. All are sent if a canary that is out sends its opposite; otherwise half of them on average.
+        Number of canaries.
     size
         Number of parameters of the model, at least 1; d in the module's docstring.
     is_replaced
@@ -97,11 +89,11 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
 def dilution(
     squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]
 ) -> OtherClientsVariance:
-    """Return the variance that other clients' updates add to the scores of canaries, besides the noise.
+    """Return the variance that other clients' updates add to the scores of canaries, on top of the noise.
 
     The result is the upper bound `squared`, unless the scores are lower than this bound and the claimed noise explain
     (at level 1 in 1,000). Then it is the larger variance that is compatible with the claimed noise and with the lower
-    bound `low` on mu. Here mu is the mean effect of a canary on its score over the standard deviation of the scores.
+    bound `low` on mu.
 
     Parameters
     ----------
@@ -125,42 +117,24 @@ def dilution(
 
 
 def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
-    """Return whether an estimate of a canary's mu is significantly below the mu that the scores should show.
+    """Return whether the estimate `found` of a canary's mu is significantly below the mu that scores should show.
 
-    Mu is the mean effect of the canary on its score, in standard deviations of the score.
-
-    Parameters
-    ----------
-    shown
-        The mu that the scores should show.
-    found
-        The estimate of mu from the scores, at least 0.
-    sizes
-        Root of the sum of squared deviations of the coins from their mean, and the degrees of freedom.
-    level
-        Significance level of the test.
+    `sizes` are the root of the coins' sum of squared deviations and the degrees of freedom.
     """
     root, degrees = sizes
     return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)
 
 
 class Inconsistency(StrEnum):
-    """A kind of inconsistency in the stored rounds of a training, each of which rules out the verdict `consistent`.
-
-    OVERRUN: a round after the last claimed one is stored. GAPS: a round starts from another model than the previous
-    round released. OUT: canaries that are out send something unexpected. FAINT: scores of canaries are too low. UNEVEN:
-    some rounds have far less noise than the others. ATTENDANCE: canaries take part more often than claimed, or nobody
-    can check how often.
-    """
+    """A kind of inconsistency in the stored rounds of a training, each of which rules out the verdict `consistent`."""
 
     OVERRUN = "overrun"  # a round after the last claimed round is stored, so more rounds than claimed may have run
     GAPS = "gaps"  # a round starts from a model other than the one that the previous round released
     OUT = "out"  # canaries that are out seem to send something other than the adjacency relation implies
     FAINT = "faint"  # scores of canaries, or of one canary, are lower than the claimed noise explains
     UNEVEN = "uneven"  # some rounds have far less noise than the others
-    ATTENDANCE = (
-        "attendance"  # canaries take part more often than the claimed sampling rate, or it is unknown how often
-    )
+    # Canaries take part more often than the claimed sampling rate, or it is unknown how often.
+    ATTENDANCE = "attendance"
 
 
 @dataclass(frozen=True)
@@ -187,12 +161,12 @@ def doubts_about(
     whole
         The complete rounds, in which every canary answered once.
     opened
-        Three arrays of the complete rounds: scores (rounds, canaries), coins (rounds, canaries), and scores of decoys
-        (rounds, decoys).
+        Scores and coins of canaries, (rounds, canaries), and scores of decoys, (rounds, decoys), in the complete
+        rounds.
     guarantee
         The claimed guarantee of the training.
     hidden
-        Variance of the updates of other clients, which may hide missing noise.
+        Variance of other clients' updates, which may hide missing noise.
     weights
         Weight of each canary relative to the heaviest client, from 0 to 1, shape (canaries,).
     """
@@ -203,8 +177,8 @@ def doubts_about(
     knows = all(note.is_replaced is not None and note.coins is not None for one in whole for note in one.present)
     found = {
         Inconsistency.OVERRUN: every[-1].number > guarantee.terms.rounds,
-        # A round that starts from another model than the one before it released: what was seen is then not what is
-        # released. Who watches inside of what adds the noise, for one, sees none of it.
+        # The rounds are then not what is released, for example if the observer is wrapped by the code that adds the
+        # noise.
         Inconsistency.GAPS: any(one.after is not None and then.before != one.after for one, then in steps),
         Inconsistency.OUT: not knows and _is_other_out(scores, coins, decoys, relation, shown),
         Inconsistency.FAINT: hidden.is_seen or bool(faint),
@@ -215,13 +189,9 @@ def doubts_about(
 
 
 def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
-    """Return whether canaries that are out send something other than the adjacency relation implies.
+    """Return whether canaries that are out send something other than the adjacency relation implies, by a t-test.
 
-    `scores` and `coins` have shape (rounds, canaries); a coin is 0 if the canary is out. `decoys`, shape (rounds,
-    decoys), are scores of directions that nobody sends. `shown` is the distance between the mean scores of canaries
-    that are in and out, in standard deviations, that is expected under the claim. The mean score of a canary that is
-    out is 0 if it sends nothing, and minus half of `shown` if it sends its opposite; the updates of other clients do
-    not change it. A t-test at level 1 in 1,000 checks this.
+    The mean score of a canary that is out is 0 if it sends nothing, and -`shown` / 2 if it sends its opposite.
     """
     if (out := scores[coins == 0]).size < 2:
         return False
@@ -238,11 +208,7 @@ def _faint(
 ) -> tuple[int, ...]:
     """Return the numbers of the canaries whose scores are too low, for instance because they use other coins.
 
-    `scores` and `coins` have shape (rounds, canaries). `claimed` is the claimed mean effect of a canary of weight 1 on
-    its score, in standard deviations of the noise. `weights`, shape (canaries,), are the canaries' weights from 0 to 1.
-    `hidden` is the variance that other clients' updates add to the scores. The scores of a canary when it is in are
-    compared with its own scores when it is out. They are not compared with decoys, because a canary with wrong coins is
-    still sent in half of the rounds and so exceeds decoys.
+    A canary is compared with its own scores when it is out, since one with wrong coins still exceeds decoys.
     """
     found, count = [], scores.shape[1]
     for one in range(count):
@@ -254,11 +220,7 @@ def _faint(
 
 
 def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
-    """Return the numbers of the rounds whose decoy scores have a far smaller variance than those of all other rounds.
-
-    An F-test compares each round's sum of squares with that of all other rounds. It finds rounds without noise, or with
-    an average over far more clients.
-    """
+    """Return the numbers of the rounds whose decoy scores vary far less than those of all other rounds, by F-tests."""
     kept = [one for one in rounds if len(one.scores) > DECOYS]
     if len(kept) < 2:
         return ()
@@ -272,11 +234,7 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
 
 
 def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: StatedReleases) -> bool:
-    """Return True if canaries took part more often than the claimed sampling rate implies, or if nobody can check this.
-
-    It cannot be checked if an observer saw only models, or if a reply of a canary lacks its coins. The result is False
-    if the claimed sampling rate is 1. `simulated_canaries` is the number of canaries, and `terms` the claim.
-    """
+    """Return whether canaries took part more often than the claimed sampling rate implies, or nobody can check this."""
     if terms.sampling_rate == 1:
         return False
     answered = [note for one in rounds for note in one.present]

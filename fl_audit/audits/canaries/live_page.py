@@ -69,10 +69,7 @@ def _assumption(numbers: LiveFinding) -> str:
 
 
 def _light(numbers: LiveFinding) -> str:
-    """Return a sentence on the canary with the smallest weight in the average over clients.
-
-    The sentence is empty if every canary weighs as much as the heaviest client of its round.
-    """
+    """Return a sentence on the canary with the smallest weight; empty if all weigh as much as the heaviest client."""
     least = min(numbers.weights)
     if least == 1:
         return ""
@@ -105,10 +102,10 @@ def _opening(numbers: LiveFinding) -> str:
 
 
 def _reading(numbers: LiveFinding) -> ClaimStatus:
-    """Return the status of the claim that the page shows: how the lower bound on mu compares with the claimed mu.
+    """Return how the lower bound on mu compares with the claimed mu.
 
-    The page may be opened at any time. So the status is "broken" only if a declared interim analysis refutes the
-    guarantee at its own level and the interim analyses are evidence.
+    The page may be opened at any time, so the claim is "broken" only if the verdict from declared analyses is
+    `violated`.
     """
     found, is_violated = numbers.finding, numbers.verdict is Verdict.VIOLATED
     wide = max((one.finding.mu_lower for one in numbers.looks), default=0.0) if is_violated else 0.0, math.inf
@@ -214,16 +211,12 @@ def _doubt(doubt: Inconsistency, numbers: LiveFinding) -> str:
 
 
 def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries") -> str:
-    """Return the numbers `found` as a phrase, such as "canaries 1, 4", with at most five numbers.
-
-    `one` and `many` are the singular and plural of the noun.
-    """
+    """Return at most five of the numbers as a phrase, such as "canaries 1, 4"."""
     more = ", ..." if len(found) > _MOST_NUMBERED else ""
     return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
 
 
 def _table(numbers: LiveFinding) -> str:
-    """Return an HTML table of the declared interim analyses so far, or an HTML paragraph if there is none."""
     if not numbers.looks:
         return "<p>No verdict yet: the first is passed after five whole rounds.</p>"
     rows = [

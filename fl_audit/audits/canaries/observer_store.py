@@ -16,13 +16,8 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score
-from fl_audit.audits.canaries.stored_rounds import (
-    ReportedCanaryProperties,
-    StoredRound,
-    fingerprint,
-    kept_round,
-    stored_in,
-)
+from fl_audit.audits.canaries.canary_notes import ReportedCanaryProperties, fingerprint
+from fl_audit.audits.canaries.stored_rounds import StoredRound, kept_round, stored_in
 from fl_audit.errors import InputError, as_directory, in_a_line, require, require_number
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 from fl_audit.randomness import require_seed
@@ -34,10 +29,7 @@ _PATIENCE = 60.0  # seconds to wait for the lock while another process stores it
 
 @dataclass(frozen=True)
 class TrainingObserver:
-    """An observer of a running training, which scores the release of each round along the canaries' directions.
-
-    It stores the scores in a directory.
-    """
+    """An observer of a running training, which scores releases along the canaries' directionsand stores the scores."""
 
     directory: Path  # directory for one file for each round, and for a file with the guarantee
     directions: int  # seed of the canaries' directions, from 0 to 2**64 - 1, equal to that of the clients
@@ -68,7 +60,7 @@ class TrainingObserver:
         run: int | None = None,
         models_only: bool = False,
     ) -> None:
-        """Score the release of a round along the directions of the canaries and decoys, and store the scores in a file.
+        """Score the release of a round along the directions of canaries and decoys, and store the scores.
 
         A failure is printed on standard error and does not stop the training. A round that does not change the model is
         not stored. If the directory already has rounds of another Flower run, or has this or later rounds of the same
@@ -81,15 +73,13 @@ class TrainingObserver:
         server_round
             Number of the round, from 1.
         before
-            Arrays of the model before the round. An iterator is read inside this method, so that its errors do not stop
-            the training.
+            Arrays of the model before the round.
         after
             Arrays of the model after the round, in the order of `before`.
         present
             One reply for each canary whose client answered in the round.
         others
-            Number of clients without a canary that answered; their updates may hide missing noise. None uses the
-            observer's field `others`.
+            Number of clients without a canary that answered; None uses the observer's field `others`.
         norm
             Clipping norm of the strategy in this round; None if unknown.
         run
@@ -133,10 +123,9 @@ class TrainingObserver:
         write_text(self.directory / _file_of(kept.number), json.dumps(asdict(kept)))
 
     def _is_there(self, kept: StoredRound) -> bool:
-        """Return whether another client that observes the same run has already stored the same round `kept`.
+        """Return whether another client that observes the same run has already stored the same round.
 
-        Raises `InputError` if the same run's stored round of this number, or the one before it, has other canaries or
-        other models, as if another observer had seen something else.
+        Raises `InputError` if the stored rounds of this run have other canaries or other models.
         """
         near = [self.directory / _file_of(number) for number in (kept.number - 1, kept.number)]
         last, same = (kept_round(path) if path.is_file() else None for path in near)
@@ -211,18 +200,14 @@ def seed_in(path: Path) -> int:
 
 
 def _kind_of(text: str) -> str:
-    """Return a clause that says why a text is not a seed, without quoting the text."""
+    """Return why a text is no seed, without quoting the text."""
     lines = len(text.splitlines())
     return "it is empty" if not text else f"it has {lines} lines" if lines > 1 else "its line is no such number"
 
 
 def _change(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> Floats:
-    """Return the change of a model's floating-point arrays as one vector, shape (number of values,).
-
-    `before` and `after` are the arrays before and after the round. An array counts if it had a floating-point type
-    before. Raises `InputError` if the shapes differ.
-    """
-    # The tensors that clients were sent decide what counts: an average turns counters into fractions.
+    """Return the change of all arrays that had a floating-point type before, as one vector."""
+    # The types before the round decide, because an average turns integer counters into fractions.
     shapes = [one.shape for one in before], [one.shape for one in after]
     require(shapes[0] == shapes[1], f"models have tensors of shapes {shapes[0]} and {shapes[1]}: accepted are the same")
     pairs = [(old, new) for old, new in zip(before, after, strict=True) if old.dtype.kind == "f"]
@@ -234,7 +219,6 @@ def _file_of(server_round: int) -> str:
 
 
 def _digest(tensors: Iterable[NDArray[Any]]) -> str:
-    """Return the SHA-256 digest of a model's arrays, their dtypes and their shapes, as hexadecimal text."""
     digest = sha256()
     for one in tensors:
         digest.update(f"{one.dtype}{one.shape}".encode())
@@ -244,26 +228,24 @@ def _digest(tensors: Iterable[NDArray[Any]]) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _run_and_number(path: Path, *_: int) -> tuple[int | None, int]:
-    """Return the identifier of the Flower run and the number of the round that are stored in a round's file.
+    """Return the Flower run and the number of a stored round.
 
-    The identifier is None if it was unknown when the round was stored. The result is cached. The further arguments are
-    the file's `_stamp`, so that a rewritten file is read again.
+    The result is cached; the further arguments are the file's `_stamp`, so that a rewritten file is read again.
     """
     kept = kept_round(path)
     return kept.run, kept.number
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return the inode, modification time and size of a file, which change when the file is rewritten."""
+    """Return numbers that change when the file is rewritten."""
     stored = path.stat()
     return stored.st_ino, stored.st_mtime_ns, stored.st_size
 
 
 def _set_aside(directory: Path, kept: StoredRound) -> None:
-    """Move stored rounds that belong to another training than `kept` to a new subdirectory `earlier-N`.
+    """Move stored rounds of other runs, and rounds of this run from this number on, to a new subdirectory `earlier-N`.
 
-    These are the rounds of other Flower runs, and the rounds of the same run with this or a later number. A client that
-    sees only models keeps the rounds of its own run, unless `kept` is round 1.
+    A client that sees only models keeps the rounds of its own run, unless `kept` is round 1.
     """
     found = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
     later = [path for path, (run, number) in found.items() if run != kept.run or number >= kept.number]

@@ -8,8 +8,8 @@ class OneRunMethod(StrEnum):
 
     TRADE_OFF: right guesses of coins, after Mahloujifar et al. 2024. STEINKE: right guesses, Steinke et al. 2023.
     ORDER_STATISTIC: right guesses, after Xiang et al. 2025. SHIFT: the standardised difference of the mean scores, with
-    an exact bound for normal scores by the noncentral t distribution (Agrawal et al. 2026 also treat sums of canary
-    scores as normal, but asymptotically). COSINES: the mean cosine of canaries that were sent, Andrew et al. 2023.
+    an exact bound for normal scores by the noncentral t distribution. COSINES: the mean cosine of canaries that were
+    sent, Andrew et al. 2023.
     """
 
     TRADE_OFF = "trade-off"
@@ -25,11 +25,7 @@ class OneRunMethod(StrEnum):
 
     @property
     def is_for_any_mechanism(self) -> bool:
-        """Whether the bound is valid for any mechanism, even if right guesses of different coins are dependent.
-
-        A coin decides whether a canary is inserted. Right guesses are dependent if, for example, the mechanism
-        sometimes reveals many coins at once.
-        """
+        """Whether the bound is valid for any mechanism, even if it sometimes reveals many coins at once."""
         return self in (OneRunMethod.TRADE_OFF, OneRunMethod.STEINKE)
 
     @property

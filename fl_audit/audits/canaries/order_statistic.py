@@ -39,11 +39,9 @@ _NEGLECTED = 1e-14  # probability at either end of the distribution of B that th
 
 
 def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
-    """Return the p-value of the guesses if each coin is revealed at most by N(0, 1) against N(mu, 1).
+    """Return the p-value of the guesses if a release shows a coin no better than a draw from N(mu, 1) or N(0, 1).
 
-    This means that the release tells a canary in from a canary out no better than one draw from N(mu, 1) or N(0, 1).
-    The p-value is the largest probability of as many right guesses or more. Raises `InputError` if mu is out of its
-    range.
+    The p-value is the largest probability of as many right guesses or more.
 
     Parameters
     ----------
@@ -75,9 +73,7 @@ def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
 
 
 def order_statistic_mu(guesses: Guesses, level: float) -> float:
-    """Return the lower confidence bound on mu: the smallest mu whose p-value reaches the level, at most 30.
-
-    Mu is the parameter of Gaussian DP, and the p-value is that of `order_statistic_p_value`.
+    """Return the lower confidence bound on the mu of Gaussian DP: the smallest mu whose p-value reaches `level`.
 
     Parameters
     ----------
@@ -101,11 +97,7 @@ def _share_above(place: Floats | float, mu: float) -> Floats:
 
 
 def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Floats]:
-    """Return quadrature nodes and weights for the distribution of the (guessed + 1)-th largest of `coins` values |s|.
-
-    Each s is drawn from an even mixture of N(mu/2, 1) and N(-mu/2, 1). Nodes and weights have shape (120,), and the
-    weights add up to 1.
-    """
+    """Return quadrature nodes and weights for the (guessed + 1)-th largest of `coins` draws of |s|."""
     a, b = guessed + 1, coins - guessed
     near = _place_of_share(float(betainccinv(a, b, _NEGLECTED)), mu)
     far = _place_of_share(float(betaincinv(a, b, _NEGLECTED)), mu)
@@ -119,10 +111,7 @@ def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Fl
 
 
 def _place_of_share(share: float, mu: float) -> float:
-    """Return the value that |s| exceeds with probability `share`.
-
-    Here s is an even mixture of N(mu/2, 1) and N(-mu/2, 1).
-    """
+    """Return the value that |s| exceeds with probability `share`."""
     if share >= 1:
         return 0.0
     furthest = mu / 2 + 2 + math.sqrt(-2 * math.log(share))

@@ -18,10 +18,7 @@ from fl_audit.statistics.shift_bound import gaussian_slope
 
 @dataclass(frozen=True)
 class PrivacyLossBounds:
-    """Lower bounds on mu and epsilon of one training from the scores of its canaries, with the claimed values.
-
-    There are bounds for one round and for the whole training.
-    """
+    """Lower bounds on mu and epsilon of a round and of the whole training from the scores of canaries."""
 
     canaries: int  # number of canaries
     rounds: int  # number of rounds in which the canaries were scored
@@ -60,7 +57,7 @@ def certify(
     ----------
     scores
         Inner product of the release with each canary's direction, shape (rounds, canaries), in the same unit in all
-        rounds. Only complete rounds are included, in which the canary's client took part.
+        rounds. Only rounds in which the canary's client took part are included.
     coins
         Whether each canary was in, bool, of the shape of `scores`.
     claim
@@ -72,14 +69,12 @@ def certify(
         Any method but `steinke`, which gives no mu; it must be chosen before the scores are seen. The default `shift`
         assumes Gaussian noise and random directions.
     decoys
-        Scores of decoys, i.e. random directions that nobody sent, in the same rounds, for the method `shift` only. They
-        are added to the scores of canaries that are out. They are allowed only under an add-remove relation, because a
-        canary that is out sends a vector under the replacement relation.
+        Scores of random directions that nobody sent, for the method `shift` only; they are added to those of canaries
+        that are out. Under the replacement relation there are none, because a canary that is out is sent too.
     parts
         The share of a whole canary that each score contains if the canary is in, at least 0, of the shape of `scores`;
         1 by default. For the method `shift` only. In DP-SGD at clients, a canary record that k of s local steps sampled
-        has the share k / sqrt(s), with scores in units of sqrt(s) canaries; the certificate's mu is then that of one
-        step.
+        has the share k / sqrt(s), with scores in units of sqrt(s) canaries; the resulting mu is that of one step.
 
     Raises
     ------

@@ -25,10 +25,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def directions_read(public: Federation) -> int:
-    """Return the number of directions for which each release is scored: the canaries, and the decoys if there are any.
-
-    Decoys are directions that nobody sends; they exist under the add-remove relation.
-    """
+    """Return the number of directions for which each release is scored: the canaries, and decoys under add-remove."""
     return public.canaries + (DECOYS if public.mechanism.adjacency.relation is Relation.ADD_REMOVE else 0)
 
 
@@ -58,7 +55,7 @@ def canary_contribution(
     coins
         Whether the canary is in, for each trial, shape (n,).
     norms
-        Clipping norm of the round for each trial, float64, shape (n,), if clipping is adaptive; otherwise None.
+        Clipping norm for each trial, float64 (n,), if clipping is adaptive; otherwise None.
     """
     mechanism, size = federation.public.mechanism, federation.model.layout.size
     lengths = np.full(len(trials), mechanism.clipping_norm) if norms is None else norms.cpu().numpy()
@@ -119,10 +116,9 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
 
 
 def parts(public: Federation, steps: int, times: Floats) -> Floats:
-    """Return how much of a canary each release is expected to contain if the canary is in, in the shape of `times`.
+    """Return the expected score of each canary that is in, in units of a whole canary, in the shape of `times`.
 
-    The expected score of a canary is this number: 1, since scores are in units of a whole canary. For DP-SGD at the
-    clients it is times / sqrt(steps), because only some of the local steps sample the canary.
+    It is 1 or, for DP-SGD at the clients, times / sqrt(steps), because only some of the local steps sample a canary.
 
     Parameters
     ----------
@@ -138,11 +134,7 @@ def parts(public: Federation, steps: int, times: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class PlannedCanaryProperties:
-    """Facts about a federation's canaries that are known before the run.
-
-    They are the Gaussian-DP parameter mu of one canary in one round, the client that holds the canaries, the largest
-    total contribution of all records that are no canaries, and the number of model parameters.
-    """
+    """Facts about a federation's canaries that are known before the run."""
 
     # The mu of Gaussian DP of one canary in one round (in one local step for DP-SGD at the clients), from the noise
     # that the mechanism prescribes.
@@ -170,17 +162,14 @@ def canary_facts(federation: LoadedFederation) -> PlannedCanaryProperties | None
         if federation.public.threat_model.adversary is Adversary.SERVER
         else [len(shard) for shard in federation.shards]
     )
-    # A step moves by a canary over the mean batch, and by its records by no more than one canary.
+    # In a local step a canary has weight 1 over the mean batch, and no record has a larger one.
     others = steps.mean_batch(own) * sum(map(steps.count, seen)) / sqrt(steps.count(own))
     mu = _unit(federation) / sqrt(sum(map(steps.update_variance, seen)))
     return PlannedCanaryProperties(mu, federation.victim, own, others, federation.model.layout.size)
 
 
 def _unit(federation: LoadedFederation) -> float:
-    """Return the norm of one canary in the release.
-
-    It is the clipping norm, or for DP-SGD at the clients the norm of the canary's effect on a client's update.
-    """
+    """Return the norm of one canary in the release; for DP-SGD at the clients, that of its effect on an update."""
     mechanism = federation.public.mechanism
     if not isinstance(mechanism.contribution, PrivateTraining):
         return mechanism.clipping_norm

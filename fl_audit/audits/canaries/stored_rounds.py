@@ -1,122 +1,34 @@
 """Read the stored rounds of a training, and find the rounds that count as evidence.
 
-The client of a canary adds a note with the canary's properties to its reply. A round is excluded if a note contradicts
-the directions, size or clipping norm that the observer stored, the seed of the coins that the evaluation uses, or the
-adjacency of the guarantee.
+A round is excluded if the note on a canary contradicts the directions, size or clipping norm that the observer stored,
+the seed of the coins that the evaluation uses, or the adjacency of the guarantee.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
-from hashlib import pbkdf2_hmac
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from fl_audit.adjacency import Relation
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_coins
+from fl_audit.audits.canaries.canary_notes import ReportedCanaryProperties, converted, fingerprint, note_of_json
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.stated_releases import StatedReleases
 
-Value = TypeVar("Value")
-
-NOTE = "fl-audit-canary"
-"""Name of the entry of a client's reply that contains the note on its canary; the note does not reveal the coin."""
-_LONGEST = 1000  # largest number of characters of a note
-_WORK = 10_000  # number of hash iterations of a fingerprint, which make it costly to try seeds
 _NAMED = 4  # largest number of mismatches that a message lists
 _ROUNDED = 1 - 1e-6  # smallest ratio of a canary's norm to the clipping norm that counts as equal
 
 
 @dataclass(frozen=True)
-class ReportedCanaryProperties:
-    """The properties of a canary whose client answered: number, fingerprints of its seeds, size, norm, sender, weight.
-
-    Every property but the number is None if unknown, for example to an observer that sees only models.
-    """
-
-    number: int  # number of the canary, from 0
-    is_replaced: bool | None = None  # whether its client sends the opposite vector, not nothing, if the canary is out
-    coins: str | None = None  # fingerprint of the seed of its coins
-    directions: str | None = None  # fingerprint of the seed of its directions
-    size: int | None = None  # number of parameters of its direction
-    norm: float | None = None  # its norm in this round, above 0
-    node: str | None = None  # identifier of the node that sent the reply, from the server
-    # Weight of the reply in the average, from the server, relative to the largest weight of the round; from 0 to 1.
-    weight: float | None = None
-
-    def __str__(self) -> str:
-        """Return the properties as the JSON text that a client adds to its reply.
-
-        The text leaves out `node` and `weight`, which only the server knows.
-        """
-        return json.dumps({name: value for name, value in asdict(self).items() if name not in ("node", "weight")})
-
-
-def read_note(said: object, node: str | None = None) -> ReportedCanaryProperties | None:
-    """Return the note on a canary that a client's reply contains; None if the value is not a valid note.
-
-    Parameters
-    ----------
-    said
-        Value of the reply's entry `NOTE`, which is untrusted input.
-    node
-        Identifier of the node that sent the reply; None if unknown.
-    """
-    text = str(said)
-    if len(text) > _LONGEST:
-        return None
-    try:
-        return _note_of_json(json.loads(text) | {"node": node, "weight": None})
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-        return None
-
-
-def _note_of_json(values: Mapping[str, object]) -> ReportedCanaryProperties:
-    """Return a canary's note from its JSON values, keyed by the fields of `ReportedCanaryProperties`; only the number
-    is required.
-
-    A note states the properties of a canary; its client adds it to a reply.
-
-    Raises
-    ------
-    ValueError
-        If a value is out of its range.
-    """
-    number, replaced = int(str(values["number"])), values.get("is_replaced")
-    coins, directions, node = (_told(str, values.get(name)) for name in ("coins", "directions", "node"))
-    norm, weight = (_told(float, values.get(name)) for name in ("norm", "weight"))
-    size = _told(int, values.get("size"))
-    # NaN is neither below nor above another number.
-    fits = (size is None or size >= 1, norm is None or 0 < norm < inf, weight is None or 0 <= weight <= 1)
-    if not (0 <= number < 10**9 and (replaced is None or isinstance(replaced, bool)) and all(fits)):
-        raise ValueError(f"size {size}, norm {norm} and weight {weight} of canary {number}")
-    return ReportedCanaryProperties(number, replaced, coins, directions, size, norm, node, weight)
-
-
-def _told(kind: Callable[[str], Value], value: object) -> Value | None:
-    """Return a JSON value converted to the given type; None if the value is None."""
-    return None if value is None else kind(str(value))
-
-
-@cache
-def fingerprint(seed: int) -> str:
-    """Return a hash of 16 hexadecimal digits that identifies a randomly drawn seed without revealing it."""
-    return pbkdf2_hmac("sha256", str(seed).encode(), b"fl-audit", _WORK, 8).hex()
-
-
-@dataclass(frozen=True)
 class StoredRound:
-    """One stored round of a training: the scores of its release, and the canaries whose clients answered.
-
-    It also has the number of other clients, the clipping norm, and digests of the model before and after the round.
-    """
+    """One stored round of a training: the scores of its release, and the canaries whose clients answered."""
 
     # All fields with the default None are None if unknown.
     number: int  # number of the round, from 1
@@ -147,10 +59,7 @@ class StoredRound:
 
 
 class MismatchedCanaryProperty(StrEnum):
-    """A property of a canary that does not match the observer, the evaluation or the guarantee.
-
-    It is the seed of its coins, what it sends if it is out, the seed of its directions, its size, or its norm.
-    """
+    """A property of a canary that does not match the observer, the evaluation or the guarantee."""
 
     COINS = "coins"
     OUT = "out"
@@ -190,10 +99,7 @@ def in_words(wrong: tuple[ExcludedCanary, ...]) -> str:
 
 
 def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[ExcludedCanary]:
-    """Return the mismatches of the canaries of the round `kept`; unknown properties of a canary are skipped.
-
-    `terms` states the claimed guarantee, and `coins` is the fingerprint of the coins' seed that the evaluation uses.
-    """
+    """Return the mismatches of a round's canaries with the guarantee and with the fingerprint of the coins' seed."""
     is_replaced = terms.adjacency.relation is Relation.REPLACE
     found = list[ExcludedCanary]()
     for one in kept.present:
@@ -235,18 +141,17 @@ def kept_round(path: Path) -> StoredRound:
     with stored_in(path, "round that canaries kept") as stored:
         scores = tuple(map(float, stored["scores"]))
         require(bool(np.isfinite(scores).all()), "scores are not finite")
-        others, size, run = (_told(int, stored.get(name)) for name in ("others", "size", "run"))
-        directions, before, after = (_told(str, stored.get(name)) for name in ("directions", "before", "after"))
-        norm = _told(float, stored.get("norm"))
+        others, size, run = (converted(int, stored.get(name)) for name in ("others", "size", "run"))
+        directions, before, after = (converted(str, stored.get(name)) for name in ("directions", "before", "after"))
+        norm = converted(float, stored.get("norm"))
         fits = (others is None or others >= 0, size is None or size >= 1, norm is None or 0 < norm < inf)
         require(all(fits), f"others are {others}, size is {size}, norm is {norm}")
-        present = tuple(map(_note_of_json, stored["present"]))
+        present = tuple(map(note_of_json, stored["present"]))
         seen = (scores, others, size, norm, directions, run, stored.get("models_only") is True, before, after)
         return StoredRound(int(stored["number"]), present, *seen)
 
 
 def _kept_rounds(directory: Path) -> list[StoredRound]:
-    """Return the rounds that are stored in a directory, in the order of their numbers."""
     return [kept_round(path) for path in sorted(directory.glob("round-*.json"))]
 
 
@@ -323,9 +228,9 @@ def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
     Parameters
     ----------
     directory
-        Directory of the stored rounds, with subdirectories `earlier-*` for rounds before a restart.
+        Directory of the stored rounds.
     rounds
-        The rounds that are stored in the directory itself.
+        The rounds in the directory itself.
     """
     chain, added = list(rounds), 0
     aside = [_kept_rounds(one) for one in sorted(directory.glob("earlier-*")) if one.is_dir()]
@@ -338,16 +243,15 @@ def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
 
 
 def _is_linked(earlier: list[StoredRound], later: list[StoredRound]) -> bool:
-    """Return whether one of the `later` rounds starts from a model that one of the `earlier` rounds released."""
+    """Return whether a `later` round starts from a model that an `earlier` round released."""
     return bool({one.after for one in earlier} & {one.before for one in later} - {None})
 
 
 def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
     """Return the scores of canaries, the coins of canaries, and the scores of decoys, as three arrays.
 
-    A decoy is a direction that no client sends. Scores and coins have shape (rounds, canaries), and the scores of
-    decoys (rounds, decoys). A coin is 1 if the canary was in, else 0. Scores are in units of a canary's norm if this
-    norm is known for all rounds.
+    Scores and coins have shape (rounds, canaries), and the scores of decoys (rounds, decoys). A coin is 1 if the canary
+    was in, else 0. Scores are in units of a canary's norm if this norm is known for all rounds.
 
     Parameters
     ----------

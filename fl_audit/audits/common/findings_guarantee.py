@@ -1,33 +1,25 @@
-"""Findings on the guarantee: its alternatives, colluding clients, adaptive clipping, and randomised records."""
+"""Findings on the guarantee: its alternatives, coalitions of clients, and adaptive clipping."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 
-from fl_audit.adjacency import Adjacency
-from fl_audit.array_types import Floats
-from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges, pure_epsilon
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
-from fl_audit.federation.randomised_records import RecordGuaranteeEvents
 from fl_audit.federation.run_tables import NORM_COLUMN
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
-from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
+from fl_audit.privacy.accounting import Accountant, account
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_values
-from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.privacy.targets import BeliefTarget
-from fl_audit.statistics.advantage import AdvantageInterval, clopper_pearson
 
 _BOUNDS = (
     "noise_multiplier", "belief_bound", "belief_bound_fixed", "advantage_bound", "advantage_bound_exact", "rho_alpha",
@@ -44,7 +36,7 @@ class GuaranteeFinding:
     sampling_rate: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `guarantee`, for `summary.json`.
+        """Return this finding as a dict with the one key `guarantee`, for `summary.json`.
 
         Without a claim, the values of the guarantee are None.
         """
@@ -127,7 +119,7 @@ def measure_other_guarantees(run: FinishedRun, _: Findings) -> AlternativeGuaran
     guarantee = run.facts.guarantee
     if guarantee is None or guarantee.noise_multiplier is None:
         return None
-    # A loss distribution of sampled releases takes seconds for each guarantee.
+    # The loss distribution of sampled releases takes seconds for each guarantee.
     slow = guarantee.accountant is Accountant.PLD and guarantee.claim.profile.gaussian_mu is None
     return None if slow else AlternativeGuaranteesInput(guarantee.claim)
 
@@ -137,10 +129,7 @@ MOST_POINTS = 25  # largest number of coalition sizes for which epsilon is compu
 
 @dataclass(frozen=True)
 class GuaranteeAgainstAdversary:
-    """The effective noise multiplier and epsilon against one adversary.
-
-    The effective noise is the noise that this adversary does not know.
-    """
+    """The multiplier of the noise that one adversary does not know, and epsilon against it."""
 
     clients: int  # number of clients whose noise the adversary knows, including the insider; 0 for the server
     noise_multiplier: float  # noise multiplier of the noise that the adversary does not know
@@ -149,28 +138,24 @@ class GuaranteeAgainstAdversary:
 
 @dataclass(frozen=True)
 class ColludersFinding:
-    """The effective noise and epsilon against coalitions of 1 to m - 1 of the m clients, and against the server.
-
-    The effective noise is the noise that the adversary does not know, since each client knows the noise that it added.
-    """
+    """The noise that coalitions of clients, and the server, do not know, and epsilon against them."""
 
     groups: tuple[GuaranteeAgainstAdversary, ...]  # one entry for each coalition size, in ascending order
     server: GuaranteeAgainstAdversary
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `colluders`, for `summary.json`."""
+        """Return this finding as a dict with the one key `colluders`, for `summary.json`."""
         return {"colluders": json_of(self)}
 
 
 def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
-    """Return the effective noise and epsilon against coalitions of clients and against the server.
+    """Return the noise that coalitions of clients, and the server, do not know, and epsilon against them.
 
-    The effective noise is the noise that the adversary does not know. None without a guarantee, or if the clients do
-    not add the noise in shares.
+    None without a guarantee, or if the clients do not add the noise in shares.
     """
     facts = run.facts
     mechanism = facts.federation.mechanism
-    # Noise inside a client's own training protects its records alone: nothing is left of it or taken off it.
+    # Noise inside a client's own training protects only its own records, so coalitions do not reduce it.
     if not facts.has_guarantee or mechanism.noise.origin is not NoiseOrigin.CLIENTS:
         return None
     most = facts.federation.clients - 1
@@ -180,10 +165,6 @@ def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
 
 
 def _left(facts: RunDescription, threat_model: ThreatModel) -> GuaranteeAgainstAdversary:
-    """Return the effective noise multiplier and epsilon against the adversary of `threat_model`.
-
-    The effective noise is the noise that this adversary does not know.
-    """
     guarantee, mechanism = facts.guarantee, facts.federation.mechanism
     assert guarantee is not None, "what was not claimed does not shrink"
     claim = replace(guarantee.claim, events=mechanism.events(facts.federation.rounds, threat_model))
@@ -204,7 +185,7 @@ class AdaptiveClippingFinding:
     noise_multiplier: float  # noise multiplier of both releases together
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `clipping`, for `summary.json`."""
+        """Return this finding as a dict with the one key `clipping`, for `summary.json`."""
         return {"clipping": json_of(self)}
 
 
@@ -222,154 +203,3 @@ def measure_clipping(run: FinishedRun, _: Findings) -> AdaptiveClippingFinding |
         count_noise_multiplier=z * mechanism.clipping.bit_noise,
         noise_multiplier=mechanism.claimed_multiplier(threat_model),
     )
-
-
-ACCOUNTANT = "pure epsilon"  # accountant that adds the epsilons of independent releases, with delta 0
-_COLUMNS = ("record_log_odds", "other_log_odds")
-
-
-@dataclass(frozen=True)
-class RecordPairLocalDP:
-    """The local DP guarantee for telling one record from another: epsilon, allowed and measured advantage."""
-
-    differing: int  # number of features in which the two records differ
-    epsilon: float  # largest log-likelihood ratio between the two records, in nats
-    advantage: float  # largest advantage TPR - FPR in telling the two records apart, given the randomised one
-    is_exact: bool  # whether `advantage` is exact; otherwise it is an upper bound
-    measured: AdvantageInterval | None  # measured advantage of the optimal test; None if no trials were drawn
-
-
-@dataclass(frozen=True)
-class LocalDPFinding:
-    """The local DP guarantee of records that their owners randomise before the training.
-
-    It has the epsilon of one feature, of all features together, and between any two records.
-    """
-
-    local_randomizer: LocalRandomizer  # the randomisation of the records
-    epsilon: float  # epsilon of one unit (a bit, a pair of nodes, or a number of changed pixels), in nats
-    counted: int  # number of units over which the paper on this randomizer composes
-    counted_epsilon: float  # sum of their epsilons, in nats
-    whole_epsilon: float  # epsilon between any two records, in nats
-    # The guarantee for one record of the run and another record; None if there is no pair to compare.
-    pair: RecordPairLocalDP | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `record_guarantee`, for `summary.json`."""
-        told = {"local_randomizer": self.local_randomizer.kind, "accountant": ACCOUNTANT, "delta": 0.0}
-        return {"record_guarantee": json_of(self) | told | {"unit": unit_of(self.local_randomizer)}}
-
-
-def unit_of(local_randomizer: LocalRandomizer) -> str:
-    """Return a noun phrase for the unit that a local randomizer's epsilon protects, such as "feature"."""
-    match local_randomizer:
-        case RandomisedBits():
-            return "feature"
-        case RandomisedEdges():
-            return "pair of nodes"
-        case LaplacePixelation():
-            changed = local_randomizer.neighbourhood
-            return f"change of {changed} pixel{'s' * (changed != 1)}"
-        case _:
-            assert_never(local_randomizer)
-
-
-def advantage_of(events: tuple[ReleaseEvent, ...]) -> float:
-    """Return the largest membership advantage (total variation distance) that some releases allow; 0 without releases.
-
-    For a single release of randomised bits the value is exact. Otherwise it is an upper bound from a pessimistic
-    privacy loss distribution.
-    """
-    match events:
-        case ():
-            return 0.0
-        case (RandomizedResponse(epsilon, count),):
-            return response_advantage(epsilon, count)
-        case _:
-            return PrivacyProfile(events, Adjacency.REPLACE_RECORD).advantage()
-
-
-def measured_advantage(of_first: Floats, of_second: Floats, confidence: float) -> AdvantageInterval:
-    """Return the measured advantage TPR - FPR of the optimal test between two records, with a confidence interval.
-
-    The test names the first record if the log-odds are above 0. TPR and FPR are the shares of trials with the first and
-    with the second record in which the test names the first record.
-
-    Parameters
-    ----------
-    of_first
-        Log-odds of the first record against the second in trials with the first record, shape (trials,), at least one.
-    of_second
-        Log-odds of the first record against the second in as many trials with the second record, shape (trials,).
-    confidence
-        Confidence of the interval, above 0 and below 1. The intervals of TPR and FPR each have half of the error
-        probability.
-
-    Raises
-    ------
-    InputError
-        If there is no trial, or the numbers of trials differ.
-    """
-    trials = len(of_first)
-    alike = trials == len(of_second) and trials > 0
-    require(alike, f"{trials} and {len(of_second)} log-odds: accepted are equally many")
-    counts = [int(np.count_nonzero(log_odds > 0)) for log_odds in (of_first, of_second)]
-    first, second = (clopper_pearson(count, trials, (1 + confidence) / 2) for count in counts)
-    advantage = (counts[0] - counts[1]) / trials
-    return AdvantageInterval(trials, advantage, first[0] - second[1], first[1] - second[0], confidence)
-
-
-def measure_record_guarantee(run: FinishedRun, _: Findings) -> LocalDPFinding | None:
-    """Return the local DP guarantee of the records of a run; None if the records are not randomised."""
-    if (claim := run.facts.record_claim) is None:
-        return None
-    local_randomizer, shape = claim.local_randomizer, claim.shape
-    return LocalDPFinding(
-        local_randomizer=local_randomizer,
-        epsilon=local_randomizer.epsilon,
-        counted=_counted(claim),
-        counted_epsilon=pure_epsilon(local_randomizer.counted_events(shape)),
-        whole_epsilon=pure_epsilon(local_randomizer.whole_events(shape)),
-        pair=None if claim.pair is None else _pair(claim, claim.pair, run),
-    )
-
-
-def _counted(claim: RecordGuaranteeEvents) -> int:
-    """Return the number n of randomised values of a record, if its epsilon is n times that of one value.
-
-    These are all bits of a record, all possible edges of a node, or all blocks of an image. Bernau et al. 2019 add up
-    the epsilons of these values.
-    """
-    match claim.local_randomizer:
-        case RandomisedBits():
-            return math.prod(claim.shape)
-        case RandomisedEdges():
-            return claim.shape[-1] - 1
-        case LaplacePixelation():
-            return math.prod(claim.shape) // claim.local_randomizer.block**2
-        case _:
-            assert_never(claim.local_randomizer)
-
-
-def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval | None:
-    """Return the measured advantage of the optimal test between two records; None if no trials were drawn.
-
-    Parameters
-    ----------
-    run
-        A finished run whose records are randomised.
-    confidence
-        Confidence of the interval, above 0 and below 1.
-    """
-    table = run.tables.trials
-    if not all(column in table for column in _COLUMNS):
-        return None
-    of_first, of_second = (table[column].to_numpy(dtype=np.float64) for column in _COLUMNS)
-    return measured_advantage(of_first, of_second, confidence)
-
-
-def _pair(claim: RecordGuaranteeEvents, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> RecordPairLocalDP:
-    assert claim.differing is not None, "a pair differs in some number of features, or in none"
-    measured = measured_of_pair(run, run.facts.confidence)
-    is_exact = isinstance(claim.local_randomizer, RandomisedBits)
-    return RecordPairLocalDP(claim.differing, pure_epsilon(pair), advantage_of(pair), is_exact, measured)

@@ -30,22 +30,22 @@ class PrivacyUnitsFinding:
     delta: float  # the delta of all epsilons
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `levels`, for `summary.json`."""
+        """Return this finding as a dict with the one key `levels`, for `summary.json`."""
         return {"levels": json_of({"delta": self.delta, "levels": self.levels})}
 
 
 def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding | None:
     """Return the guarantee of a run for a record, a user and a client.
 
-    The result is None if there is no guarantee, if the noise scale depends on the data, or if the group sizes (numbers
-    of records of a user or client) are unknown.
+    The result is None if there is no guarantee, if the noise scale depends on the data, or if the sizes of users and
+    clients are unknown.
 
     Parameters
     ----------
     run
         A finished run.
     findings
-        Earlier findings of the run. If there is a finding on empirical epsilon, its lower bound is used.
+        Earlier findings of the run, which may include that on empirical epsilon.
     """
     facts, sizes = run.facts, run.facts.group_sizes
     guarantee = facts.guarantee
@@ -73,11 +73,9 @@ def _epsilon(run: FinishedRun, size: int) -> float:
 
 
 def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:
-    """Return how many units of the claim change if one unit of another kind changes; None if this is unknown.
+    """Return how many claimed units change if one unit of another kind changes; None if this is unknown.
 
-    `claimed` is the unit of the claim and `asked` the other unit. `sizes` has the largest number of smaller units in a
-    larger unit, such as records of a client. If `asked` is smaller than `claimed`, one claimed unit is replaced, which
-    counts as two changes in an add-remove relation: one removal and one addition.
+    A change of a part of a claimed unit replaces the unit, which is two changes under add-remove.
     """
     changed = 1 if relation is Relation.REPLACE else 2
     of_user = None if sizes.clients_of_user is None else changed * sizes.clients_of_user

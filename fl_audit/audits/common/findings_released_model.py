@@ -25,7 +25,7 @@ FEW_NATS = 3.0  # if Epsilon* of untrained models is larger, Epsilon* of trained
 
 @dataclass(frozen=True)
 class EpsilonStarSummary:
-    """Mean and maximum over the trials of Epsilon* (an empirical epsilon from losses), in nats, by one estimator.
+    """Mean and maximum over the trials of Epsilon*, in nats, by one estimator.
 
     They are given for the final models and for untrained models. Values are infinite or NaN if Epsilon* was not
     determined.
@@ -40,7 +40,7 @@ class EpsilonStarSummary:
 
 @dataclass(frozen=True)
 class EpsilonStarFinding:
-    """Epsilon* (an empirical epsilon from losses) of the final models, summarised over the trials.
+    """Epsilon* of the final models, summarised over the trials.
 
     The estimator uses normal distributions, or empirical distributions if a test rejects in most trials that the losses
     are normal.
@@ -63,16 +63,13 @@ class EpsilonStarFinding:
         return not self.untrained_mean > FEW_NATS
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `epsilon_star`, for `summary.json`."""
+        """Return this finding as a dict with the one key `epsilon_star`, for `summary.json`."""
         return {"epsilon_star": json_of(self) | {"is_meaningful": self.is_meaningful}}
 
 
 @dataclass(frozen=True)
 class ModelAccuracyFinding:
-    """The test accuracy and AUROC of the final models, with two accuracies for comparison.
-
-    These are the accuracy without privacy, and that of always predicting the most frequent class.
-    """
+    """The test accuracy and AUROC of the final models, with other accuracies for comparison."""
 
     test_accuracy: float  # share of right predictions on test records, mean over trials
     test_auroc: float  # area under the ROC curve on test records, mean over trials; NaN if not computed
@@ -81,7 +78,7 @@ class ModelAccuracyFinding:
     commonest: float | None = None  # accuracy of always predicting the most frequent class; None if unknown
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `utility`, for `summary.json`."""
+        """Return this finding as a dict with the one key `utility`, for `summary.json`."""
         without = None if self.unprotected is None else self.unprotected.final
         accuracy = {"test_accuracy": self.test_accuracy, "test_auroc": finite(self.test_auroc)}
         others = {"commonest_class": self.commonest, "test_accuracy_without_privacy": without}
@@ -91,7 +88,7 @@ class ModelAccuracyFinding:
 def measure_model(run: FinishedRun, _: Findings) -> ModelAccuracyFinding:
     """Return the test accuracy and AUROC of the final models, with the accuracy without privacy if it is known."""
     trials = run.tables.trials
-    # Batches of an older version have no area.
+    # Tables of older versions have no such column.
     area = float(trials["test_auroc"].mean()) if "test_auroc" in trials else math.nan
     return ModelAccuracyFinding(float(trials["test_accuracy"].mean()), area, run.unprotected, run.facts.commonest)
 
@@ -114,18 +111,17 @@ def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
 class UserEpsilonStarFinding:
     """Epsilon* of users and the accuracy averaged over users, of the final models.
 
-    Epsilon* is an empirical epsilon from losses, here from the mean loss of each user.
+    Epsilon* is computed from the mean loss of each user.
     """
 
-    star: (
-        EpsilonStarSummary | None
-    )  # Epsilon* of users; None if it was switched off or the losses stay with their owners
+    # Epsilon* of users; None if it was switched off or the losses stay with their owners.
+    star: EpsilonStarSummary | None
     delta: float  # the delta at which Epsilon* was computed; NaN without Epsilon*
     # Share of right predictions on a test user's records, mean over users and trials; NaN if unknown.
     test_accuracy: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `of_users`, for `summary.json`."""
+        """Return this finding as a dict with the one key `of_users`, for `summary.json`."""
         star = None if self.star is None else json_of(self.star)
         right = finite(self.test_accuracy)
         return {"of_users": {"epsilon_star": star, "delta": finite(self.delta), "test_accuracy": right}}
@@ -155,16 +151,13 @@ def _spread(run: FinishedRun, column: str, cut: float) -> EpsilonStarSummary:
 
 @dataclass(frozen=True)
 class RunProvenanceFinding:
-    """The recorded provenance of a run (its data, versions and sessions), and its timing.
-
-    The provenance is None if it was not recorded.
-    """
+    """The recorded provenance of a run (its data, versions and sessions), and its timing."""
 
     provenance: Provenance | None
     timing: Timing
 
     def to_json(self) -> dict[str, Any]:
-        """Return the timing as JSON values in a dict with the one key `timing`, for `summary.json`.
+        """Return the timing as a dict with the one key `timing`, for `summary.json`.
 
         This key is the only one that differs when the same run is repeated.
         """
@@ -178,7 +171,7 @@ def measure_origin(run: FinishedRun, _: Findings) -> RunProvenanceFinding:
 
 @dataclass(frozen=True)
 class ClientEpsilonStar:
-    """Quantiles over the trials of Epsilon* (an empirical epsilon from losses) of one client's records, in nats.
+    """Quantiles over the trials of Epsilon* of one client's records, in nats.
 
     They are infinite if Epsilon* is unbounded.
     """
@@ -199,7 +192,7 @@ class ClientsEpsilonStarFinding:
     shards: tuple[int, ...] | None = None  # number of records of each client; None if unknown
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `client_epsilon_star`, for `summary.json`."""
+        """Return this finding as a dict with the one key `client_epsilon_star`, for `summary.json`."""
         return {"client_epsilon_star": json_of(self.clients)}
 
 
@@ -220,7 +213,7 @@ def measure_clients(run: FinishedRun, _: Findings) -> ClientsEpsilonStarFinding 
 def _client(client: int, known: Floats) -> ClientEpsilonStar:
     if not known.size:
         return ClientEpsilonStar(client, 0, math.nan, math.nan, math.nan, math.nan)
-    # Order statistics, for an unbounded value has no mean and no neighbour to interpolate to.
+    # Order statistics, because an unbounded value cannot be averaged or interpolated.
     low, median, high = (float(np.quantile(known, level, method="inverted_cdf")) for level in (0.05, 0.5, 0.95))
     return ClientEpsilonStar(client, int(known.size), low, median, high, float(known.max()))
 
@@ -245,7 +238,7 @@ class ClientGuarantees:
     clients: tuple[ClientGuarantee, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `client_guarantees`, for `summary.json`."""
+        """Return this finding as a dict with the one key `client_guarantees`, for `summary.json`."""
         return {"client_guarantees": json_of(self.clients)}
 
 

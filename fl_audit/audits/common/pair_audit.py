@@ -31,15 +31,10 @@ class PairAudit(AuditKind):
         return federation.victim if federation.unit is Unit.CLIENT else federation.target
 
     def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield the losses of each trial's model on its training records: for trials with D, then for trials with D'.
+        """Yield the losses of each trial's model on its training records: of trials with D, then of those with D'.
 
         Each item is a pair: a mask of the trials, bool (trials,), and their losses, shape (selected trials, records).
         If no trial uses D, or none uses D', its pair is left out.
-
-        Parameters
-        ----------
-        losses
-            Losses of all trials on the common records, the differing unit and its replacement.
         """
         bits = losses.membership.bits
         for bit, own in ((True, losses.differing_losses), (False, losses.replacement_losses)):
@@ -52,20 +47,8 @@ class PairAudit(AuditKind):
     ) -> "list[tuple[Floats, Flags]]":
         """Return the losses on the differing unit and on its replacement, each with a mask of trials.
 
-        The result has two pairs. Losses have the shape (trials, records), masks the shape (trials,). The first mask is
-        true for trials with D, which contain the unit. The second is true for trials with D', which contain its
-        replacement.
-
-        Parameters
-        ----------
-        federation
-            The federation with D and D'.
-        client
-            Not used.
-        membership
-            Secret bit of each trial: True for D.
-        losses
-            Function that returns the models' losses on given records.
+        Losses have the shape (trials, records). The first mask is true for trials with D, the second for trials with
+        D'.
         """
         return [(losses(federation.differing), membership.bits), (losses(federation.replacement), ~membership.bits)]
 
@@ -85,10 +68,7 @@ class PairAudit(AuditKind):
                 require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return the reason why no log-likelihood ratios can be recomputed after the run: it has no insider.
-
-        The text is empty if there is an insider, because an insider uses only public facts.
-        """
+        """Return why log-likelihood ratios cannot be recomputed: there is no insider; empty if there is one."""
         return "" if public.with_insider else WITHOUT_INSIDER
 
     def in_question(self, public: "Federation", chosen: str) -> str:

@@ -10,8 +10,6 @@ from fl_audit.verdict.stored_measurements import claimed_length
 def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
     """Return how large a lack of noise a planned run would detect; None if the run has no insider.
 
-    An insider is an adversary that is one of the clients.
-
     Parameters
     ----------
     planned
@@ -24,7 +22,7 @@ def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedDetec
         return None
     if not public.mechanism.has_exact_llr:
         return NOTHING_PLANNED
-    # The share of the rounds in which D and D' differ, to an insider's knowledge.
+    # The share of the rounds in which D and D' may differ, as far as an insider knows.
     share = _share_of_turns(public) if public.is_secretly_sampled else _share_of_rounds(public)
     return planned_limits(planned.guarantee, planned.trials, public.rounds * share, parameters)
 
@@ -33,7 +31,7 @@ def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalDetectionL
     """Return the factor by which the target must count too heavily for a planned run to detect it.
 
     The factor compares the effect on the released sums with the effect that the claim assumes. The result is None if
-    the run has no insider, or if its mechanism has no exact LLR (log-likelihood ratio).
+    the run has no insider, or if its mechanism has no exact log-likelihood ratio.
 
     Parameters
     ----------
@@ -46,17 +44,17 @@ def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalDetectionL
     public, mechanism = planned.public, planned.public.mechanism
     if not public.with_insider or not mechanism.has_exact_llr:
         return None
-    # Under noise that is scaled to the difference, that may be as long as two contributions.
+    # If noise is scaled to the difference, the difference may be as long as two contributions.
     length = claimed_length(public) or 1 / (2 * mechanism.round_multiplier(public.threat_model))
     rounds = public.rounds * _share_of_rounds(public)
     return planned_signal(planned.trials, rounds, length, 1.0 if is_always_in else 0.5)
 
 
 def _share_of_rounds(public: Federation) -> float:
-    """Return the mean share of the rounds in which a unit is sampled, from 0 to 1."""
+    """Return the mean share of the rounds in which a unit is sampled."""
     return public.mechanism.sampling_rate * _share_of_turns(public)
 
 
 def _share_of_turns(public: Federation) -> float:
-    """Return the largest share of the rounds in which a unit is scheduled to be available, from 0 to 1."""
+    """Return the largest share of the rounds in which a unit is scheduled to be available."""
     return public.mechanism.participation.participations(public.rounds) / public.rounds

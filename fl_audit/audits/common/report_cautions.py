@@ -39,26 +39,12 @@ def look_at(contents: ReportContents) -> list[str]:
     outside = None if sizes is None else sizes.users_outside
     fewest = users if outside is None else min(users, outside)
     if of_users is not None and of_users.star is not None and fewest < FEWEST:
-        lines.append(few_users_text(users, outside, of_users.star.untrained_mean))
+        lines.append(_few_users_text(users, outside, of_users.star.untrained_mean))
     return lines
 
 
-def few_users_text(users: int, outside: int | None, by_chance: float) -> str:
-    """Return a sentence that explains why Epsilon* of few users is not informative.
-
-    Epsilon* (an empirical epsilon from losses) compares a sample of users in D with a sample of users outside D, so the
-    smaller sample limits it. `fl_audit.released_model.minimum_sample_size` explains the number `FEWEST` of users
-    needed.
-
-    Parameters
-    ----------
-    users
-        Number of users in D.
-    outside
-        Number of users outside D; None if unknown.
-    by_chance
-        Mean Epsilon* of users for untrained models, which cannot leak; may be infinite.
-    """
+def _few_users_text(users: int, outside: int | None, by_chance: float) -> str:
+    """Return why Epsilon* of few users is not informative; `by_chance` is its mean over untrained models."""
     reached = number_text(by_chance, 3) if math.isfinite(by_chance) else "infinity"
     needed = f"a value needs {FEWEST} users in D and as many outside it"
     found = f"{plural(users, 'user')} in D" + ("" if outside is None else f" and {outside:,} outside it")

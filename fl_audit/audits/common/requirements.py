@@ -14,8 +14,8 @@ from fl_audit.mechanisms.threat_model import Adversary
 def require_clients(public: Federation, fewest: int) -> None:
     """Raise `InputError` if a federation has too few clients for an audit, or too many clients that collude.
 
-    There is a limit on colluders only if noise is added inside the clients' training and a client attacks. Then the
-    colluders are at most all clients but this client and the victim.
+    If noise is added inside the clients' training and a client attacks, at most all clients but this one and the victim
+    collude.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def require_weighable(public: Federation) -> None:
     Raises
     ------
     InputError
-        In both cases; the message says which settings are accepted.
+        In both cases.
     """
     if not public.with_insider:
         is_global = public.mechanism.scaling is SensitivityKind.GLOBAL

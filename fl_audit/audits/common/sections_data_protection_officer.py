@@ -73,7 +73,7 @@ class OperatorDeclarations:
     declared: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the declarations as JSON values in a dict with the one key `declared`, for `summary.json`."""
+        """Return the declarations as a dict with the one key `declared`, for `summary.json`."""
         return {"declared": dict(self.declared)}
 
 
@@ -173,10 +173,10 @@ def _tables(numbers: OperatorDeclarations, contents: ReportContents) -> list[Tab
 
 
 def _checked(contents: ReportContents) -> Table:
-    """Return a table of the verdict with its reason, what was checked, and cautions about the data."""
+    """Return a table of the verdict, of what was checked, and of cautions about the data."""
     numbers, notes = contents.find(VerdictFinding), contents.summary.get("look_at") or ()
     reason = "none" if numbers is None else f"{numbers.verdict}: {banner(contents).line}"
-    # A line for each sentence: in one block nobody would read twenty of them.
+    # One line for each sentence, since twenty sentences in one block are unreadable.
     scope = re.sub(r"(?<=\.) (?=[A-Z0-9])", "\n", str(contents.summary.get("scope") or "nothing"))
     rows = (
         ("Verdict, and why", reason),

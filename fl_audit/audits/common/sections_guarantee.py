@@ -1,9 +1,6 @@
-"""Report sections on the claimed guarantee, guarantees of records and clients, and alternatives to the guarantee."""
+"""Report sections on the claimed guarantee, its alternatives, guarantees of clients, and adaptive clipping."""
 
-import math
 from dataclasses import asdict
-from functools import partial
-from typing import assert_never
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -15,10 +12,7 @@ from fl_audit.audits.common import findings_guarantee as evidence
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
 from fl_audit.audits.common.findings_released_model import ClientGuarantees, measure_client_guarantees
 from fl_audit.audits.common.sections_privacy_units import beyond
-from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
-from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import AdaptiveClipping
-from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.gdp_fit import SMALLEST_DELTA
@@ -31,8 +25,6 @@ from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section,
 from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
-
-_LARGEST_SHOWN = 30.0  # largest epsilon, in nats, for which the factor e^epsilon is shown as a number
 
 
 def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> str:
@@ -145,11 +137,7 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
 
 
 def _fit_rows(guarantee: Guarantee) -> list[Row]:
-    """Return two rows: the mu of the Gaussian DP curve that fits the privacy profile, and its regret.
-
-    The privacy profile is delta as a function of epsilon. The regret is the largest error of this curve in the error
-    rates of a test.
-    """
+    """Return two rows: the mu of the Gaussian DP curve that fits the privacy profile, and its largest error."""
     fit = fit_of_all(guarantee.claims)
     good = "below 0.01 mu says all of the guarantee, and better than one epsilon and delta"
     return [
@@ -298,85 +286,4 @@ def _client_guarantees_tables(numbers: ClientGuarantees, contents: ReportContent
 CLIENT_GUARANTEES = Section(
     "client-guarantees", "What each client guarantees its own records", ClientGuarantees, measure_client_guarantees,
     keys=("client_guarantees",), tables=_client_guarantees_tables,
-)  # fmt: skip
-
-
-_INDEPENDENT = "draws of the owners are independent, and labels are not hidden; pure epsilon, without a delta"
-
-
-def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
-    """Return three phrases that describe a local randomizer in the report.
-
-    They name the features of a record, the features over which the randomizer's paper composes epsilon, and the two
-    records that differ most. An example is "pixels", "all released values", "a black image and a white one".
-    """
-    match local_randomizer:
-        case RandomisedBits():
-            return "features", "all features", "records that differ in all features"
-        case RandomisedEdges():
-            return "pairs of nodes", "all pairs of one node", "graphs that differ in all pairs of nodes"
-        case LaplacePixelation():
-            return "pixels", "all released values", "a black image and a white one"
-        case _:
-            assert_never(local_randomizer)
-
-
-def _record_sentence(numbers: evidence.LocalDPFinding, _: ReportContents) -> str:
-    one, what = evidence.unit_of(numbers.local_randomizer), mechanism_messages.randomizer_text(numbers.local_randomizer)
-    own, whole = map(_factor, (numbers.epsilon, numbers.whole_epsilon))
-    return (
-        f"Before anything was trained, every owner {what}, once. So whatever anybody sees later, evidence about one "
-        f"{one} stays within a factor of {own}, and about a whole record within {whole}."
-    )
-
-
-def _factor(epsilon: float) -> str:
-    """Return the factor e^epsilon as text, such as "exp(1.5) = 4.48"; only "exp(40)" if epsilon exceeds 30."""
-    text = f"exp({number_text(epsilon, 3)})"
-    return text if epsilon > _LARGEST_SHOWN else f"{text} = {number_text(math.exp(epsilon), 3)}"
-
-
-def _record_rows(numbers: evidence.LocalDPFinding, contents: ReportContents) -> list[Row]:
-    counted, whole = _phrases(numbers.local_randomizer)[1:]
-    one = evidence.unit_of(numbers.local_randomizer)
-    rows = [
-        Row(f"Epsilon of one {one} (nats)", numbers.epsilon, f"chosen before the run; {_INDEPENDENT}"),
-        Row(f"Epsilon counted over {counted} (nats)", numbers.counted_epsilon,
-            f"{numbers.counted:,} times that of one, as Bernau et al. 2019 count"),
-        Row("Epsilon of any two records (nats)", numbers.whole_epsilon, f"largest log-odds, of {whole}"),
-    ]  # fmt: skip
-    return rows if numbers.pair is None else rows + _pair_rows(numbers, numbers.pair, contents)
-
-
-def _pair_rows(
-    numbers: evidence.LocalDPFinding, pair: evidence.RecordPairLocalDP, contents: ReportContents
-) -> list[Row]:
-    bound, differ = "" if pair.is_exact else ", at most", _phrases(numbers.local_randomizer)[0]
-    between = f"between one record and another that differ in {pair.differing:,} {differ}"
-    formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
-    method = formula if pair.is_exact else "total variation, from a pessimistic privacy loss distribution"
-    how, what = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
-    rows = [Row(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}")]
-    rows.append(Row(what, pair.advantage, how))
-    if (measured := pair.measured) is not None:
-        basis = (
-            "share of trials in which the log-odds named the record that was randomised, less the share in which they "
-            f"named it where the other one was; two Clopper-Pearson intervals; {plural(measured.trials, 'trial')}"
-        )
-        rows.append(Row("Advantage on one randomised record, measured", measured.advantage, basis, measured.low,
-                        measured.high, measured.confidence, pair.advantage, largest=1.0, on_page=True,
-                        wide=partial(_ends_of_pair, contents.run)))  # fmt: skip
-    return rows
-
-
-def _ends_of_pair(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    found = evidence.measured_of_pair(run, confidence)
-    assert found is not None, "it was measured at another confidence"
-    return found.low, found.high
-
-
-RECORD_GUARANTEE = Section(
-    "record-guarantee", "What each record is claimed by itself", evidence.LocalDPFinding,
-    evidence.measure_record_guarantee,
-    on_page=True, keys=("record_guarantee",), sentence=_record_sentence, rows=_record_rows,
 )  # fmt: skip

@@ -81,10 +81,7 @@ def _noise_rows(facts: RunDescription) -> list[tuple[str, Any]]:
 
 
 def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the settings of a nested configuration as pairs of a dotted key, such as "audit.kind", and a JSON text.
-
-    Each key begins with `prefix`.
-    """
+    """Return the settings of a nested configuration as pairs of a dotted key, such as "audit.kind", and a JSON text."""
     settings = list[tuple[str, str]]()
     for key, value in section.items():
         name = f"{prefix}{key}"
@@ -96,7 +93,7 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 
 def _sentence(_: GuaranteeFinding, contents: ReportContents) -> str:
-    """Return sentences on how to read the figure of local sensitivities; empty without an insider."""
+    """Return how to read the figure of local sensitivities; empty without an insider."""
     facts, words = contents.facts, contents.words
     if not contents.run.has_insider:
         return ""
@@ -179,7 +176,7 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
     Parameters
     ----------
     provenance
-        The recorded provenance (origin) of the run; None if it was not recorded.
+        The recorded provenance of the run; None if there is none.
     records
         Number of training records.
     """
@@ -189,7 +186,7 @@ def provenance_line(provenance: Provenance | None, records: int) -> str:
     named = [name for name in ("fl_audit", "flwr", "torch") if name in first.versions]
     versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in named)
     data = f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}" if provenance.data else ""
-    drawn = "" if provenance.pool is None else drawn_text(records, provenance.pool)
+    drawn = "" if provenance.pool is None else _drawn_text(records, provenance.pool)
     return " · ".join(part for part in (day_text(first.began), versions, data, drawn, first.command) if part)
 
 
@@ -233,7 +230,7 @@ def _origin_rows(found: Provenance, records: int) -> tuple[tuple[str, str], ...]
         ("Machine", _pairs(first.hardware)),
         *(("Gone on with", "; ".join(parts)) for parts in gone_on),
         _fingerprint(found),
-        *(() if found.pool is None else (("Records that train", drawn_text(records, found.pool)),)),
+        *(() if found.pool is None else (("Records that train", _drawn_text(records, found.pool)),)),
         ("To make it again", "Not noted." if first.command is None else again),
     )
 
@@ -244,21 +241,8 @@ def _fingerprint(found: Provenance) -> tuple[str, str]:
     return "Fingerprint of the data (SHA-256)", found.data or _NOT_TOLD
 
 
-def drawn_text(records: int, pool: int) -> str:
-    """Return a phrase on the number of training records and the number of records from which they were drawn.
-
-    Parameters
-    ----------
-    records
-        Number of records in the training set.
-    pool
-        Number of records in the data set from which the training set was drawn.
-
-    Examples
-    --------
-    >>> drawn_text(300, 600)
-    '300 of 600 records drawn'
-    """
+def _drawn_text(records: int, pool: int) -> str:
+    """Return a phrase such as "300 of 600 records drawn"."""
     return f"{records:,} of {pool:,} records drawn" if records < pool else f"all {pool:,} records"
 
 

@@ -16,7 +16,6 @@ _LARGE = 100.0  # epsilon, in nats, from which a guarantee is called meaningless
 
 
 def _follows(level: UnitLevel, claimed: Unit) -> str:
-    """Return a phrase that says how the guarantee for a unit follows from the claimed guarantee."""
     if level.is_claimed:
         return "claimed"
     if level.size is None:

@@ -130,7 +130,6 @@ def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> st
 
 
 def _fit_note(star: evidence.EpsilonStarFinding) -> str:
-    """Return a short note on the estimator that Epsilon* uses and on the normality test."""
     if star.fit_tested == 0:
         return f"{cut_text(star.cut)}; by normals, whose fit was not tested"
     tested = f"rejected in {star.fit_rejected:,} of {plural(star.fit_tested, 'trial')}"
@@ -144,10 +143,7 @@ def _stay_with_owners(contents: ReportContents) -> bool:
 
 
 def _losses_text(contents: ReportContents) -> str:
-    """Return a sentence on the statistics of their records' losses that clients reported instead of the losses.
-
-    It is empty if the losses of all clients were pooled.
-    """
+    """Return what clients reported of their losses, as a sentence; empty if the losses themselves were pooled."""
     audit = contents.facts.configuration.get("audit", {})
     if not _stay_with_owners(contents):
         return ""

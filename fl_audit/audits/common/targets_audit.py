@@ -51,10 +51,9 @@ class TargetsAudit(AuditKind):
         return [(found[:, [at]], present[:, at]) for at in np.flatnonzero(federation.differs(client))]
 
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
-        """Raise `InputError` if `parametric_star` is true and a trial could have fewer than two member records.
+        """Raise `InputError` if `epsilon_star` is true and a trial could have fewer than two member records.
 
-        Epsilon* (a model's privacy risk) needs at least two members. `membership`, whether losses are attacked, has no
-        effect.
+        `membership` has no effect.
         """
         sure = len(federation.common.labels) >= 2 or not epsilon_star or len(federation.targets) >= _SURELY_TWO
         require(
@@ -65,17 +64,11 @@ class TargetsAudit(AuditKind):
         )
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return True: each insider learns in which rounds its own target is sampled.
-
-        Each target has a separate insider, which knows the membership and sampling of all other targets.
-        """
+        """Return True: each insider learns in which rounds its own target is sampled."""
         return True
 
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return the reason why LLRs cannot be recomputed: they depend on the secret membership of the other targets.
-
-        LLRs are log-likelihood ratios. Without an insider, the reason is that there are none.
-        """
+        """Return why log-likelihood ratios cannot be recomputed: they depend on the other targets' membership."""
         if not public.with_insider:
             return WITHOUT_INSIDER
         return (
@@ -84,19 +77,15 @@ class TargetsAudit(AuditKind):
         )
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return a phrase that says how many targets there are, such as "one of 100 targets in each trial".
-
-        `chosen`, the rule by which a neighbour D' was chosen, is not used.
-        """
+        """Return a phrase that says how many targets there are, such as "one of 100 targets in each trial"."""
         return f"one of {public.targets} {self.counted} in each trial"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the default values for [audit] and for [privacy], as two dicts from settings to values.
+        """Return the default values for [audit] and for [privacy], as two dicts keyed by setting.
 
-        In private training the insider is on by default; in training without privacy (`private` is False) it is off.
-        The membership attack on losses is off. Only training without privacy has a default for [privacy]: an adjacency,
-        taken from `privacy` if it has one, and otherwise add-remove, of records if `strategy` is "dp-fedsgd" and of
-        clients otherwise.
+        The insider is on in private training only, and the membership attack on losses is off. Only training without
+        privacy has a default for [privacy]: an adjacency, taken from `privacy` if it has one, and otherwise add-remove,
+        of records if `strategy` is "dp-fedsgd" and of clients otherwise.
         """
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         is_private = privacy.get("private") is not False

@@ -20,10 +20,7 @@ from fl_audit.statistics.advantage import clopper_pearson
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """One bin of a reliability diagram: the trials whose beliefs in D lie in an interval.
-
-    It has the mean belief, and the share of its trials that used D with a confidence interval and a p-value.
-    """
+    """One bin of a reliability diagram: the trials whose beliefs in D lie in an interval."""
 
     lowest: float  # smallest belief in D in the bin
     highest: float  # largest belief in D in the bin
@@ -38,10 +35,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The result of testing whether beliefs are calibrated: two p-values, and the bins of the reliability diagram.
-
-    One p-value is that of the number of right guesses, the other that of the bins.
-    """
+    """The result of testing whether beliefs are calibrated: two p-values, and the bins of the reliability diagram."""
 
     wins: int  # number of trials that the insider guessed right
     expected_wins: float  # expected number of right guesses, if the beliefs are calibrated
@@ -93,20 +87,15 @@ def calibration(
 
 
 def _poisson_binomial_p(count: int, chances: Floats) -> float:
-    """Return the two-sided p-value of a number of successes among independent trials with known probabilities.
-
-    `count` is the number of successes, and `chances` the probability of success in each trial. The p-value is twice the
-    smaller of the two exact tail probabilities, at most 1.
-    """
+    """Return the exact two-sided p-value of a number of successes among independent trials with the given chances."""
     distribution = _poisson_binomial(chances)
     return min(1.0, 2 * min(float(distribution[: count + 1].sum()), float(distribution[count:].sum())))
 
 
 def _poisson_binomial(chances: Floats) -> Floats:
-    """Return the probabilities of 0 to n successes in n independent trials, shape (n + 1,), each to about 1e-15.
+    """Return the probabilities of 0 to n successes in n independent trials, (n + 1,), each to about 1e-15.
 
-    `chances` are the probabilities of success of the trials, shape (n,). FFT convolutions need n log^2 n steps, while
-    `scipy.stats.poisson_binom` needs n^2.
+    FFT convolutions need n log^2 n steps, while `scipy.stats.poisson_binom` needs n^2.
     """
     distributions = np.stack([1 - chances, chances], axis=1)
     while len(distributions) > 1:

@@ -58,16 +58,16 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
 def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
     """Return the largest and smallest epsilon over trials that follow from the observed local sensitivities.
 
-    This is variant (i) of section 5.3 of Bernau et al. 2021. The values are computed exactly, so the interval is simply
-    the range over the trials. Without sampling, each trial composes Gaussian releases with parameters mu_i to mu =
-    sqrt(sum of mu_i^2). With sampling, the claimed releases are accounted with larger noise: the claimed noise
-    multiplier times the claimed sensitivity over the observed one, as root mean square over the rounds of a trial.
+    This is variant (i) of section 5.3 of Bernau et al. 2021. The interval is the range over the trials. Without
+    sampling, each trial composes Gaussian releases with parameters mu_i to mu = sqrt(sum of mu_i^2). With sampling, the
+    claimed releases are accounted with larger noise: the claimed noise multiplier times the claimed sensitivity over
+    the observed one, as root mean square over the rounds of a trial.
 
     Parameters
     ----------
     signal
-        mu_i = Delta_i / sigma_i, the local sensitivity divided by the standard deviation of the added noise, shape
-        (trials, rounds), finite and at least 0; 0 in rounds in which the unit was observed not to take part.
+        mu_i = Delta_i / sigma_i, the local sensitivity over the standard deviation of the noise, shape (trials,
+        rounds), finite and at least 0; 0 in rounds in which the unit did not take part.
     claim
         The privacy claim of the run, with Gaussian noise.
 
@@ -91,10 +91,7 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
 
 
 def _sampled_epsilon(signal: float, claim: Claim) -> float:
-    """Return the epsilon of the claimed releases if every round had the given signal; 0 for a signal of 0.
-
-    The signal of a round is the sensitivity divided by the standard deviation of the noise.
-    """
+    """Return the epsilon of the claimed releases if sensitivity over noise were `signal` in every round."""
     z = claim.noise_multiplier
     if signal == 0 or z is None:
         return 0.0
@@ -116,7 +113,7 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     Parameters
     ----------
     log_odds
-        Log-odds of the data set that was used against the other data set, without a prior, shape (trials,), finite.
+        Log-odds of the data set that was used, without a prior, shape (trials,), finite.
     confidence
         Confidence of the interval, above 0 and below 1.
     mu
@@ -134,8 +131,9 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     largest, trials = max(0.0, float(np.max(log_odds))), int(log_odds.size)
     warning = "The largest belief is an extreme value: it grows with the number of trials and converges to nothing."
     if mu is None:
-        # The highest order statistic that is at most the quantile of order p = 2^(-1/n) with the confidence, or 0: the
-        # r-th smallest of n is where P(Binomial(n, p) >= r) = P(Beta(r, n - r + 1) <= p) reaches the confidence.
+        # The lower end is the highest order statistic that is at most the quantile of order p = 2^(-1/n), with the
+        # given confidence, or 0. The r-th smallest of n is, where P(Binomial(n, p) >= r) = P(Beta(r, n - r + 1) <= p)
+        # reaches the confidence.
         rank = np.arange(1, trials + 1)
         covered = betaincinv(rank, trials - rank + 1, confidence) <= 0.5 ** (1 / trials)
         low = max(0.0, float(np.sort(log_odds)[covered][-1])) if np.any(covered) else 0.0
@@ -146,7 +144,7 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
         return EpsilonInterval(largest, low, math.inf, confidence, note)
     require_mu(mu)
     tail = (1 - confidence) / 2
-    # the upper end is 1 - (1 - tail)^(1/n), computed as such: it is small
+    # The upper end 1 - (1 - tail)^(1/n) is small, so it is computed without cancellation.
     ends = (float(ndtri(math.exp(math.log(tail) / trials))), -float(ndtri(-math.expm1(math.log1p(-tail) / trials))))
     low, high = (max(0.0, mu * mu / 2 + mu * end) for end in ends)
     note = (

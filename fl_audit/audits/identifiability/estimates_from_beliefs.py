@@ -41,8 +41,8 @@ def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.
     prior
         The insider's prior belief in D, above 0 and below 1. The insider guesses D if its posterior odds favour D.
     coin
-        Probability with which the challenger uses D, above 0 and below 1. If it differs from the prior, the result can
-        be below 1/2, since the guess uses the prior.
+        Probability with which the challenger uses D, above 0 and below 1. If it is not the prior, the result can be
+        below 1/2.
 
     Raises
     ------
@@ -83,15 +83,14 @@ def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0
     InputError
         If there is no trial or a number is out of its range.
     """
-    smallest = 0.0 if prior == coin else -1.0  # never negative for one who knows the coin
+    smallest = 0.0 if prior == coin else -1.0  # whoever knows the coin has no negative advantage
     return mean_interval(2 * chance_of_being_right(log_odds, prior, coin) - 1, confidence, smallest)
 
 
 def _delta_terms(log_odds: Floats, epsilon: float) -> Floats:
-    """Return max(0, 1 - e^(epsilon - L)) for each trial, whose mean estimates delta(epsilon), shape (trials,).
+    """Return max(0, 1 - e^(epsilon - L)) for each trial, whose mean is delta(epsilon) (Balle & Wang 2018, theorem 5).
 
-    L is the trial's log-odds of the data set that was used, given as `log_odds`. Source: Dong, Roth & Su 2022, or Balle
-    & Wang 2018 theorem 5: delta(epsilon) is the mean of this term if L is the privacy loss.
+    L are the log-odds of the data set that was used, given as `log_odds`.
     """
     return np.asarray(-np.expm1(np.minimum(0.0, epsilon - log_odds)), dtype=np.float64)
 
@@ -124,11 +123,11 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
 
 
 def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> Estimate:
-    """Estimate delta of the audited pair D and D' at a given epsilon by counting trials.
+    """Estimate delta of the audited pair as `delta_from_beliefs` does, but by counting trials.
 
     With L the log-odds, delta(epsilon) is P(L > epsilon | D) - e^epsilon P(L > epsilon | D'), or the same with D and D'
     exchanged, whichever is larger (Neyman-Pearson). Each of the four probabilities has a Clopper-Pearson interval with
-    a quarter of the error probability. Raises `InputError` as `delta_from_beliefs` does.
+    a quarter of the error probability.
 
     Parameters
     ----------
@@ -159,10 +158,8 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
     """Estimate epsilon of the audited pair D and D' at a given delta, from the log-odds of trials.
 
     The interval contains every epsilon that a betting test does not reject. The test checks whether the mean of max(0,
-    1 - e^(epsilon - L)) over trials can be delta, where L are the log-odds of the data set that was used. Stakes depend
-    only on earlier trials. The mean falls with epsilon, so a test that rejects an epsilon as too small rejects all
-    smaller ones, and likewise for too large. Therefore bisection finds the ends of the interval. Raises `InputError` as
-    `delta_from_beliefs` does.
+    1 - e^(epsilon - L)) over trials can be delta, where L are the log-odds of the data set that was used. The mean
+    falls with epsilon, so bisection finds the ends of the interval. Raises `InputError` as `delta_from_beliefs` does.
 
     Parameters
     ----------
@@ -182,10 +179,7 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
 
 
 def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
-    """Return the log-odds of D against D' in trials with D, and the log-odds of D' against D in trials with D'.
-
-    Raises `InputError` if shapes differ or one kind of trial is missing.
-    """
+    """Return the log-odds of the data set that was used: in trials with D, and in trials with D'."""
     require(log_odds.shape == members.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
     parts = log_odds[members], -log_odds[~members]
     require(all(part.size for part in parts), "one kind of trial is missing: accepted are trials with D and with D'")
@@ -198,10 +192,9 @@ def _larger(parts: list[tuple[float, float, float]], confidence: float) -> Estim
 
 
 def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:
-    """Return an estimate of epsilon(delta) of the audited pair in one direction, and the two ends of its interval.
+    """Return an estimate of epsilon(delta) in one direction and the two ends of its interval.
 
-    `log_odds` are those of the data set that was used against the other one, in trials with one data set, D or D',
-    shape (trials,).
+    `log_odds` are those of the data set that was used, in trials with one of D and D'.
     """
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
     stakes = AdvantageBets.of(_foreseen_terms(log_odds, delta), confidence)
@@ -220,11 +213,10 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
 
 
 def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
-    """Return max(0, 1 - e^(epsilon - L)) for each trial, with an epsilon that is estimated from earlier trials only.
+    """Return `_delta_terms` of each trial, at an epsilon that is estimated from earlier trials only.
 
-    L are the log-odds of the data set that was used, given as `log_odds`, shape (trials,). Epsilon is 0 for the first
-    trials, and is estimated anew whenever the number of trials has doubled, so that its delta is `delta`. The stakes of
-    the betting test are chosen from these terms, so they must not depend on later trials.
+    Stakes of the betting test are chosen from these terms, so they must not depend on later trials. Epsilon is
+    estimated anew whenever the number of trials has doubled.
     """
     found, epsilon, start = np.empty_like(log_odds), 0.0, 0
     while start < log_odds.size:
@@ -236,11 +228,7 @@ def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
 
 
 def _plug_in_epsilon(log_odds: Floats, delta: float, largest: float) -> float:
-    """Return the epsilon, from 0 to `largest`, at which the mean of max(0, 1 - e^(epsilon - L)) equals delta.
-
-    The mean is over trials, and L are the log-odds of the data set that was used. The result is 0 if the mean is below
-    delta already at epsilon 0.
-    """
+    """Return the epsilon, from 0 to `largest`, at which the mean of `_delta_terms` is delta."""
 
     def excess(epsilon: float) -> float:
         return float(_delta_terms(log_odds, epsilon).mean()) - delta

@@ -40,7 +40,7 @@ class EmpiricalEpsilonFinding:
         return counted if self.from_sensitivity is None else {"from_sensitivity": self.from_sensitivity} | counted
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `empirical_epsilon`, for `summary.json`."""
+        """Return this finding as a dict with the one key `empirical_epsilon`, for `summary.json`."""
         decisive, each = self.decisive, json_of(self.intervals)
         told = {name: interval.pop("epsilon") for name, interval in each.items()}
         bounds = {
@@ -89,7 +89,7 @@ class ScoreAucFinding:
     of_each: Mapping[int, Estimate] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `scores`, for `summary.json`."""
+        """Return this finding as a dict with the one key `scores`, for `summary.json`."""
         each = {client: area.value for client, area in self.of_each.items()}
         area = {"area": self.area.value, "low": self.area.low, "high": self.area.high}
         told = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(each)}
@@ -141,7 +141,7 @@ class TprAtFprFinding:
     allowed: float  # largest TPR at this FPR that the guarantee allows
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `tradeoff`, for `summary.json`."""
+        """Return this finding as a dict with the one key `tradeoff`, for `summary.json`."""
         return {"tradeoff": json_of(self)}
 
 
@@ -155,13 +155,13 @@ def measure_tradeoff(run: FinishedRun, _: Findings) -> TprAtFprFinding | None:
         return None
     try:
         allowed = float(largest_tpr(guarantee.claim.profile, _AT))
-    except InputError:  # so little noise that no grid holds the losses
+    except InputError:  # the noise is too small for a grid of losses
         return None
-    curve = curve_of(run, np.array([_AT]))
+    curve = curve_of(run, np.array([_AT]), run.facts.confidence)
     return TprAtFprFinding(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
 
 
-def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
+def curve_of(run: FinishedRun, alarms: Floats, confidence: float) -> TradeoffBand:
     """Return the insider's TPRs at the given FPRs, with a pointwise confidence band, each of shape (points,).
 
     Parameters
@@ -169,13 +169,15 @@ def curve_of(run: FinishedRun, alarms: Floats) -> TradeoffBand:
     run
         A finished run with an insider.
     alarms
-        False-positive rates, i.e. shares of the trials with D' taken for D, from 0 to 1, shape (points,).
+        False-positive rates, from 0 to 1, shape (points,).
+    confidence
+        Confidence of the band at each point, above 0 and below 1.
     """
-    return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, run.facts.confidence)
+    return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, confidence)
 
 
 def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
-    """Return the lower and upper end of the confidence interval of the insider's TPR at one FPR.
+    """Return the ends of the confidence interval of the insider's TPR at one FPR.
 
     Parameters
     ----------
@@ -186,5 +188,5 @@ def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float,
     confidence
         Confidence of the interval, above 0 and below 1.
     """
-    band = tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], np.array([alarms]), confidence)
+    band = curve_of(run, np.array([alarms]), confidence)
     return float(band.low[0]), float(band.high[0])

@@ -1,4 +1,4 @@
-"""Findings on the audited pair D and D': estimates from the insider's beliefs, and the effect of a crafted record."""
+"""Findings on the audited pair D and D': estimates of advantage, epsilon and delta from the insider's beliefs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,6 @@ from fl_audit.array_types import finite
 from fl_audit.audits.identifiability import estimates_from_beliefs
 from fl_audit.audits.identifiability.calibration import Calibration, calibration
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
-from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.advantage import AdvantageEstimate, MeanInterval
@@ -21,10 +20,7 @@ FEWEST_TRIALS = 20  # smallest number of trials from which the curve delta(epsil
 
 @dataclass(frozen=True)
 class DeltaAtEpsilon:
-    """Two estimates of delta at one epsilon for the audited pair D and D', each with its interval.
-
-    One estimate is from the insider's beliefs, the other from counts of trials.
-    """
+    """Two estimates of delta at one epsilon for the audited pair D and D', each with its interval."""
 
     epsilon: float
     delta: float  # estimate of delta from beliefs
@@ -46,7 +42,7 @@ class EstimatesFromBeliefsFinding:
     calibration: Calibration  # test whether the beliefs are calibrated
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `pair`, for `summary.json`."""
+        """Return this finding as a dict with the one key `pair`, for `summary.json`."""
         found, beliefs = self.advantage, json_of(self.calibration)
         beliefs.pop("confidence")
         error = finite(found.standard_error)
@@ -73,7 +69,7 @@ def measure_pair(run: FinishedRun, findings: Findings) -> EstimatesFromBeliefsFi
         Earlier findings of the run, which include the finding on the insider.
     """
     guarantee, insider = run.facts.guarantee, findings.find(InsiderFinding)
-    # Beliefs say this of the pair where they come from the exact likelihood ratio, and nowhere else.
+    # Only beliefs from the exact likelihood ratio give estimates for the pair.
     if guarantee is None or insider is None or not run.facts.federation.mechanism.has_exact_llr:
         return None
     prior, confidence, odds, bits = run.facts.prior, run.facts.confidence, run.log_odds, run.bits
@@ -90,7 +86,7 @@ def measure_pair(run: FinishedRun, findings: Findings) -> EstimatesFromBeliefsFi
 
 
 def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the lower and upper end of the confidence interval of the insider's advantage, from its beliefs.
+    """Return the ends of the confidence interval of the insider's advantage, from its beliefs.
 
     Parameters
     ----------
@@ -104,9 +100,7 @@ def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, fl
 
 
 def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the lower and upper end of the confidence interval of the pair's epsilon, from the insider's beliefs.
-
-    It is the epsilon of the audited pair D and D' at the claimed delta.
+    """Return the ends of the confidence interval of epsilon at the claimed delta, from the insider's beliefs.
 
     Parameters
     ----------
@@ -121,9 +115,9 @@ def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, floa
 
 
 def _curve(run: FinishedRun, claimed: float) -> tuple[DeltaAtEpsilon, ...]:
-    """Return estimates of the audited pair's delta at nine equally spaced epsilons, starting at 0.
+    """Return estimates of delta at nine epsilons, equally spaced from 0.
 
-    The last epsilon is `claimed`, or the 90 % quantile of the absolute log-odds over trials if this is smaller.
+    The last one is `claimed`, or the 90 % quantile of the absolute log-odds if this is smaller.
     """
     odds, bits, confidence, points = run.log_odds, run.bits, run.facts.confidence, []
     seen = float(np.quantile(np.abs(odds), 0.9))
@@ -134,36 +128,3 @@ def _curve(run: FinishedRun, claimed: float) -> tuple[DeltaAtEpsilon, ...]:
             DeltaAtEpsilon(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high)
         )
     return tuple(points)
-
-
-@dataclass(frozen=True)
-class CraftedRecordFinding:
-    """The clipped gradient norm and the local sensitivity of a record that was crafted to have a large effect."""
-
-    initial: CraftedMeasures  # measures at the initial weights
-    first: float | None  # local over global sensitivity in round 1, mean over trials; None if not measured
-    mean: float | None  # local over global sensitivity, mean over trials and rounds; None if not measured
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `crafted`, for `summary.json`."""
-        initial = self.initial
-        return {"crafted": {
-            "label": initial.label, "clipped_gradient_norm": initial.length,
-            "shortest_clipped_gradient_norm": initial.shortest, "cosine_to_others": initial.cosine,
-            "initial_sensitivity": initial.sensitivity, "weights_looked_at": initial.models,
-            "first_round_sensitivity": self.first, "mean_sensitivity": self.mean,
-        }}  # fmt: skip
-
-
-def measure_crafted(run: FinishedRun, _: Findings) -> CraftedRecordFinding | None:
-    """Return the gradient norm and the local sensitivity of the run's crafted record; None if the run has none.
-
-    A crafted record is made to have a large effect on the training.
-    """
-    facts = run.facts
-    if facts.crafted is None:
-        return None
-    if not run.has_insider or not facts.federation.mechanism.has_exact_llr:
-        return CraftedRecordFinding(facts.crafted, None, None)
-    share = run.by_trial("local_sensitivity") / facts.global_sensitivity
-    return CraftedRecordFinding(facts.crafted, float(share[:, 0].mean()), float(share.mean()))

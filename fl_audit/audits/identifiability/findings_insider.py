@@ -1,4 +1,8 @@
-"""Findings on the insiders: their advantage and largest belief, and the distribution of the increments of log-odds."""
+"""Findings on the insiders: their advantage and largest belief, and the test of the innovations.
+
+A belief is the posterior belief in the data set that was used. Innovations are the standardised increments of the
+insider's log-odds of D against D'.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,17 +19,14 @@ from fl_audit.verdict.stored_measurements import measured_in
 
 @dataclass(frozen=True)
 class InsiderFinding:
-    """The insider's advantage over guessing, its largest belief, and how often its belief exceeded the bound.
-
-    The belief is the posterior belief in the data set that was used.
-    """
+    """The insider's advantage over guessing, its largest belief, and how often its belief exceeded the bound."""
 
     estimate: AdvantageEstimate  # number of right guesses, and the advantage that follows from it
     max_belief: float  # largest posterior belief over trials in the data set that was used
     belief_violations: int  # number of trials in which this belief exceeded the belief bound of the guarantee
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `insider`, for `summary.json`."""
+        """Return this finding as a dict with the one key `insider`, for `summary.json`."""
         counted = self.estimate
         advantage = {"advantage": counted.advantage, "advantage_low": counted.low, "advantage_high": counted.high}
         beliefs = {"max_belief": self.max_belief, "belief_violations": self.belief_violations}
@@ -75,7 +76,7 @@ class InsiderAgreementFinding:
         return self.best.estimate.advantage - self.worst.estimate.advantage
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `insiders`, for `summary.json`."""
+        """Return this finding as a dict with the one key `insiders`, for `summary.json`."""
         each = [{"client": one.client, **asdict(one.estimate), "max_belief": one.max_belief} for one in self.each]
         best = {"best": self.best.client, "spread": self.spread, "agreement": self.agreement}
         return {"insiders": best | {"each": each}}
@@ -96,12 +97,12 @@ def measure_insiders(run: FinishedRun, _: Findings) -> InsiderAgreementFinding |
 
 @dataclass(frozen=True)
 class LlrIncrementFinding:
-    """The result of testing that the innovations (standardised increments of the log-odds) are independent N(0, 1)."""
+    """The result of testing that the innovations are independent N(0, 1)."""
 
     check: LlrIncrementTest
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `innovations`, for `summary.json`."""
+        """Return this finding as a dict with the one key `innovations`, for `summary.json`."""
         groups, names = [], ("count", "mean", "variance", "serial_correlation")
         for bit, group in self.groups:
             groups.append({"bit": bit} | {name: getattr(group, name) for name in names} | {"ks_p": group.ks_p_value})
@@ -114,7 +115,7 @@ class LlrIncrementFinding:
 
 
 def measure_innovations(run: FinishedRun, _: Findings) -> LlrIncrementFinding | None:
-    """Return the test of the innovations, which are the standardised increments of the insider's log-odds.
+    """Return the test of the innovations.
 
     None without a guarantee, an insider or an exact log-likelihood ratio.
     """

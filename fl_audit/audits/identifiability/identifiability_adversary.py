@@ -36,10 +36,7 @@ from fl_audit.verdict.noise_statistics import NoiseStatistics, join
 
 @dataclass(frozen=True)
 class Observation:
-    """The insider's evidence from one round: increments of the log-odds, local sensitivities and noise measurements.
-
-    Each is given for all trials of a batch.
-    """
+    """The insider's evidence from one round: increments of the log-odds, local sensitivities and noise measurements."""
 
     increment: Floats  # increment of the log-odds of D against D' in this round, float64 (trials,)
     local_sensitivity: Floats  # L2 distance between the sums of contributions under D and D', float64 (trials,)
@@ -52,7 +49,7 @@ class Observation:
 def observe(
     federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
 ) -> Observation:
-    """Return the insider's evidence from one round: the increments of its log-odds, and measurements of the noise.
+    """Return the insider's evidence from one round.
 
     A round in which D and D' do not differ adds 0 to the log-odds. Raises `InputError` if the insider sees only models
     and their rounding error exceeds a thousandth of the noise's standard deviation, in a trial where D and D' differ.
@@ -82,7 +79,7 @@ def observe(
         return found
     share = rounding.cpu().numpy() / mechanism.noise_scale(found.local_sensitivity, federation.public.threat_model)
     refuse(share[found.local_sensitivity > 0])
-    # Noise that is scaled to no difference at all may be smaller than rounding: there it tells nothing.
+    # If D and D' do not differ, noise that is scaled to the difference may be smaller than rounding, and tells nothing.
     return replace(found, residuals=found.residuals.of_recovered(is_blurred(share)))
 
 
@@ -123,8 +120,7 @@ def weigh(
 def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Floats:
     """Return the insider's score for the membership of the differing record in one round, float64 (trials,).
 
-    The score is for DP-SGD at the clients, see the module's docstring. The scores of several rounds are added. Raises
-    `InputError` if the view lacks a value that the insider needs.
+    The scores of several rounds are added. Raises `InputError` if the view lacks a value that the insider needs.
 
     Parameters
     ----------
@@ -133,12 +129,11 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
     seen
         The insider's view of the round.
     insider
-        Number of the insider's client, which knows the updates and the noise of itself and of its colluders.
+        Number of the insider's client.
     """
     # The residual of a release after subtracting its expectation.
-    if (
-        federation.public.threat_model.adversary is Adversary.SERVER
-    ):  # the server sees the contribution of the target's client separately
+    if federation.public.threat_model.adversary is Adversary.SERVER:
+        # The server sees the contribution of the target's client separately.
         rest = shown(seen.side.contribution, "the contribution of the target's client").double().clone()
         clients, known, trials = [federation.victim], dict[int, int](), ()
     else:

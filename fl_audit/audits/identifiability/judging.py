@@ -13,7 +13,7 @@ from fl_audit.verdict.verdict import VerdictDetails, judge, judge_scores, judged
 
 
 class IdentifiabilityJudging(AuditJudging):
-    """Planning and judging of the audit kind `identifiability`, with LLRs (log-likelihood ratios) or scores."""
+    """Planning and judging of the audit kind `identifiability`, with log-likelihood ratios or scores."""
 
     def require_playable(self, public: Federation) -> None:
         """Raise `InputError` if an insider could not compute likelihood ratios or scores in this federation."""
@@ -21,10 +21,9 @@ class IdentifiabilityJudging(AuditJudging):
         require_weighable(public)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
-        """Return the judgement of the guarantee by tests of LLRs and noise, or by a bound from scores.
+        """Return the judgement of the guarantee by tests of log-likelihood ratios and noise, or from scores.
 
-        A judgement has a verdict and a lower bound on epsilon. The bound from scores is used if the insider has scores
-        that are not LLRs (log-likelihood ratios). None without an insider.
+        Scores are used if the insider has no likelihood ratios. None without an insider.
         """
         guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
         if scores is not None:
@@ -33,29 +32,17 @@ class IdentifiabilityJudging(AuditJudging):
         return judge(measured_in(run), guarantee, confidence) if run.has_insider else None
 
     def covers(self, facts: RunDescription) -> str:
-        """Return a sentence on the pair D and D' and the seed that a verdict covers.
-
-        It also says in how many rounds the differing unit can take part, if participation follows a schedule.
-        """
+        """Return a sentence on the pair, the seed and the rounds that a verdict covers."""
         return pairs_covered("this pair", facts)
 
     def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
-        """Return how large a lack of noise a planned run would detect; None if the run has no insider.
-
-        Parameters
-        ----------
-        planned
-            The planned run with its claimed guarantee.
-        parameters
-            Number of parameters of the model; None if the noise can be measured in only some of them.
-        """
+        """Return how large a lack of noise a planned run would detect; None if the run has no insider."""
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
         """Return the factor by which the target must count too heavily for a planned run to detect it.
 
-        The factor compares the effect on the released sums with the effect that the claim assumes. The result is None
-        if the run has no insider, or if its mechanism has no exact LLR (log-likelihood ratio).
+        The result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
         """
         is_replaced = planned.public.mechanism.adjacency.relation is Relation.REPLACE
         return limit_of_signal(planned, is_replaced)
@@ -79,5 +66,5 @@ def pairs_covered(these: str, facts: RunDescription) -> str:
 
 
 def _cohort_text(facts: RunDescription) -> str:
-    """Return a sentence on the number of rounds for which the differing unit is scheduled; empty without a schedule."""
+    """Return in how many rounds the differing unit can take part, as a sentence; empty without a schedule."""
     return facts.federation.mechanism.participation.turn_words(facts.federation.rounds)

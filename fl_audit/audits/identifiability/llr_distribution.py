@@ -30,10 +30,7 @@ SMALLEST_P_VALUE = 0.001  # the test of innovations fails if the Kolmogorov-Smir
 
 @dataclass(frozen=True)
 class LlrIncrementStatistics:
-    """Statistics of the innovations (standardised increments of the log-odds) in the trials with one secret bit.
-
-    They are mean, variance and serial correlation with their z-scores, and a Kolmogorov-Smirnov p-value.
-    """
+    """Statistics of the innovations in the trials with one secret bit."""
 
     count: int  # number of innovations; below 2 the other fields have their expected values, z-scores 0 and p-value 1
     mean: float  # mean of all innovations; 0 is expected
@@ -53,7 +50,7 @@ class LlrIncrementStatistics:
 
 @dataclass(frozen=True)
 class LlrIncrementTest:
-    """The test of the innovations (standardised increments of log-odds), separately for trials with D and D'."""
+    """The test of the innovations, separately for trials with D and D'."""
 
     members: LlrIncrementStatistics  # the innovations of trials with D
     nonmembers: LlrIncrementStatistics  # the innovations of trials with D'
@@ -75,9 +72,8 @@ def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> LlrIncrem
     Parameters
     ----------
     values
-        Innovations (standardised increments of the log-odds), shape (trials, rounds); NaN in rounds without
-        information. If the increments are not Gaussian, these are instead normal scores of the noise along the
-        difference of D and D'.
+        Innovations, shape (trials, rounds); NaN in rounds without information. If increments are not Gaussian, these
+        are normal scores of the noise instead.
     bits
         1 or True for trials with D, 0 or False for trials with D', shape (trials,).
     """
@@ -87,10 +83,7 @@ def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> LlrIncrem
 
 
 def _group(values: Floats) -> LlrIncrementStatistics:
-    """Return the test statistics of the innovations of some trials.
-
-    `values` has shape (trials, rounds), with NaN in rounds without an innovation.
-    """
+    """Return the test statistics of innovations, (trials, rounds), in which NaN means that there is none."""
     used = values[~np.isnan(values)]
     count = int(used.size)
     if count < 2:
@@ -112,10 +105,9 @@ def _group(values: Floats) -> LlrIncrementStatistics:
 
 
 def _log_odds_density(log_odds: ArrayLike, distribution: LogOddsDistribution) -> Floats:
-    """Return the density of the log-odds of D against D' under a distribution, with the shape of `log_odds`.
+    """Return the density of the log-odds of D against D'.
 
-    A distribution on a grid is smoothed over a hundredth of its central 99.8 % range. An atom, e.g. of a unit that was
-    never sampled, becomes a peak of this width.
+    A distribution on a grid is smoothed over a hundredth of its central 99.8 % range, so an atom becomes a narrow peak.
     """
     point = np.asarray(log_odds, dtype=np.float64)
     if isinstance(distribution, NormalLogOdds):
@@ -123,7 +115,7 @@ def _log_odds_density(log_odds: ArrayLike, distribution: LogOddsDistribution) ->
     low, high = distribution.quantile([0.001, 0.999])
     half = max(float(high - low) / 200, distribution.error)
     ends = (point + half, point - half)
-    if isinstance(distribution, GriddedLogOdds):  # without its steps, which would show as ripples
+    if isinstance(distribution, GriddedLogOdds):  # interpolated, since its steps would show as ripples
         above, below = (
             np.interp(end, distribution.values, distribution.cumulative, left=0.0, right=1.0) for end in ends
         )
@@ -176,7 +168,7 @@ def belief_grid(
     shift, tails = float(logit(prior)), [tail, 1 - tail]
     ends = np.concatenate([distributions[1].quantile(tails) + shift, -distributions[0].quantile(tails) - shift])
     beliefs = expit(np.linspace(ends.min(), ends.max(), points))
-    # Little noise makes beliefs that round to certainty, where no density is defined.
+    # With little noise, beliefs round to 0 or 1, where no density is defined.
     return np.asarray(np.clip(beliefs, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0)), dtype=np.float64)
 
 

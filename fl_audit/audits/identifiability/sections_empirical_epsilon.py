@@ -26,16 +26,12 @@ from fl_audit.verdict.verdict_messages import title_of
 
 
 def _method(decisive: VerdictDetails, words: UnitWords) -> str:
-    """Return a phrase for the method of the test that decides the verdict: the test's title, or a bound method's name.
-
-    `decisive` is the result of this test, and `words` has the names of the privacy unit for the title.
-    """
+    """Return a phrase for the test that decides the verdict, or for the bound that does."""
     is_test = decisive.method in set(TestName)
     return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 
 
 def _detectable(contents: ReportContents) -> str:
-    """Return a sentence on the limit of detection of the test that gives the verdict, with its significance level."""
     decisive = verdict_of(contents).judged
     level = f"level {number_text(decisive.level_of_limit)}"
     if not math.isfinite(decisive.limit_of_detection):
@@ -49,7 +45,7 @@ def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
     guarantee, decisive = contents.guarantee, numbers.decisive
     delta, level = at_delta(guarantee.delta), decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
-    # `rho_alpha` turned round: held against the guarantee it would refute noise that is calibrated exactly.
+    # This inverts `rho_alpha`. Compared with the guarantee it would refute noise that is calibrated exactly.
     advantage = f"section 5.3 (iii): Eq. (6) turned round{delta}, of noise calibrated by the classic formula only"
 
     def wide(confidence: float) -> tuple[float, float]:
@@ -77,12 +73,8 @@ def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
 
 
 def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
-    """Return the table row of an empirical epsilon, with its confidence interval or its range over the trials.
-
-    `found` is the estimate, `name` its name in the table, and `basis` a phrase on how it was estimated.
-    """
     how, low, high = basis + "; ends over the trials" * (found.confidence == 1), found.low, found.high
-    if side_of(low, high) == 0:  # only the rounding of arithmetic tells them apart
+    if side_of(low, high) == 0:  # they differ by rounding only
         low = high = found.epsilon
     return Row(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
 
@@ -102,10 +94,7 @@ def _tables(numbers: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> lis
 
 
 def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
-    """Return two table cells for a bound: the smallest epsilon it would find, and the largest it could show.
-
-    Each method has only one of these limits; the other cell is a dash.
-    """
+    """Return the smallest epsilon that a bound would find, and the largest it could show; the unknown one is a dash."""
     limit = finite(bound.limit_of_detection)
     return (limit, DASH) if bound.method is BoundMethod.GAUSSIAN_SHIFT else (DASH, limit)
 
@@ -167,7 +156,7 @@ def _tradeoff_figure(figure: Figure, _: evidence.TprAtFprFinding, contents: Repo
     axes = figure.add_subplot()
     guarantee, style, run = contents.guarantee, BIT_STYLES[1], contents.run
     smallest = max(_SMALLEST_RATE, 1 / int((~run.bits).sum()))
-    curve = evidence.curve_of(run, np.geomspace(smallest, 1, 60))
+    curve = evidence.curve_of(run, np.geomspace(smallest, 1, 60), run.facts.confidence)
     draw_band(
         axes, curve.alarms, np.maximum(curve.low, _SMALLEST_RATE), curve.high, facecolor=PALE, linewidth=0.8,
         edgecolor=style.colour, label=f"its {percent(run.facts.confidence)} band, point by point",

@@ -52,7 +52,7 @@ def advantage_row(found: AdvantageEstimate, contents: ReportContents) -> Row:
     Parameters
     ----------
     found
-        The estimated advantage of the insider over guessing.
+        The estimated advantage.
     contents
         The findings and facts that the report shows.
     """
@@ -63,7 +63,7 @@ def advantage_row(found: AdvantageEstimate, contents: ReportContents) -> Row:
 
 
 def _surer_row(numbers: evidence.InsiderFinding, contents: ReportContents) -> Row:
-    """Return the table row of the share of trials in which the insider's belief exceeded the claimed bound."""
+    """Return the row of the share of trials in which the insider's belief exceeded the claimed bound."""
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
     return Row("Share of trials surer than claimed", beyond / estimate.trials, f"{_COUNTED}; Clopper-Pearson interval",
@@ -85,10 +85,7 @@ def _rows(numbers: evidence.InsiderFinding, contents: ReportContents) -> list[Ro
 
 
 def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
-    """Return the exact distributions of the final log-odds, keyed by secret bit; empty if they are unknown.
-
-    The bit is 1 for trials with D and 0 for trials with D'.
-    """
+    """Return the exact distributions of the final log-odds, keyed by secret bit; empty if they are unknown."""
     return run.largest_distributions if run.has_exact_final_distribution else {}
 
 
@@ -117,7 +114,7 @@ def _beliefs_figure(figure: Figure, numbers: evidence.InsiderFinding, contents: 
         axes.plot(points, density, color=INK, linewidth=2, label=name)
         highest = max(top, min(float(density.max()), 2.5 * top) if top else float(density.max()))
     axes.set_xlim(0.0, 1.0)  # the same in every report
-    axes.set_ylim(0, 1.1 * highest or 1.0)  # every belief at an end, and no density between
+    axes.set_ylim(0, 1.1 * highest or 1.0)  # 0 if every belief is 0 or 1 and no density is drawn
     bounds = facts.belief_bounds
     of_d = "" if math.isclose(bounds[0], bounds[1]) else " for D"
     axes.axvline(bounds[1], label=f"claimed limit{of_d} {percent(bounds[1])}", **LIMIT)
@@ -187,10 +184,7 @@ def _belief_rounds_figure(figure: Figure, _: evidence.InsiderFinding, contents: 
 
 
 def _draw_bit(axes: Axes, contents: ReportContents, bit: int) -> None:
-    """Draw the beliefs over the rounds of all trials with one secret bit: 1 for D, 0 for D'.
-
-    If their exact distribution is known, its central 90 % are drawn too.
-    """
+    """Draw the beliefs of all trials with one secret bit over the rounds, and the range in which 90 % are expected."""
     style, run, facts = BIT_STYLES[bit], contents.run, contents.facts
     paths = run.by_trial("log_odds")[run.bits == bool(bit)]
     if not len(paths):
@@ -270,7 +264,7 @@ def _insiders_sentence(numbers: evidence.InsiderAgreementFinding, contents: Repo
 
 
 def _best_row(numbers: evidence.InsiderAgreementFinding, contents: ReportContents) -> Row:
-    """Return the table row of the best insider's advantage, at a level that is corrected for choosing the best one."""
+    """Return the row of the best insider's advantage, at a level that is corrected for choosing the best one."""
     return replace(advantage_row(numbers.best.estimate, contents), level=READING_LEVEL / len(numbers.each))
 
 
@@ -287,7 +281,7 @@ def _insiders_rows(numbers: evidence.InsiderAgreementFinding, _: ReportContents)
 def _insiders_tables(numbers: evidence.InsiderAgreementFinding, contents: ReportContents) -> list[Table]:
     columns = ("Client", "Right guesses", "Trials", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
-    level = READING_LEVEL / len(numbers.each)  # together they have the level of one number
+    level = READING_LEVEL / len(numbers.each)  # Bonferroni: together they have the level of one row
     each = [(one, one.estimate, replace(advantage_row(one.estimate, contents), level=level)) for one in numbers.each]
     rows = tuple(
         (f"{one.client}", found.wins, found.trials, *row.cells, found.confidence,

@@ -90,12 +90,11 @@ def largest_auc(profile: PrivacyProfile) -> float:
 def largest_order(profile: PrivacyProfile) -> float:
     """Return the largest probability that an attack ranks a member above a nonmember of the same training.
 
-    It is from 1/2 to 1. Adding unit i and removing unit j turns "i out, j in" into "i in, j out". Let T be the largest
-    TPR as a function of the FPR. Adding a unit changes the probability of any outcome from a to at most T(a). Removing
-    a unit changes it from b to at most T'(b) = 1 - T^-1(1 - b). Both steps together change it from a to at most
-    T'(T(a)) (group privacy, Dong, Roth & Su 2022, theorem 2.14). Therefore the limit at even odds is
-    (1 + max_a (T'(T(a)) - a)) / 2. For Gaussian releases without sampling it is Phi(mu). Otherwise it comes from a
-    curve that is never too low.
+    It is from 1/2 to 1. Let T be the largest TPR as a function of the FPR. Adding a unit changes the probability of any
+    outcome from a to at most T(a), and removing one from b to at most T'(b) = 1 - T^-1(1 - b). Exchanging a nonmember
+    for a member does both (group privacy, Dong, Roth & Su 2022, theorem 2.14). Therefore the limit at even odds is (1 +
+    max_a (T'(T(a)) - a)) / 2. For Gaussian releases without sampling it is Phi(mu). Otherwise it comes from a curve
+    that is never too low.
 
     Raises
     ------
@@ -106,8 +105,8 @@ def largest_order(profile: PrivacyProfile) -> float:
         return float(ndtr(mu))
     curve = _Tradeoff(profile)
     alarms, found = curve.corners, 1 - curve.missed(curve.corners)
-    # Both steps are straight between corners, so their composition is largest at one of the first or of the second.
-    rates, first = np.unique(found, return_index=True)  # of rates that several shares lead to, the smallest share
+    # Both functions are linear between corners, so their composition is largest at a corner of one of them.
+    rates, first = np.unique(found, return_index=True)  # the smallest FPR of each TPR
     corners = np.unique(np.concatenate([alarms, np.interp(1 - found, rates, alarms[first])]))
     once = np.interp(corners, alarms, found)
     return float((1 + np.max(1 - np.interp(1 - once, rates, alarms[first]) - corners)) / 2)
@@ -116,25 +115,21 @@ def largest_order(profile: PrivacyProfile) -> float:
 class _Tradeoff:
     """The trade-off function f of a privacy profile, piecewise linear: the smallest false-negative rate at each FPR.
 
-    It is computed from the distributions of the privacy loss L on a grid. For each grid point l >= 0 of the loss of
-    "in" against "out", the best test calls all members whose loss exceeds l. Its false-positive rate is P_out(L > l),
-    and its false-negative rate P_in(L <= l). These points are the corners of f at small false-positive rates, where f
-    is steeper than -1. The loss of "out" against "in" gives the corners at large rates in the same way, with both rates
-    exchanged. A line of slope -1 joins the two chains of corners. Losses below 0 are not used, because rounding spoils
-    their tails.
+    For each grid point l >= 0 of the loss L, the test "L > l" is a corner of f. Losses below 0 are not used, because
+    rounding spoils their tails; the loss in the other direction gives the corners at large FPR.
     """
 
     def __init__(self, profile: PrivacyProfile) -> None:
         curves = fine_curves(profile).curves  # of "in" against "out", then of the reverse
         missed, alarms = _corners(curves[0])
         self._small, self._large = (alarms[::-1], missed[::-1]), _corners(curves[-1])
-        # Both are the line 1 - delta(0) - a; those of two grids may differ by what the grids are off.
+        # Both chains end on the line 1 - delta(0) - a; on two grids the ends may differ by the error of the grids.
         self._height = float(max(self._small[0][-1] + self._small[1][-1], self._large[0][0] + self._large[1][0]))
         # False-positive rates at the corners of f, ascending, including 0 and 1.
         self.corners = np.unique(np.concatenate([[0.0], self._small[0], self._large[0], [1.0]]))
 
     def missed(self, alarms: Floats) -> Floats:
-        """Return the trade-off function f, i.e. the smallest false-negative rate, at the given false-positive rates."""
+        """Return the smallest false-negative rate at the given false-positive rates."""
         line = self._height - alarms
         small = np.where(alarms <= self._small[0][-1], np.interp(alarms, *self._small), line)
         large = np.where(alarms >= self._large[0][0], np.interp(alarms, *self._large, right=0.0), line)
@@ -142,11 +137,8 @@ class _Tradeoff:
 
 
 def _corners(curve: pld.PrivacyCurve) -> tuple[Floats, Floats]:
-    """Return two arrays over the grid points l >= 0 of a privacy curve: P(L <= l), rising, and P'(L > l), falling.
-
-    The privacy curve gives the loss L under a distribution P, and P' is the other distribution of the pair.
-    """
-    # One more point under the grid: where a loss under 0 is all but impossible, the grid begins above 0.
+    """Return P(L <= l) and P'(L > l) at the grid points l >= 0 of a privacy curve for P against P'."""
+    # One more point below the grid: if losses below 0 are almost impossible, the grid begins above 0.
     losses = np.append(curve.losses[0] - curve.interval, curve.losses)
     kept = losses > -curve.interval / 2
     above = np.append(np.cumsum(curve.probabilities[::-1])[::-1], 0.0)[kept] + curve.infinity

@@ -59,7 +59,7 @@ def one_target_scores(
     membership
         The membership of the targets in the trials of `scores`.
     draw
-        Generator that draws the targets; it must not depend on the scores.
+        Generator that draws the targets, independent of the scores.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def epsilon_of_one_target(
     membership
         The membership of the targets in the trials of `scores`.
     draw
-        Generator that draws the targets; it must not depend on the scores.
+        Generator that draws the targets, independent of the scores.
     delta
         The delta for which epsilon is bounded, at least 0 and below 1.
     confidence
@@ -122,118 +122,71 @@ class SingleAttackResults:
     by_tradeoff: OneRunBound | None = None
 
 
-def achieved_by_attack(
-    scores: Floats,
-    apart: Floats | None,
-    membership: TargetMembership,
-    delta: float,
-    confidence: float,
-    knows_coins: bool = False,
-) -> SingleAttackResults:
-    """Return the rates and the lower bounds on epsilon of a membership attack on models.
+@dataclass(frozen=True)
+class AttackScores:
+    """The scores of one attack, or the log-odds of the insiders, for all targets in all trials."""
 
-    Parameters
-    ----------
-    scores
-        Scores of the attack, higher for a likelier member, shape (trials, targets). Each trial is attacked with all
-        other trials as shadows, if the attack uses shadows.
-    apart
-        Scores of the attack with separate shadow trials, shape (trials, targets), with NaN in the shadow trials. Pass
-        the object `scores` itself if the attack has no shadows, and None if there are no separate shadow trials.
-    membership
-        The membership of the targets in all trials.
-    delta
-        The delta for which epsilon is bounded, at least 0 and below 1.
-    confidence
-        Confidence of each bound and of the rates' intervals, above 0.5 and below 1.
-    knows_coins
-        Whether the attacker of a trial knows the membership of some of its targets, so that one-run bounds do not
-        apply.
-    """
-    has_shadows = apart is not scores
-    rates = rates_of(scores, membership, confidence, has_shadows, of_insiders=False)
-    one_run, by_tradeoff = None, None
-    if not knows_coins:
-        few = max(1, floor(_GUESSED * membership.targets))
-        guesses = guesses_of_scores(scores[0], membership.is_in[0], few, few)
-        one_run = bound_of_guesses(guesses, delta, confidence, OneRunMethod.STEINKE)
-        by_tradeoff = bound_of_guesses(guesses, delta, confidence, OneRunMethod.TRADE_OFF)
-    bound = bound_of_scores(apart, membership, delta, confidence)
-    return SingleAttackResults(rates, roc_curve(scores, membership), bound, one_run, by_tradeoff)
+    # Scores, higher for a likelier member, (trials, targets). If the attack uses shadows, each trial is attacked with
+    # all other trials as shadows.
+    values: Floats
+    # Scores with separate shadow trials, with NaN in these; None without such trials; `values` itself without shadows.
+    apart: Floats | None
+    membership: TargetMembership  # membership of the targets in all trials
+    of_insiders: bool = False  # whether the scores are log-odds of insiders, one for each target
+    knows_coins: bool = False  # whether the attacker of a trial knows the membership of some other targets of the trial
 
+    def rates(self, confidence: float) -> MembershipRates:
+        """Return the AUC and other rates of these scores, with bootstrap intervals.
 
-def achieved_by_insiders(
-    log_odds: Floats, membership: TargetMembership, delta: float, confidence: float
-) -> SingleAttackResults:
-    """Return the rates and the lower bound on epsilon of the insiders.
+        The bootstrap samples are the same in every call.
 
-    Each target has a separate insider, who knows the membership of all other targets.
+        Parameters
+        ----------
+        confidence
+            Confidence with which all intervals hold jointly, above 0.5 and below 1.
+        """
+        has_shadows = self.apart is not self.values
+        return membership_rates(
+            self.values, self.membership, _draws(), confidence,
+            shadows_of_each_other=has_shadows, of_insiders=self.of_insiders,
+        )  # fmt: skip
 
-    Parameters
-    ----------
-    log_odds
-        Final log-odds of each target's membership, shape (trials, targets).
-    membership
-        The membership of the targets in all trials.
-    delta
-        The delta for which epsilon is bounded, at least 0 and below 1.
-    confidence
-        Confidence of the bound and of the rates' intervals, above 0.5 and below 1.
-    """
-    rates = rates_of(log_odds, membership, confidence, has_shadows=False, of_insiders=True)
-    bound = bound_of_scores(log_odds, membership, delta, confidence)
-    return SingleAttackResults(rates, roc_curve(log_odds, membership), bound, None)
+    def bound(self, delta: float, confidence: float) -> LowerBound | None:
+        """Return a lower bound on epsilon from one target of each trial that is no shadow trial.
 
+        None if there is no such trial, or if the drawn targets are all members or all nonmembers.
 
-def rates_of(
-    scores: Floats, membership: TargetMembership, confidence: float, has_shadows: bool, of_insiders: bool
-) -> MembershipRates:
-    """Return the rates of an attack with bootstrap intervals, from the scores of all trials.
+        Parameters
+        ----------
+        delta
+            The delta for which epsilon is bounded, at least 0 and below 1.
+        confidence
+            Confidence of the bound, above 0.5 and below 1.
+        """
+        if self.apart is None:
+            return None
+        rows = ~np.isnan(self.apart).any(axis=1)
+        members = TargetMembership(self.membership.is_in[rows])
+        return epsilon_of_one_target(self.apart[rows], members, delta, _draws(), confidence)
 
-    The bootstrap samples are the same in every call.
+    def results(self, delta: float, confidence: float) -> SingleAttackResults:
+        """Return the rates, the ROC curve and the lower bounds on epsilon of these scores.
 
-    Parameters
-    ----------
-    scores
-        Scores, higher for a likelier member, shape (trials, targets).
-    membership
-        The membership of the targets in all trials.
-    confidence
-        Confidence with which all intervals hold jointly, above 0.5 and below 1.
-    has_shadows
-        Whether each trial is attacked with all other trials as shadows.
-    of_insiders
-        Whether the scores are log-odds of insiders.
-    """
-    return membership_rates(
-        scores, membership, _draws(), confidence, shadows_of_each_other=has_shadows, of_insiders=of_insiders
-    )
-
-
-def bound_of_scores(
-    apart: Floats | None, membership: TargetMembership, delta: float, confidence: float
-) -> LowerBound | None:
-    """Return a lower bound on epsilon from the scores of a membership attack, using one target of each trial.
-
-    None if no trial can be used, or if the drawn targets are all members or all nonmembers.
-
-    Parameters
-    ----------
-    apart
-        Scores, higher for a likelier member, shape (trials, targets). Trials whose row contains NaN are not used. These
-        are shadow trials, from which the attack learned. None if the attack learned from all trials, so that none is
-        left for the bound.
-    membership
-        The membership of the targets in all trials.
-    delta
-        The delta for which epsilon is bounded, at least 0 and below 1.
-    confidence
-        Confidence of the bound, above 0.5 and below 1.
-    """
-    if apart is None:
-        return None
-    rows = ~np.isnan(apart).any(axis=1)
-    return epsilon_of_one_target(apart[rows], TargetMembership(membership.is_in[rows]), delta, _draws(), confidence)
+        Parameters
+        ----------
+        delta
+            The delta for which epsilon is bounded, at least 0 and below 1.
+        confidence
+            Confidence of each bound and of the rates' intervals, above 0.5 and below 1.
+        """
+        one_run, by_tradeoff = None, None
+        if not self.knows_coins:
+            few = max(1, floor(_GUESSED * self.membership.targets))
+            guesses = guesses_of_scores(self.values[0], self.membership.is_in[0], few, few)
+            one_run = bound_of_guesses(guesses, delta, confidence, OneRunMethod.STEINKE)
+            by_tradeoff = bound_of_guesses(guesses, delta, confidence, OneRunMethod.TRADE_OFF)
+        roc = roc_curve(self.values, self.membership)
+        return SingleAttackResults(self.rates(confidence), roc, self.bound(delta, confidence), one_run, by_tradeoff)
 
 
 def _draws() -> np.random.Generator:
@@ -253,13 +206,13 @@ def relative_tradeoff(auc_without: float, auc: float, accuracy_without: float, a
     Parameters
     ----------
     auc_without
-        AUC of a membership attack on the model without DP, from 0 to 1; AUC_o in the formula.
+        AUC of an attack on the model without DP, from 0 to 1; AUC_o.
     auc
-        AUC of the same attack on the model with DP, from 0 to 1.
+        AUC of the same attack on the model with DP.
     accuracy_without
-        Test accuracy of the model without DP, from 0 to 1; ACC_o in the formula.
+        Test accuracy without DP, from 0 to 1; ACC_o.
     accuracy
-        Test accuracy of the model with DP, from 0 to 1; ACC in the formula.
+        Test accuracy with DP; ACC.
     classes
         Number of classes C, at least 2; 1 / C is the accuracy of guessing.
 

@@ -35,8 +35,7 @@ _FEW_TRIALS = 64
 class ModelOutputs:
     """The outputs of the models of all trials on the records of the targets and on population records.
 
-    They are log-probabilities and confidences of labels, and if requested logits, gradient features and further
-    queries. Population records are records that no model was trained on.
+    No model was trained on population records.
     """
 
     # log p_y (log-probability of the true label y) of each target, (trials, targets); mean over the records of a target
@@ -111,7 +110,7 @@ def attack_scores(
             return active_scores(answers.under_ascent[np.newaxis])
         case Attack.SHADOW:
             logits, labels = _of_records(answers.logits, attack), _of_records(answers.labels, attack)
-            # In single precision and piece by piece: with many trials this is the largest array of a report.
+            # Single precision and pieces save memory: with many trials this is the largest array of a report.
             pieces = np.array_split(logits, -(-len(logits) // _TRIALS_AT_ONCE))
             values = np.concatenate([log_probabilities(piece).astype(np.float32) for piece in pieces])
             return shadow_scores(values, labels, membership, shadows=shadows)
@@ -128,13 +127,10 @@ def attack_scores(
             assert_never(attack)
 
 
-def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, shadows: Flags | None = None) -> Floats:
-    """Return the scores of the user's attack function, higher for a likelier member, shape (trials, targets).
+def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, shadows: Flags | None) -> Floats:
+    """Return the scores of the user's attack, called as `attack(model, shadows, is_in)` for each trial.
 
-    The function is called as `attack(model, shadows, is_in)` for each trial. Its arguments are the outputs of the
-    trial's model, the outputs of the shadow models, and the membership in the shadow models, bool (shadow models,
-    targets). The function returns one finite score for each target, (targets,). The membership of the attacked trial is
-    not passed.
+    It gets the outputs of the trial's model and of the shadow models, and the membership in the latter.
     """
     attack = import_function(name, "attack")
     scores = np.full(membership.is_in.shape, np.nan)
@@ -152,10 +148,7 @@ def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, 
 
 
 def _of_records(answers: T | None, attack: str) -> T:
-    """Return the values unchanged, or raise `InputError` if they are None because targets are not single records.
-
-    `answers` are outputs of models, and `attack` is the name of the attack for the message.
-    """
+    """Return the values unchanged, or raise `InputError` if they are None because targets are not single records."""
     accepted = f"accepted about clients are {' and '.join(OF_ANY_UNIT)}"
     require(answers is not None, f"attack '{attack}' is asked about records: {accepted}")
     assert answers is not None

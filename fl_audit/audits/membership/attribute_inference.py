@@ -62,8 +62,6 @@ def attribute_guesses(
     Source: Yeom et al. 2018, adversary 4 (known error distribution). Without the distribution it is the reduction to
     membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
 
-    Raises `InputError` if shapes do not match, a loss is not finite, or the prior is no distribution.
-
     Parameters
     ----------
     losses
@@ -108,8 +106,7 @@ def attribute_guesses_with_shadows(
     truth
         Index of the true value of each record, from 0, shape (targets,).
     prior
-        Probability of each value among people, at least 0, with a sum of 1; shape (values,), or (targets, values) if it
-        depends on the other attributes of the record.
+        Probability of each value among people, as in `attribute_guesses`.
     membership
         The membership of the targets in all trials.
     """
@@ -135,7 +132,7 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
     Parameters
     ----------
     member_losses
-        Losses of members in shadow trials, at least 0 and finite, of any shape, with at least two different values.
+        Losses of members in shadow trials, at least 0, of any shape, with two different values or more.
     """
     sample = np.asarray(member_losses, dtype=np.float64).ravel()
     usable = sample.size >= _LEAST_SAMPLES and bool(np.isfinite(sample).all() and (sample >= 0).all())
@@ -143,7 +140,7 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
     offset, count = float(sample.mean()) / 1000, sample.size
     if count > _MOST_KERNELS:
         sample = np.quantile(sample, np.linspace(0, 1, _MOST_KERNELS))
-    # Silverman's rule for all of the sample, whatever stands for it.
+    # Silverman's rule uses the size of the whole sample, also if quantiles replace it.
     kernels = scipy.stats.gaussian_kde(np.log(sample + offset), bw_method=(count * 3 / 4) ** -0.2)
 
     def log_density(losses: Floats) -> Floats:
@@ -159,10 +156,7 @@ def sampled_distribution(member_losses: ArrayLike) -> LossDistribution:
 
 
 def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """Return the log of the prior probabilities of the attribute's values, shape (targets, values).
-
-    `shape` is (targets, values). Raises `InputError` if the prior is no probability distribution.
-    """
+    """Return the log prior probabilities with the shape (targets, values); `InputError` if they are no distribution."""
     weights = np.asarray(prior, dtype=np.float64)
     accepted = f"{shape[1:]} or {shape}"
     require(weights.shape in (shape[1:], shape), f"the prior has shape {weights.shape}: accepted is {accepted}")
@@ -173,10 +167,7 @@ def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
 
 
 def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> Integers:
-    """Return the index of the true attribute value of each record as int64, shape (targets,).
-
-    `shape` is (targets, values). Raises `InputError` if an index is out of range or the shape is wrong.
-    """
+    """Return the index of each record's true value as int64, (targets,); `InputError` if it does not fit `shape`."""
     true = np.asarray(truth)
     fits = true.shape == shape[:1] and np.issubdtype(true.dtype, np.integer)
     require(fits, f"true values are {true.dtype} of shape {true.shape}: accepted are whole numbers {shape[:1]}")

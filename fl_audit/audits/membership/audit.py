@@ -20,17 +20,10 @@ class MembershipAudit(TargetsAudit):
     counted = "targets"
 
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two dicts of default values: for the settings of [audit] and for those of [privacy].
+        """Return the default values for [audit] and for [privacy], as two dicts keyed by setting.
 
         The first contains the attacks, which depend on whether the unit is a record, and an insider if training is
         private. The second contains an adjacency if training is not private.
-
-        Parameters
-        ----------
-        strategy
-            Configured strategy, such as "dp-fedsgd".
-        privacy
-            Known settings of section [privacy], keyed by setting.
         """
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         audit, relation = super().defaults(strategy, privacy)

@@ -20,13 +20,12 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats
+from fl_audit.audits.membership.insider_increments import increments, noise_along_targets, signal_to_noise
 from fl_audit.audits.membership.yeom_attack import ascent
-from fl_audit.errors import InputError, require
 from fl_audit.federation.contributions import RoundContext, contributed
 from fl_audit.federation.hypotheses import WhiteningTerm, whitened_steps
 from fl_audit.federation.loaded_federation import LoadedFederation
@@ -36,132 +35,6 @@ from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
 from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.user_gradients import user_gradients
-from fl_audit.mechanisms.likelihood_ratio import mixed_llr
-from fl_audit.privacy.events import require_sampling_rate
-
-
-def _signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayLike) -> Floats:
-    """Return mu = min(||g||, C) / sigma of each target in one round, at least 0, float64 (trials, targets).
-
-    `norms` are the norms ||g|| of the targets' contributions, and `clipping_norm` is C. Given all earlier rounds, the
-    increment of the log-odds of a target that is known to take part is N(mu^2/2, mu^2) if it is in, and N(-mu^2/2,
-    mu^2) if it is out.
-    """
-    return _clipped(_checked(norms, "norms"), clipping_norm) / _checked_sigma(sigma, len(np.asarray(norms)))
-
-
-def _noise_along(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floats:
-    """Return <n, h> / (||h|| sigma), the noise along each target's contribution h, float64 (trials, targets).
-
-    `products` are <n, h>, and `norms` are ||h||. Given all earlier rounds, the result is N(0, 1) if the noise n has the
-    claimed distribution. It is NaN if h is 0.
-    """
-    along, lengths = _checked(products, "products"), _checked(norms, "norms")
-    ratio = np.divide(along, lengths, out=np.full(along.shape, np.nan), where=lengths > 0)
-    return np.asarray(ratio / _checked_sigma(sigma, len(along)), dtype=np.float64)
-
-
-def increments(
-    products: ArrayLike,
-    norms: ArrayLike,
-    clipping_norm: float | None,
-    sigma: ArrayLike,
-    is_in: Flags,
-    takes_part: Flags | None = None,
-    sampling_rate: float = 1.0,
-    sees_participation: bool = False,
-) -> Floats:
-    """Return the increment of one round to each target's log-odds of "in" against "out".
-
-    It is in nats, float64, shape (trials, targets). Let l = (<x, g> - ||g||^2/2) / sigma^2 be the log-odds that the
-    target is in the sum, with the symbols of the module's docstring. If the insider knows whether the target takes
-    part, the increment is l if it does and 0 if not. Otherwise it is log((1 - q) + q e^l), which is at least log(1 -
-    q). A gradient of zero adds nothing. Raises `InputError` also if records are sampled and `takes_part` is missing.
-
-    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
-    `fl_audit.mechanisms.likelihood_ratio`.
-
-    Parameters
-    ----------
-    products
-        Inner products <n, h>, finite, shape (trials, targets). Here n is the noise of the trial's release (the release
-        minus the true sum of clipped gradients), and h is the target's gradient before clipping; see
-        `fl_audit.learning.record_gradient_norms`.
-    norms
-        Norms ||h|| of the targets' gradients before clipping, finite, shape (trials, targets).
-    clipping_norm
-        Clipping norm C, positive; None for no clipping.
-    sigma
-        Standard deviation of the noise in each trial, positive, shape (trials,). 0 is refused, because without noise
-        the log-odds are infinite as soon as a target takes part.
-    is_in
-        Whether each target is in, bool, shape (trials, targets).
-    takes_part
-        Whether each target takes part in the round if it is in, bool, shape (trials, targets); None means that all take
-        part. If the insider sees participation, this includes the coins of targets that are out.
-    sampling_rate
-        Probability q with which each target takes part by a secret coin, above 0 and at most 1. If it is 1, the insider
-        knows of each target whether it takes part.
-    sees_participation
-        Whether the insider sees which targets take part in the round.
-    """
-    shape = np.shape(products)
-    require_sampling_rate(sampling_rate)
-    is_told = takes_part is not None or sampling_rate == 1
-    require(is_told, f"sampling rate is {sampling_rate} and nothing says who takes part: accepted is bool {shape}")
-    part = _checked_flags(np.ones(shape, dtype=np.bool_) if takes_part is None else takes_part, "takes_part", shape)
-    in_sum = _checked_flags(is_in, "is_in", shape) & part
-    along, lengths = _checked(products, "products"), _checked(norms, "norms")
-    require(lengths.shape == along.shape, f"norms have shape {lengths.shape}: accepted is {along.shape}, the products'")
-    scale, clipped = _checked_sigma(sigma, len(along)), _clipped(lengths, clipping_norm)
-    factor = np.divide(clipped, lengths, out=np.ones(along.shape), where=lengths > 0)
-    # Log-odds of a target's being in the sum against its being out: (<n, g> +- ||g||^2/2) / sigma^2.
-    log_odds = factor * along / scale / scale + np.where(in_sum, 0.5, -0.5) * np.square(clipped / scale)
-    if sampling_rate < 1 and not sees_participation:
-        return np.asarray(mixed_llr(torch.from_numpy(log_odds), sampling_rate).numpy(), dtype=np.float64)
-    return np.where(part, log_odds, 0.0)
-
-
-def _clipped(lengths: Floats, clipping_norm: float | None) -> Floats:
-    bound = math.inf if clipping_norm is None else clipping_norm
-    require(bound > 0, f"clipping norm is {clipping_norm}: accepted are positive numbers, or None for no clipping")
-    require(bool((lengths >= 0).all()), f"norms go down to {lengths.min(initial=0.0)}: accepted are numbers from 0")
-    return np.minimum(lengths, bound)
-
-
-def _checked(values: ArrayLike, name: str) -> Floats:
-    """Return values as float64; raise `InputError` if they are not finite or not of shape (trials, targets).
-
-    The message calls the values `name`.
-    """
-    found = np.asarray(values, dtype=np.float64)
-    require(found.ndim == 2, f"{name} have shape {found.shape}: accepted is (trials, targets)")
-    require(bool(np.isfinite(found).all()), f"{name} contain NaN or infinity: accepted are finite numbers")
-    return found
-
-
-def _checked_sigma(sigma: ArrayLike, trials: int) -> Floats:
-    """Return the noise scale of each trial, float64, shape (trials, 1).
-
-    Raises
-    ------
-    InputError
-        If the shape is wrong, or a scale is not positive and finite.
-    """
-    scale = np.asarray(sigma, dtype=np.float64)
-    require(scale.shape == (trials,), f"sigma has shape {scale.shape}: accepted is ({trials},), one for each trial")
-    positive = np.isfinite(scale) & (scale > 0)
-    if not positive.all():
-        trial = int(np.argmin(positive))
-        raise InputError(f"sigma is {scale[trial]} in trial {trial}: accepted are positive numbers")
-    return scale[:, np.newaxis]
-
-
-def _checked_flags(flags: Flags, name: str, shape: tuple[int, ...]) -> Flags:
-    found = np.asarray(flags)
-    accepted = found.dtype == np.bool_ and found.shape == shape
-    require(accepted, f"{name} is {found.dtype} of shape {found.shape}: accepted is bool {shape}, as the products")
-    return found
 
 
 class TargetObservations(NamedTuple):
@@ -184,7 +57,7 @@ def observe_targets(
 
     Noise that is correlated over rounds is whitened first; a target's contribution then combines several rounds.
 
-    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; see `fl_audit.audits.membership.insider`.
+    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target.
 
     Parameters
     ----------
@@ -201,46 +74,71 @@ def observe_targets(
     mechanism, sees = public.mechanism, public.threat_model.sees_participation
     sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, seen.side.norms_array)
     steps = whitened_steps(federation, seen)
-    clip = None  # sums of formed contributions are clipped already
-    match federation.unit:
-        case Unit.RECORD if len(steps) == 1:
-            rest, asked = _noise_of_records(federation, seen, steps[0], membership)[0], federation.differing
-            found = record_gradients(federation.model, steps[0].start, asked.features, asked.labels, rest)
-            products, norms, clip = _array(found.products), _array(found.norms), mechanism.clipping_norm
-            of_sum = products, norms
-        case Unit.USER if len(steps) == 1 and not mechanism.is_adaptive:
-            rest, asked = _noise_of_records(federation, seen, steps[0], membership)[0], federation.differing
-            assert asked.user is not None, "where users are units, records know theirs"
-            found = user_gradients(federation.model, steps[0].start, asked.features, asked.labels, asked.user, rest)
-            products, norms, clip = _array(found.products), _array(found.norms), mechanism.clipping_norm
-            of_sum = products, norms
-        case Unit.RECORD | Unit.USER:
-            (products, norms), of_sum = _of_records_over_rounds(federation, seen, steps, membership, sigma)
-        case Unit.CLIENT:
-            (products, norms), of_sum = _of_clients(federation, seen, steps, membership, sigma)
-        case _:
-            assert_never(federation.unit)
+    whole, of_sum, clip = _alignments(federation, seen, steps, membership, sigma)
     part = _taking_part(federation, seen, seen.number, trials) if len(steps) == 1 else None
     takes_part = None if part is None else part[:, federation.targets]
-    added = increments(products, norms, clip, sigma, membership.is_in, takes_part, mechanism.sampling_rate, sees)
-    longest = _signal_to_noise(norms, clip, sigma)
+    added = increments(*whole, clip, sigma, membership.is_in, takes_part, mechanism.sampling_rate, sees)
+    longest = signal_to_noise(whole.norms, clip, sigma)
     if mechanism.is_sampled and (turn := public.turn(seen.number)) is not None:
-        # Everybody knows whose turn it is, so that the round says nothing of all others.
+        # The schedule is public, so a round gives no evidence on units that are not scheduled.
         has_turn = np.isin(federation.targets, turn)
         added, longest = added * has_turn, longest * has_turn
     signal = longest if takes_part is None or not (sees or mechanism.sampling_rate == 1) else longest * takes_part
-    noise = _noise_along(*of_sum, sigma)
+    noise = noise_along_targets(*of_sum, sigma)
     if public.membership_scheme is MembershipScheme.EXACTLY_ONE:
-        # The candidate itself, if it takes part, was not subtracted.
-        noise -= _signal_to_noise(of_sum[1], clip, sigma) * (1 if takes_part is None else takes_part)
+        # The contribution of a candidate that takes part was not subtracted.
+        noise -= signal_to_noise(of_sum.norms, clip, sigma) * (1 if takes_part is None else takes_part)
     return TargetObservations(added, signal, noise)
 
 
-def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
-    """Return which units take part in a round if they are in, bool (trials, units); None means that all do.
+class _Alignment(NamedTuple):
+    """Inner products <n, g> of the noise n with each target's contribution g, and norms ||g||, (trials, targets)."""
 
-    `number` is the number of the round.
+    products: Floats
+    norms: Floats
+
+
+def _alignments(
+    federation: LoadedFederation,
+    seen: ObservedRound,
+    steps: Sequence[WhiteningTerm],
+    membership: TargetMembership,
+    sigma: Floats,
+) -> tuple[_Alignment, _Alignment, float | None]:
+    """Return the alignment with the noise of all released values, that with the noise of the sum, and a norm.
+
+    The two differ only under adaptive clipping, which also releases bits. The norm is the one to which contributions
+    have yet to be clipped, or None.
     """
+    match federation.unit:
+        case Unit.RECORD if len(steps) == 1:
+            alone = _of_single_round(federation, seen, steps[0], membership)
+        case Unit.USER if len(steps) == 1 and not federation.public.mechanism.is_adaptive:
+            alone = _of_single_round(federation, seen, steps[0], membership)
+        case Unit.RECORD | Unit.USER:
+            return *_of_records_over_rounds(federation, seen, steps, membership, sigma), None
+        case Unit.CLIENT:
+            return *_of_clients(federation, seen, steps, membership, sigma), None
+        case _:
+            assert_never(federation.unit)
+    return alone, alone, federation.public.mechanism.clipping_norm
+
+
+def _of_single_round(
+    federation: LoadedFederation, seen: ObservedRound, step: WhiteningTerm, membership: TargetMembership
+) -> _Alignment:
+    """Return the alignment of the round's noise with the gradients of records or users before clipping."""
+    rest, asked = _noise_of_records(federation, seen, step, membership)[0], federation.differing
+    if federation.unit is Unit.USER:
+        assert asked.user is not None, "where users are units, records know theirs"
+        found = user_gradients(federation.model, step.start, asked.features, asked.labels, asked.user, rest)
+    else:
+        found = record_gradients(federation.model, step.start, asked.features, asked.labels, rest)
+    return _Alignment(_array(found.products), _array(found.norms))
+
+
+def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
+    """Return which units take part in a round if they are in, bool (trials, units); None means that all do."""
     turn, shown = federation.public.turn(number), seen.side.taking_part
     if shown is not None:
         return shown.bool().cpu().numpy()
@@ -252,10 +150,7 @@ def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int,
 
 
 def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Flags | None) -> Flags:
-    """Return which units are in a round's sum, i.e. are members and take part, bool (trials, units).
-
-    `part` says which units take part, (trials, units); None means that all do.
-    """
+    """Return which units are members and take part, bool (trials, units)."""
     held = np.ones((membership.trials, federation.units), dtype=np.bool_)
     held[:, federation.targets] = membership.is_in
     return held if part is None else held & part
@@ -264,11 +159,9 @@ def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Fl
 def _noise_of_records(
     federation: LoadedFederation, seen: ObservedRound, step: WhiteningTerm, membership: TargetMembership
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the noise of the round `step`, i.e. its release minus all clipped gradients, float64 (trials, parameters).
+    """Return the noise of a round: its release minus all clipped gradients, float64 (trials, parameters).
 
-    The second value is the noise on the sum of the bits of an adaptive clipping norm, (trials,), computed in the same
-    way; None without such bits. `seen` is the insider's view of the latest round, and `membership` says which targets
-    are in.
+    The second value is the noise on the sum of the bits of an adaptive clipping norm, (trials,), if there are bits.
     """
     part = _taking_part(federation, seen, step.number, membership.trials)
     held = _in_sum(federation, membership, part)
@@ -294,12 +187,10 @@ def _of_records_over_rounds(
     steps: Sequence[WhiteningTerm],
     membership: TargetMembership,
     sigma: Floats,
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return two pairs of <n, g> and ||g||, each (trials, targets), for records or users as targets.
+) -> tuple[_Alignment, _Alignment]:
+    """Return the two alignments of `_alignments` for records or users, as sums over the rounds that whitening combines.
 
-    g is a target's clipped gradient, and n is the noise. Both are weighted sums over `steps`, the rounds that whitening
-    combines. With adaptive clipping, g and n have one further coordinate for the target's bit, which says whether its
-    gradient is within the clipping norm. The second pair leaves this coordinate out.
+    A bit says whether a gradient is within the clipping norm. It is one further coordinate of the first alignment.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit, noise = _unit_of_bits(federation, sigma), torch.zeros(())
@@ -328,14 +219,13 @@ def _of_records_over_rounds(
         for number, end in enumerate(kept):
             products[number][:, some] = _array(torch.bmm(whole[..., :end], noise[:, :end].unsqueeze(2)).squeeze(2))
             norms[number][:, some] = _array(whole[..., :end].norm(dim=2))
-    return (products[0], norms[0]), (products[1], norms[1])
+    return _Alignment(products[0], norms[0]), _Alignment(products[1], norms[1])
 
 
 def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
-    """Return the factor that scales the noise on clipping bits to the noise on the sum, float64 (trials,).
+    """Return the factor that scales the noise on clipping bits to the noise on the sum, (trials,).
 
-    The bits of adaptive clipping say whether contributions are within the clipping norm. `sigma` is the standard
-    deviation of the noise on the sum, (trials,); it is returned itself if clipping is not adaptive.
+    It is `sigma` itself if clipping is not adaptive.
     """
     mechanism = federation.public.mechanism
     return torch.from_numpy(sigma) / mechanism.bit_sigma if mechanism.is_adaptive else torch.from_numpy(sigma)
@@ -347,13 +237,10 @@ def _of_clients(
     steps: Sequence[WhiteningTerm],
     membership: TargetMembership,
     sigma: Floats,
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return two pairs of <n, g> and ||g||, each (trials, targets), for clients as targets.
+) -> tuple[_Alignment, _Alignment]:
+    """Return the two alignments of `_alignments` for clients, as sums over the rounds that whitening combines.
 
-    g is a target's clipped update, and n is the noise. Both are weighted sums over `steps`, the rounds that whitening
-    combines. With adaptive clipping, g and n have one further coordinate for the client's bit, which says whether its
-    update is within the clipping norm. This coordinate is scaled so that its noise equals that of the others. The
-    second pair leaves it out, because after a small update the noise on the bits would hide the noise on the sum.
+    The second one leaves out the bits, because after a small update their noise would hide the noise on the sum.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit = _unit_of_bits(federation, sigma)
@@ -381,15 +268,11 @@ def _of_clients(
     kept = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
     along = [torch.stack([(noise * one)[:, :end].sum(dim=1) for one in of_targets], dim=1) for end in kept]
     norms = [torch.stack([one[:, :end].norm(dim=1) for one in of_targets], dim=1) for end in kept]
-    return (_array(along[0]), _array(norms[0])), (_array(along[1]), _array(norms[1]))
+    return _Alignment(_array(along[0]), _array(norms[0])), _Alignment(_array(along[1]), _array(norms[1]))
 
 
 def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
-    """Return the sums `total` as float64, (trials, parameters), with `bits` times `unit` as one further column.
-
-    `bits` are sums of the bits of adaptive clipping, and `unit` is their factor from `_unit_of_bits`, both (trials,).
-    If `bits` is None, there is no further column.
-    """
+    """Return the sums as float64, with `bits` times `unit` as one further column if there are bits."""
     if bits is None:
         return total.double()
     return torch.cat([total.double(), (bits.double() * unit).unsqueeze(1).to(total.device)], dim=1)

@@ -63,7 +63,7 @@ def lira_scores(
     membership
         The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
-        Whether each trial may serve as a shadow, bool, shape (trials,). None allows all trials but the attacked one.
+        Whether each trial may serve as a shadow, bool (trials,); None allows all but the attacked one.
     form
         ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
         strictly increasing function of the paper's one-sided test. Either is averaged over queries, as if they were
@@ -91,11 +91,7 @@ def lira_scores(
 
 
 def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroup:
-    """Return statistics of the shadow trials of one side (in or out); raise `InputError` if they are too few.
-
-    `values` are the confidences, (trials, targets, queries). `side` marks the trials and targets on this side, (trials,
-    targets), `shadows` marks the trials that may serve, and `name` names the side in the error message.
-    """
+    """Return statistics of the shadow trials on one side (in or out); raise `InputError` if there are too few."""
     group = _shadow_group(values, side, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:
         fewest = int((group.count - 1).sum(axis=1).min())
@@ -104,16 +100,13 @@ def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraS
 
 
 def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
-    """Return the variance estimate for the attack on each trial, above 0, shape (trials, targets or 1, queries).
-
-    EACH estimates one variance for each target. SHARED pools the squared deviations over targets, and the axis of
-    targets has length 1.
-    """
+    """Return the variance for the attack on each trial, (trials, targets, queries); SHARED pools over targets."""
     match LiraSpread(spread):
         case LiraSpread.EACH:
             variance = group.variance
         case LiraSpread.SHARED:
-            # One mean was fitted for each target: without the subtraction few shadow trials would look too alike.
+            # One mean was fitted for each target. Without subtracting 1, the variance from few shadow trials would be
+            # too small.
             free = (group.count - 1).sum(axis=1)
             variance = group.squares.sum(axis=1, keepdims=True) / free[:, np.newaxis, np.newaxis]
         case _:
@@ -122,9 +115,6 @@ def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
 
 
 def _log_density(values: Floats, group: ShadowGroup, spread: LiraSpread) -> Floats:
-    """Return the log density of a normal distribution fitted to the shadow trials of `group`, up to a constant.
-
-    It is evaluated at `values`, (trials, targets, queries), and has the same shape.
-    """
+    """Return the log density at `values` of a normal distribution fitted to `group`, up to a constant."""
     variance = _variance(group, spread)
     return np.asarray(-(np.log(variance) + (values - group.mean) ** 2 / variance) / 2, dtype=np.float64)

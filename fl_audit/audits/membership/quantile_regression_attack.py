@@ -54,16 +54,13 @@ def quantile_scores(
     mean, residuals = regression.predicted(told.T)
     lengths = np.log(np.abs(residuals) + _LEAST)
     spread, rest = regression.predicted(lengths)
-    # A mean of logarithms leaves the unit open: it is what makes the records' own scores, left out, vary by 1.
+    # The mean of the log spread determines spreads up to a factor, chosen so that the left-out scores have variance 1.
     units = np.sqrt(np.mean(np.square(residuals * np.exp(rest - lengths)), axis=0))
     return np.asarray((asked.T - mean) / (np.exp(spread) * units), dtype=np.float64).T
 
 
 class _Ridge:
-    """Ridge regressions of many responses on the same records, for predictions at other records.
-
-    Each regression has the penalty of the smallest leave-one-out error.
-    """
+    """Ridge regressions of many responses on the same records, each with the penalty of least leave-one-out error."""
 
     def __init__(self, records: Floats, asked: Floats) -> None:
         self._middle = records.mean(axis=0)
@@ -74,11 +71,7 @@ class _Ridge:
         self._asked = ((asked - self._middle) / scale) @ right.T / np.maximum(sizes, _LEAST)
 
     def predicted(self, answers: Floats) -> tuple[Floats, Floats]:
-        """Fit the regressions, and return predictions at the queried records and the leave-one-out residuals.
-
-        `answers` holds the responses at the fitted records, (records, responses). The predictions have the shape
-        (queried records, responses), and the residuals that of `answers`.
-        """
+        """Return predictions at the queried records, (queried, responses), and the leave-one-out residuals."""
         middle, best = answers.mean(axis=0), np.full(answers.shape[1], np.inf)
         parts = self._left.T @ (answers - middle)
         found, left_out = np.empty((len(self._asked), answers.shape[1])), np.empty_like(answers)

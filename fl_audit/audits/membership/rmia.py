@@ -54,9 +54,8 @@ def rmia_scores(
     The ratio of a record is the confidence of the attacked model in it, divided by the mean confidence of reference
     models. The score of a target is the share of population records whose ratio, times gamma, is at most the target's
     ratio. The mean confidence of reference models in a target is (mean_in + mean_out) / 2 online and ((1 + a) mean_out
-    + 1 - a) / 2 offline. Here mean_in and mean_out are means over reference models with and without the target. No
-    model used the population records, so their mean_out is over all reference models. Online, mean_out itself is the
-    mean confidence in a population record.
+    + 1 - a) / 2 offline. Here mean_in and mean_out are means over reference models with and without the target. For a
+    population record, mean_out is over all reference models, and online it is the mean confidence itself.
 
     Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
     appendix B.2. (The code run_rmia of ML Privacy Meter differs in two points. It takes the mean over the larger half
@@ -76,8 +75,7 @@ def rmia_scores(
     membership
         The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
-        Whether the model of each trial may serve as a reference model, bool, shape (trials,). None allows all trials
-        but the attacked one.
+        Whether each trial's model may serve as a reference, bool (trials,); None allows all but the attacked one.
     rule
         Settings of the attack; `RmiaSettings()` if None.
 
@@ -112,24 +110,20 @@ def rmia_scores(
 
 
 def _log(confidence: Floats) -> Floats:
-    """Return logarithms of confidences, in which 0 is replaced by the smallest positive normal float."""
+    """Return logarithms, of at least the smallest positive normal float."""
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 
 def _from_out(out: ShadowGroup, rule: RmiaSettings) -> Floats:
-    """Return the estimated mean confidence of all reference models in each record, from models that did not use it.
+    """Return the mean confidence of all reference models in each record, estimated from those that did not use it.
 
-    It is ((1 + a) p_out + 1 - a) / 2, where p_out is the mean confidence in `out` and a is `rule.slope`. So the mean is
-    half over models that used the record and half over models that did not.
+    It is ((1 + a) p_out + 1 - a) / 2 with a = `rule.slope`: half of the models are taken to have used the record.
     """
     return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
 
 
 def _checked(values: Floats, what: str) -> Floats:
-    """Return log-probabilities unchanged; raise `InputError` if they are not finite, above 0, or of several queries.
-
-    The message calls them `what`.
-    """
+    """Return log-probabilities unchanged; raise `InputError` if they are not finite, above 0, or of several queries."""
     require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
     highest = float(values.max())
     require(highest <= 0, f"{what} reach {highest:g}: accepted are numbers up to 0")

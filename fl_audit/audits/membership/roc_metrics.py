@@ -53,20 +53,16 @@ class RocCurve:
 
     @property
     def area(self) -> float:
-        """Area under the curve, from 0 to 1: all scores of members are compared with all scores of nonmembers.
+        """Area under the curve, from 0 to 1, which compares all scores of members with all of nonmembers.
 
-        `MembershipRates.auc` differs: it compares only scores of the same trial or, for insiders, only scores of
-        different trials.
+        `MembershipRates.auc` compares only scores of the same trial or, for insiders, of different trials.
         """
         return float(np.trapezoid(self.tpr, self.fpr))
 
 
 @dataclass(frozen=True)
 class MembershipRates:
-    """AUC, TPR at FPR 0.1 %, TPR at FPR 1 % and balanced accuracy of an attack, each from 0 to 1 with an interval.
-
-    They are computed over all trials and targets, and the intervals hold jointly.
-    """
+    """AUC, TPR at FPR 0.1 %, TPR at FPR 1 % and balanced accuracy of an attack, each from 0 to 1 with an interval."""
 
     # Share of pairs of a member and a nonmember in which the member has the higher score, ties counting half; 1/2
     # without a leak. The pairs are of the same trial, and for insiders of different trials.
@@ -122,13 +118,9 @@ def membership_rates(
     / (W - 1))) and at one minus this value, which widens them for few trials (Hesterberg 2015, What teachers should
     know about the bootstrap, section 3.5).
 
-    If trials are each other's shadows, the interval is wider by the square root of 2. Without a leak, trial v
-    contributes to the score of trial w, to first order, a random term h(w, v), and w contributes h(v, w) to the score
-    of v. For online LiRA both terms are equal, so every pair of trials counts twice. Then the variance of the mean over
-    trials is twice what resampled trials show. It cannot be larger, by the Cauchy-Schwarz inequality. With a leak, the
-    interval is wider than necessary. Attacked trials that are nobody's shadows need no factor.
-
-    The coverage of the intervals is tested in `tests.validation.coverage`.
+    If trials are each other's shadows, the interval is wider by the square root of 2. Without a leak, every pair of
+    trials then counts up to twice, to first order, so the variance of the mean over trials is at most twice what
+    resampled trials show (Cauchy-Schwarz). With a leak, the interval is wider than necessary.
 
     Parameters
     ----------
@@ -144,8 +136,7 @@ def membership_rates(
         Joint confidence of the four intervals, above 0.5 and below 1. Each interval has a quarter of the error
         probability (Bonferroni).
     shadows_of_each_other
-        Whether the score of a trial used other trials in `scores` as shadows. Intervals are then wider by the square
-        root of 2.
+        Whether the score of a trial used other trials in `scores` as shadows.
     of_insiders
         Whether the scores are log-odds of insiders, each of whom knows all other coins of its trial. The interval of
         the AUC then uses the jackknife over trials; it is 0 to 1 with fewer than three trials.
@@ -181,11 +172,9 @@ def membership_rates(
 
 
 def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Floats:
-    """Return one value for each trial, shape (trials,), whose mean estimates the AUC over pairs of different trials.
+    """Return jackknife pseudo-values of the trials, (trials,), whose mean is the AUC over pairs of different trials.
 
-    A pair is a score of a member and a score of a nonmember. The values are jackknife pseudo-values: they can be
-    treated as independent values of the trials, to get an interval. A value is NaN if no pairs remain without its
-    trial.
+    A value is NaN if no pairs remain without its trial.
     """
     # Of the P pairs of different trials, let T have the member's score higher. Let p_w and t_w be the same numbers for
     # the pairs with trial w. The value of w among W trials is W T/P - (W - 1) (T - t_w) / (P - p_w) (Tukey's
@@ -209,16 +198,14 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
 
 
 def _share_of(values: Floats, level: float) -> Interval:
-    """Return the mean of `values`, one for each trial, as an estimate of a share, with a confidence interval.
+    """Return the mean of `values`, one for each trial, as a share with an interval of confidence 1 - `level`.
 
-    `values` has shape (trials,), and the interval has confidence 1 - `level`. If a value is NaN, the estimate is 0.5
-    and the interval 0 to 1.
+    If a value is NaN, the estimate is 0.5 and the interval 0 to 1.
     """
-    # The interval of Clopper and Pearson for as many trials as would have the same standard error, less for the freedom
-    # of Student's distribution; as many as trials where no error shows (Korn & Graubard 1998). Where few pairs are out
-    # of order that of Student covers too seldom. Held against insiders of like and of unlike contributions, 10 to 100
-    # trials, mu of 0.3 to 3, at 98.75 %: 95.3 % to 100 % covered, the least where all noise is shared and an AUC of
-    # 0.98 is found.
+    # The interval of Clopper and Pearson for the number of independent trials with the same standard error, corrected
+    # by the quantile of Student's distribution (Korn & Graubard 1998). If the error is 0, it is the number of trials.
+    # Student's own interval covers too seldom if few pairs are out of order. Coverage at 98.75 % with 10 to 100 trials
+    # and mu from 0.3 to 3: 95.3 % to 100 %, least if all noise is shared and the AUC is 0.98.
     trials, error = len(values), float(values.std(ddof=1)) / math.sqrt(len(values))
     if not math.isfinite(error):
         return Interval(0.5, 0.0, 1.0)
@@ -232,10 +219,7 @@ def _share_of(values: Floats, level: float) -> Interval:
 
 
 class _RankedScores:
-    """All scores in descending order, prepared to compute rates with a weight for each trial.
-
-    The bootstrap computes rates with many sets of weights.
-    """
+    """All scores in descending order, prepared to compute rates for many sets of weights of the trials."""
 
     def __init__(self, values: Floats, membership: TargetMembership, threshold: Floats | float) -> None:
         order = np.argsort(-values.ravel(), kind="stable")
@@ -254,20 +238,14 @@ class _RankedScores:
         self._won = ranks.sum(axis=1) - members * (members + 1) / 2
 
     def counts(self, weights: Floats, top: int | None = None) -> tuple[Floats, Floats]:
-        """Return, for each of the top scores, the weighted numbers of members and nonmembers with at least this score.
-
-        `weights` has shape (resamples, trials), and both results (resamples, scores). `top` is the number of top
-        scores, from the highest down; None means all.
-        """
+        """Return the weighted numbers of members and nonmembers at or above each top score, (resamples, scores)."""
         weight, is_in = weights[:, self._trial[:top]], self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
     def _top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
-        """Return the weighted numbers of members and of nonmembers at or above each of the top scores.
+        """Return `counts` at distinct scores, for so many that the FPR of the lowest exceeds 1 % in each resample.
 
-        Both have shape (resamples, scores). `weights` has shape (resamples, trials). The number of top scores is chosen
-        so that the FPR at the lowest of them exceeds 1 % in each resample. `others` holds the weighted numbers of all
-        nonmembers, (resamples,).
+        `others` are the weighted numbers of all nonmembers, (resamples,).
         """
         all_scores, most, taken = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:
@@ -277,17 +255,17 @@ class _RankedScores:
             taken = min(all_scores, 2 * taken)
 
     def rates(self, weights: Floats) -> Floats:
-        """Return AUC, TPR at FPR 0.1 % and at 1 %, and balanced accuracy, shape (resamples, 4).
+        """Return AUC, TPR at FPR 0.1 % and at 1 %, and balanced accuracy, (resamples, 4).
 
-        `weights` has shape (resamples, trials). The rates are NaN in a resample without members or without nonmembers.
+        They are NaN in a resample without members or without nonmembers.
         """
         members, others = (weights @ size for size in self._size)
         hits, alarms = self._top_counts(weights, others)
         with np.errstate(invalid="ignore", divide="ignore"):
-            # The rank sum of Mann and Whitney, trial by trial.
+            # The rank sum of Mann and Whitney in each trial.
             found = [weights @ self._won / (weights @ self.pairs)]
             for rate in SMALL_RATES:
-                # Compared with a little slack, so that rounding cannot turn 3 of 3000 into more than a share of 0.001.
+                # The slack keeps rounding from turning 3 of 3000 into more than 0.001.
                 allowed = alarms <= (rate * others * (1 + 1e-12))[:, np.newaxis]
                 found.append(np.where(allowed, hits, 0.0).max(axis=1, initial=0.0) / members)
             shares = [weights @ right / (weights @ size) for right, size in zip(self._right, self._size, strict=True)]
@@ -296,10 +274,7 @@ class _RankedScores:
 
 
 def _checked(scores: ArrayLike, membership: TargetMembership) -> Floats:
-    """Return scores as float64, shape (trials, targets).
-
-    Raises `InputError` if the shape is wrong, a score is NaN, or there are no members or no nonmembers.
-    """
+    """Return scores as float64; raise `InputError` if they do not fit, are NaN, or lack members or nonmembers."""
     values = np.asarray(scores, dtype=np.float64)
     shape = (membership.trials, membership.targets)
     require(values.shape == shape, f"scores have shape {values.shape}: accepted is {shape}, trials and targets")

@@ -1,32 +1,26 @@
-"""Report sections on attacks that guess membership of many targets, membership from the final model, or an attribute.
+"""The report section on membership attacks on many targets.
 
-The figure shows all attacks on many targets, from an attacker that sees only the final model to an insider that knows
-of all targets but one whether they are in the training data.
+The figure shows all attacks, from an attacker that sees only the final model to an insider that knows of all targets
+but one whether they are in the training data.
 """
 
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.adjacency import Relation, Unit
 from fl_audit.array_types import finite
 from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.audits.common.sections_guarantee import at_delta
-from fl_audit.audits.identifiability.findings_insider import InsiderFinding
-from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.membership import findings_attacks as evidence
 from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.audits.membership.attack_results import SingleAttackResults
-from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
 from fl_audit.report.figure_style import INK, MUTED, finish_axes
 from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
-from fl_audit.report.formatting import number_text, percent, uncapital, unit_words
-from fl_audit.report.mechanism_messages import exact_accountant, noise_text
-from fl_audit.statistics.advantage import advantage_ends
+from fl_audit.report.formatting import number_text, percent
 
 _NAMES = {
     "loss": "Loss threshold",
@@ -59,12 +53,6 @@ _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
 def _rate_row(rate: str, limit: float | None, name: str, found: SingleAttackResults, contents: ReportContents) -> Row:
-    """Return the table row of one success rate of an attack, with the largest value that the guarantee allows.
-
-    `rate` is the field name of the rate, such as "auc", and `name` that of the attack. `found` are the attack's
-    results, and `limit` is the largest allowed value; None if there is none. `contents` are those of the report, with
-    the run.
-    """
     one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
     return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0,
@@ -166,14 +154,14 @@ def _roc_figure(figure: Figure, numbers: evidence.AllAttacksFinding, contents: R
     axes = figure.add_subplot()
     for place, (name, found) in enumerate(numbers.achieved.items()):
         colour, line = (INK, "-") if name == evidence.INSIDER else _LOOKS[place % len(_LOOKS)]
-        # Of the corners of many trials as many as a figure can show: memory would grow with every score.
+        # Only as many corners as a figure can show, because memory would grow with every score.
         shown = np.unique(np.searchsorted(found.roc.fpr, _RATES_SHOWN, side="right") - 1)
         fpr = np.maximum(found.roc.fpr[shown], _SMALLEST_RATE / 10)
         width = 2.6 if name == evidence.INSIDER else 1.8
         label = f"{_NAMES.get(name, name)}: AUC {found.rates.auc.value:.3f}"
         axes.plot(fpr, found.roc.tpr[shown], linestyle=line, color=colour, linewidth=width, label=label)
         for rate, at in ((1e-3, found.rates.tpr_at_fpr_0001), (1e-2, found.rates.tpr_at_fpr_001)):
-            beside, ends = rate * 1.05 ** (place + 1), [max(at.low, _SMALLEST_RATE), at.high]  # so that none is hidden
+            beside, ends = rate * 1.05 ** (place + 1), [max(at.low, _SMALLEST_RATE), at.high]  # bars beside each other
             axes.plot([beside, beside], ends, "-", color=colour, marker="_", markersize=6)
     rates = np.logspace(np.log10(_SMALLEST_RATE), 0, 60)
     axes.plot(rates, rates, linestyle=":", color=MUTED, linewidth=1.4, label="coin-flipping")
@@ -200,148 +188,4 @@ ATTACKS = Section(
     "attacks", "Membership attacks", evidence.AllAttacksFinding, evidence.measure_attacks, keys=("attacks",),
     on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
     picture=FindingFigure("What outsiders get of what the insider can get", _roc_figure, _caption),
-)  # fmt: skip
-
-
-def _scope_of(facts: RunDescription) -> str:
-    """Return sentences on the units and the data sets to which the bounds of a run apply."""
-    if not facts.has_guarantee:
-        of_training = "" if facts.federation.local_randomizer is None else " of the training"
-        return f"Nothing was claimed{of_training}, so nothing but certainty bounds the advantage."
-    words = unit_words(facts.relation)
-    if not facts.federation.mechanism.is_private_release:
-        return (
-            f"No bound for members and others holds here: the noise follows {words.differing}, and no other "
-            f"{words.one} is claimed anything. The bounds say what the same guarantee would be worth to everyone."
-        )
-    text = (
-        "The bounds for members and others hold on average over data sets drawn from the population; by the luck of "
-        "this D and this sample the advantage may lie beyond."
-    )
-    if facts.relation.unit is Unit.CLIENT:
-        text = f"What is claimed to a client holds for each of its records, where these are drawn alike. {text}"
-    if facts.relation.relation is Relation.ADD_REMOVE:
-        text += (
-            " One of the population in the place of a member is one removed and one added: these bounds count what is "
-            "claimed to either twice."
-        )
-    return text
-
-
-def _membership_sentence(numbers: evidence.MembershipFinding, contents: ReportContents) -> str:
-    insider, mean = contents.find(InsiderFinding), _mean_row(numbers, contents.run)
-    beside = ""
-    if insider is not None and insider.estimate.trials > 1:
-        scored = advantage_row(insider.estimate, contents)
-        beside = f"; the insider scores {scored.shown.value}{scored.aside}"
-    return (
-        "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
-        f"scores {mean.shown.value}{mean.aside} on a scale "
-        f"where 0 is coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
-    )
-
-
-def _mean_row(numbers: evidence.MembershipFinding, run: FinishedRun) -> Row:
-    mean, attack = numbers.over_trials, "a member where the final loss is at most the average one in training"
-    basis = f"TPR - FPR, mean over trials; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
-    limit = None if numbers.bounds is None else numbers.bounds.exact
-    return Row("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
-               largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
-
-
-def _membership_rows(numbers: evidence.MembershipFinding, contents: ReportContents) -> list[Row]:
-    record, bounds, differing = numbers.record, numbers.bounds, contents.words.differing
-    rows = [
-        _mean_row(numbers, contents.run),
-        Row(f"Right guesses about {differing}", record.wins, "counted; the same rule, threshold from all others"),
-        Row(f"Advantage about {differing}", record.advantage,
-            "twice the share of right guesses - 1; Clopper-Pearson interval", record.low, record.high,
-            record.confidence, numbers.record_bound, largest=1.0,
-            wide=partial(advantage_ends, record.wins, record.trials)),
-    ]  # fmt: skip
-    guarantee, exact_by = contents.facts.guarantee, exact_accountant(contents.facts)
-    if guarantee is not None and bounds is not None:
-        epsilon = "(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1) (Kairouz et al. 2015, Humphries et al. 2023)"
-        rows += [
-            Row("Bound for members, exact", bounds.exact, f"total variation between neighbours, by {exact_by}"),
-            Row("Bound for members by epsilon and delta", bounds.tradeoff, f"{epsilon}, by {guarantee.accountant}"),
-            Row("Bound for members by epsilon", finite(bounds.yeom),
-                "exp(epsilon) - 1 (Yeom et al. 2018, theorem 1), at delta = 0; above 1 it says nothing"),
-            Row(f"Bound about {differing}, exact", numbers.record_bound,
-                f"that of the insider (Bernau et al. 2021, prop. 1), by {exact_by}; {noise_text(contents.facts)}"),
-        ]  # fmt: skip
-    if (bound := numbers.lower_bound) is not None:
-        rows += [
-            Row(f"Lower bound from the loss of {differing} (nats)", finite(bound.epsilon),
-                f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(bound.delta)}; final "
-                f"release alone, less the loss of what takes its place; {bound.assumption}",
-                limit=None if guarantee is None else guarantee.epsilon, is_bound=True,
-                wide=partial(evidence.record_bound_end, contents.run)),
-            Row("Largest bound that so many losses could prove (nats)", finite(bound.limit_of_detection),
-                f"{bound.method}; {bound.limit_meaning}"),
-        ]  # fmt: skip
-    return rows
-
-
-MEMBERSHIP = Section(
-    "membership", "The membership adversary", evidence.MembershipFinding, evidence.measure_membership,
-    keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
-    said=lambda found, run: {"membership": found.to_json()["membership"] | {"bound_scope": _scope_of(run.facts)}},
-)  # fmt: skip
-
-
-_GUESSERS = {
-    evidence.GUESSED_BLINDLY: "Without a model: the commonest value",
-    evidence.GUESSED: "By the least loss",
-    evidence.GUESSED_BY_DISTRIBUTION: "By the distribution of members' losses",
-}
-
-
-def _attribute_row(name: str, numbers: evidence.AttributeFinding, run: FinishedRun) -> Row:
-    found = numbers.by_name[name].advantage
-    how = (
-        "share of members guessed right less that of others, mean over trials (Yeom et al. 2018, definition 5); trials "
-        "are independent, members and others of one trial share its model; the guarantee allows the total variation "
-        "between two trainings, each with one of two records and without the other"
-    )
-    return Row(f"Advantage on the attribute, {uncapital(_GUESSERS[name])}", found.advantage, how, found.low, found.high,
-               found.confidence, numbers.largest, largest=1.0, on_page=name == evidence.GUESSED,
-               wide=partial(evidence.attribute_ends, run, name))  # fmt: skip
-
-
-def _attribute_sentence(numbers: evidence.AttributeFinding, contents: ReportContents) -> str:
-    name = max(
-        (evidence.GUESSED, evidence.GUESSED_BY_DISTRIBUTION), key=lambda name: numbers.by_name[name].advantage.advantage
-    )
-    best, aside = numbers.by_name[name], _attribute_row(name, numbers, contents.run).aside
-    return (
-        f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
-        f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "
-        f"{percent(best.others)} of the others: the difference{aside} is what training with a record gives away of it."
-    )
-
-
-def _quoted(numbers: evidence.AttributeFinding) -> str:
-    return f"column {numbers.attribute}" if numbers.attribute.isdecimal() else f"attribute '{numbers.attribute}'"
-
-
-def _attribute_tables(numbers: evidence.AttributeFinding, contents: ReportContents) -> list[Table]:
-    columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
-    each = [(name, said, numbers.by_name[name]) for name, said in _GUESSERS.items()]
-    rows: list[tuple[Any, ...]] = [
-        (said, percent(found.members), percent(found.others), _attribute_row(name, numbers, contents.run).text)
-        for name, said, found in each
-    ]
-    if numbers.largest is not None:
-        rows.append(("Anybody, by the guarantee", None, None, f"at most {number_text(numbers.largest, 3)}"))
-    title = f"Inference of {_quoted(numbers)}, intervals at {percent(contents.facts.confidence)} confidence each"
-    return [Table(title, columns, tuple(rows))]
-
-
-ATTRIBUTES = Section(
-    "attributes", "Attribute inference", evidence.AttributeFinding, evidence.measure_attributes, keys=("attribute",),
-    on_page=True, sentence=_attribute_sentence, tables=_attribute_tables,
-    rows=lambda found, contents: [
-        _attribute_row(name, found, contents.run) for name in found.by_name if name != evidence.GUESSED_BLINDLY
-    ],
 )  # fmt: skip

@@ -27,7 +27,7 @@ LEAST_SHARE_OF_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class ShadowGroup:
-    """Number, mean and sum of squares of values over the shadow trials in which a target is in (or is out).
+    """Number, mean and sum of squares of values over the shadow trials in which a target is in (or out).
 
     They are for the attacker of each trial, so the attacked trial is left out.
     """
@@ -43,7 +43,7 @@ class ShadowGroup:
 
 
 def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
-    """Return a mask of the trials that may serve as shadows, bool (trials,), all trials if `shadows` is None."""
+    """Return a mask of the trials that may serve as shadows, bool (trials,); all trials if `shadows` is None."""
     if shadows is None:
         return np.ones(membership.trials, dtype=np.bool_)
     flags = np.asarray(shadows)
@@ -53,19 +53,9 @@ def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
 
 
 def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroup:
-    """Return count, mean and sum of squares of the values in the shadow trials of one side, for each attacked trial.
+    """Return count, mean and sum of squares of the values on one `side` (in or out), for the attacker of each trial.
 
-    A side is the shadow trials in which a target is in, or those in which it is out. For each trial, the statistics
-    leave out this trial itself, because it is the one under attack. Raises `InputError` if fewer than `at_least` shadow
-    trials remain for some trial and target; the message calls the side `name`.
-
-    `values` holds what an attack measures in each trial, shape (trials, targets, queries). `side` marks the trials on
-    this side for each target, (trials, targets), and `shadows` the trials that may serve as shadows, (trials,).
-
-    With S the sum of n values, Q the sum of their squares, and x the value of the attacked trial, the n - 1 other
-    values have the mean (S - x) / (n - 1) and the sum of squares Q - x^2 - (n - 1) mean^2 about it. Values are taken
-    relative to the median over trials. So equal values give exact zeros, and a score does not reveal a coin by the
-    rounding of sums.
+    The attacked trial is left out. Values are taken relative to the median, so that rounding reveals no coin.
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
@@ -104,10 +94,7 @@ def fewest_on_a_side(membership: TargetMembership) -> Integers:
 
 
 def _as_queries(values: Floats, membership: TargetMembership, what: str) -> Floats:
-    """Return values as float64 with shape (trials, targets, queries); raise `InputError` if they do not fit.
-
-    The axis of queries is added if it is missing. The message calls the values `what`.
-    """
+    """Return values as float64 (trials, targets, queries), with a new last axis if it is missing."""
     array = np.asarray(values, dtype=np.float64)
     shape = (membership.trials, membership.targets)
     fits = array.ndim in (2, 3) and array.shape[:2] == shape and array.size > 0

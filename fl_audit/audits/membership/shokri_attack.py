@@ -76,9 +76,8 @@ def shadow_scores(
     log_probabilities
         Log-probabilities that each trial's model gives all classes, finite, shape (trials, targets, classes).
     labels
-        Class of each target, shape (targets,). There is one attack model for each class that is not rare, and one for
-        all rare classes. A class is rare if it has fewer than 2 members or fewer than 2 nonmembers in the shadow
-        trials.
+        Class of each target, shape (targets,). A class is rare if it has fewer than 2 members or fewer than 2
+        nonmembers in the shadow trials.
     membership
         The membership of the targets in all trials. The attack on a trial uses only the rows of its shadow trials.
     rule
@@ -113,22 +112,7 @@ def shadow_scores(
 def _label_first(
     values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp], classes: Integers
 ) -> Floats:
-    """Return the confidences of the selected models for the selected targets, with the confidence in the label first.
-
-    The confidence in a target's label and the confidence in class 0 are exchanged. The result has one row for each
-    combination of a trial and a target, ordered by trial: shape (selected trials * selected targets, classes).
-
-    Parameters
-    ----------
-    values
-        Log-probabilities for all trials, shape (trials, targets, classes).
-    trials
-        Indices of the selected trials.
-    targets
-        Indices of the selected targets.
-    classes
-        Labels of all targets, shape (targets,).
-    """
+    """Return `_confidences` in which the confidence in the target's label has changed places with that in class 0."""
     rows = _confidences(values, trials, targets)
     every, label = np.arange(len(rows)), np.tile(classes[targets], len(trials))
     rows[every, label], rows[:, 0] = rows[:, 0].copy(), rows[every, label]
@@ -136,20 +120,7 @@ def _label_first(
 
 
 def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp]) -> Floats:
-    """Return the confidence vectors (class probabilities) of the selected models for the selected targets, float64.
-
-    Every selected trial's model is combined with every selected target. The result has one row for each combination,
-    ordered by trial and then by target: shape (selected trials * selected targets, classes).
-
-    Parameters
-    ----------
-    values
-        Log-probabilities for all trials, shape (trials, targets, classes).
-    trials
-        Indices of the selected trials.
-    targets
-        Indices of the selected targets.
-    """
+    """Return the class probabilities of each trial's model for each target, one row each, ordered by trial."""
     taken = values[np.ix_(trials, targets)].reshape(-1, values.shape[2])
     return np.asarray(np.exp(taken.astype(np.float64)), dtype=np.float64)
 
@@ -157,18 +128,9 @@ def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets
 def _parts(
     membership: TargetMembership, rule: ShokriAttackSettings, shadows: Flags | None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return pairs of disjoint sets of trials: the first set trains the attack models, the second is attacked.
+    """Return pairs of disjoint sets of trials: the first trains the attack models, the second is attacked.
 
-    The sets are arrays of indices. There is one pair if `shadows` is given, and otherwise one for each fold.
-
-    Parameters
-    ----------
-    membership
-        Membership of the targets, with the number of trials.
-    rule
-        Settings of the attack, with the number of folds.
-    shadows
-        True for the trials that train the attack models, shape (trials,); None for folds.
+    There is one pair if `shadows` is given, and otherwise one for each fold.
     """
     if shadows is not None:
         flags = _shadow_flags(membership, shadows)
@@ -180,20 +142,8 @@ def _parts(
 
 
 def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> Any:
-    """Return a scikit-learn classifier that is trained to tell members from nonmembers by confidence vectors.
-
-    A network is trained for a fixed number of epochs, even if its loss still falls.
-
-    Parameters
-    ----------
-    rule
-        Settings of the shadow attack: kind of the classifier, and seed.
-    examples
-        Confidence vectors, one in each row.
-    answers
-        True for the rows of members, shape (rows,).
-    """
-    # It takes a second to import, which a run without this attack is spared.
+    """Return a classifier that tells members from nonmembers by confidence vectors."""
+    # Imported here, because the import takes a second and only this attack needs it.
     from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
 
     match AttackModel(rule.model):
@@ -215,10 +165,7 @@ def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> An
 
 
 def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
-    """Return the log-odds of membership that a trained classifier gives, shape (trials, targets).
-
-    `asked` holds the confidence vectors as rows, ordered by trial and then by target.
-    """
+    """Return the log-odds of membership that a classifier gives for rows ordered by trial, (trials, targets)."""
     if len(asked) == 0:
         return np.zeros((0, 1))
     inside = np.clip(model.predict_proba(asked)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
@@ -233,12 +180,7 @@ def _fewer_kind(is_in: Flags) -> int:
 def _checked(
     log_probabilities: NDArray[np.floating], labels: NDArray[np.integer], membership: TargetMembership
 ) -> tuple[NDArray[np.floating], Integers]:
-    """Return the log-probabilities as an array, and the labels as int64.
-
-    Raises `InputError` unless the log-probabilities are finite and have the shape (trials, targets, classes) with at
-    least 2 classes, and the labels are integers of shape (targets,). `membership` gives the numbers of trials and
-    targets.
-    """
+    """Return the log-probabilities as an array and the labels as int64; raise `InputError` if they do not fit."""
     values, classes = np.asarray(log_probabilities), np.asarray(labels)
     shape = (membership.trials, membership.targets)
     fits = values.ndim == 3 and values.shape[:2] == shape and values.shape[2] >= 2

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -28,10 +27,7 @@ _ARRAYS = ("signals", "inputs", "log_probabilities", "losses")
 
 @dataclass(frozen=True)
 class WhiteBoxFeatures:
-    """A white-box attacker's features of each target in each trial: gradient, activations, outputs and losses.
-
-    They are for one released model or several.
-    """
+    """A white-box attacker's features of each target in each trial, under one released model or several."""
 
     signals: Floats32  # gradient of the loss at the outputs of the last dense layer, (trials, targets, releases, outs)
     inputs: Floats32  # inputs of the last dense layer (the last hidden activations), (trials, targets, releases, ins)
@@ -75,11 +71,6 @@ class WhiteBoxFeatures:
         """Return the features of the trials that a slice selects, as views of the arrays."""
         return replace(self, **{name: getattr(self, name)[trials] for name in _ARRAYS})
 
-    def of_targets(self, targets: NDArray[np.integer]) -> "WhiteBoxFeatures":
-        """Return the features of the targets with the given indices, in this order."""
-        chosen: dict[str, Any] = {name: getattr(self, name)[:, targets] for name in _ARRAYS}
-        return replace(self, labels=self.labels[targets], **chosen)
-
     def of_last_release(self) -> "WhiteBoxFeatures":
         """Return the features of the last release only; the axis of releases stays, with length 1."""
         return replace(self, **{name: getattr(self, name)[:, :, -1:] for name in _ARRAYS})
@@ -90,29 +81,16 @@ class WhiteBoxFeatures:
 
         The parts have the same trials and targets. Raises `InputError` if they do not match.
         """
-        return _joined(parts, axis=2)
-
-    @staticmethod
-    def over_trials(parts: Sequence["WhiteBoxFeatures"]) -> "WhiteBoxFeatures":
-        """Return the features of several parts as one value, joined along the axis of trials in the given order.
-
-        The parts have the same targets and releases. Raises `InputError` if they do not match.
-        """
-        return _joined(parts, axis=0)
-
-
-def _joined(parts: Sequence[WhiteBoxFeatures], axis: int) -> WhiteBoxFeatures:
-    """Return the features of several parts, joined along one axis; raise `InputError` if the parts do not match."""
-    require(len(parts) > 0, "there are no features to put together: accepted is one part or more")
-    first = parts[0]
-    alike = all(one.has_bias == first.has_bias and np.array_equal(one.labels, first.labels) for one in parts)
-    require(alike, "features of other targets or of another layer cannot be put together: accepted are the same")
-    for name in _ARRAYS:
-        shapes = [getattr(part, name).shape for part in parts]
-        rest = {shape[:axis] + shape[axis + 1 :] for shape in shapes}
-        require(len(rest) == 1, f"{name} have shapes {shapes}: accepted are shapes that differ along axis {axis} alone")
-    arrays: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts], axis) for name in _ARRAYS}
-    return replace(first, **arrays)
+        require(len(parts) > 0, "there are no features to put together: accepted is one part or more")
+        first = parts[0]
+        alike = all(one.has_bias == first.has_bias and np.array_equal(one.labels, first.labels) for one in parts)
+        require(alike, "features of other targets or of another layer cannot be put together: accepted are the same")
+        for name in _ARRAYS:
+            shapes = [getattr(part, name).shape for part in parts]
+            rest = {shape[:2] + shape[3:] for shape in shapes}
+            require(len(rest) == 1, f"{name} have shapes {shapes}: accepted are shapes that differ along axis 2 alone")
+        arrays: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts], 2) for name in _ARRAYS}
+        return replace(first, **arrays)
 
 
 def white_box_features(model: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> WhiteBoxFeatures:
@@ -120,8 +98,7 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
 
     Source: Nasr, Shokri & Houmansadr 2019, section II. (The code of Bernau et al. 2019 uses the last layer and no
     activations.) Log-probabilities and losses are computed in float64 from float32 logits; otherwise 1 - p would round
-    to 0 for records with a confidence p near 1. To bound memory, one trial is processed at a time, in portions of
-    `model.examples_per_pass` examples.
+    to 0 for records with a confidence p near 1.
 
     Raises `InputError` if the module has no suitable layer or a result is not finite. Also if the layer's gradient
     differs from autograd for the first examples, as it does if the weight is shared or the forward method was replaced.
@@ -152,11 +129,7 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
 
 
 def _of_trial(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> list[Tensor]:
-    """Return signals, inputs, log-probabilities and losses of all n targets under one model, each of shape (n, ...).
-
-    `layer` is the path of the last dense layer, and `one` holds the parameters of the model. Signals are the gradients
-    of the loss at the outputs of this layer, and inputs are the layer's inputs.
-    """
+    """Return signals, inputs, log-probabilities and losses of all targets under one model, computed in portions."""
     width, parameters = model.examples_per_pass, model.layout.of_one(one)
     portions = zip(torch.split(features, width), torch.split(labels, width), strict=True)
     seen = [_seen(model, layer, parameters, *portion) for portion in portions]
@@ -166,12 +139,9 @@ def _of_trial(model: StackedModel, layer: str, one: Tensor, features: Tensor, la
 def _seen(
     model: StackedModel, layer: str, parameters: dict[str, Tensor], features: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return signals, inputs, log-probabilities and losses of n targets under one model, each float32 (n, ...).
+    """Return signals (n, outs), inputs (n, ins), log-probabilities (n, classes) and losses (n,) under one model.
 
-    Signals are the gradients of the losses at the outputs of the last dense layer, (n, outs). Inputs are the inputs of
-    this layer, (n, ins). Log-probabilities have the shape (n, classes), and losses (n,).
-
-    `layer` is the path of the last dense layer, and `parameters` holds the parameters of the model, keyed by name.
+    Signals are the gradients of the losses at the outputs of the dense layer, whose inputs are the second value.
     """
     with torch.enable_grad(), _watched(_linear(model, layer)) as calls:
         log_probabilities = _log_probabilities(model, parameters, features)
@@ -182,7 +152,7 @@ def _seen(
 
 
 def _log_probabilities(model: StackedModel, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
-    """Return the log-probabilities of all classes under one model, float64, shape (n, classes)."""
+    """Return the log-probabilities of all classes under one model, float64 (n, classes)."""
     with model.explaining({name: value.unsqueeze(0) for name, value in parameters.items()}, features):
         logits: Tensor = functional_call(model.template, parameters, (features,))
     return F.log_softmax(logits.double(), dim=1)
@@ -197,16 +167,13 @@ def _linear(model: StackedModel, layer: str) -> nn.Linear:
 
 @contextmanager
 def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Record the inputs and outputs of each call of a layer inside the `with` block, and yield them as a list of pairs.
-
-    Gradients are not propagated beyond the recorded outputs.
-    """
+    """Yield a list of the inputs and outputs of each call of a layer; gradients end at these outputs."""
     calls: list[tuple[Tensor, Tensor]] = []
 
     def note(module: nn.Module, given: tuple[Tensor, ...], named: dict[str, Tensor], outputs: Tensor) -> Tensor:
         leaf = outputs.detach().requires_grad_()
         calls.append(((given or tuple(named.values()))[0].detach(), leaf))
-        return leaf.clone()  # later operations may change its inputs in place, which a leaf would not allow
+        return leaf.clone()  # a leaf must not be changed in place by later operations
 
     handle = layer.register_forward_hook(note, with_kwargs=True)
     try:
@@ -216,11 +183,7 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str:
-    """Return the path of the dense layer that the module calls last.
-
-    `one` holds the parameters of the model, and `features` a record to call it with. Raises `InputError` if no dense
-    layer is called, or if this layer is not called once with one row for each example.
-    """
+    """Return the path of the dense layer that is called last; it must be called once, with one row per example."""
     dense = {name: layer for name, layer in model.template.named_modules() if type(layer) is nn.Linear}
     order: list[str] = []
     handles = [layer.register_forward_hook(lambda *_, name=name: order.append(name)) for name, layer in dense.items()]
@@ -242,12 +205,7 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
 
 
 def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
-    """Raise `InputError` if a dense layer's weight is used elsewhere too, so that its gradient is not d h^T.
-
-    d is the gradient of the loss at the layer's outputs, and h are the layer's inputs. For each of the given examples,
-    d h^T is compared with the gradient from autograd. `layer` is the path of the layer, and `one` holds the parameters
-    of the model. `features` and `labels` are those of the examples.
-    """
+    """Raise `InputError` if the gradient of the layer's weight is not signals times inputs, e.g. if it is shared."""
     signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
     name = f"{layer}.weight" if layer else "weight"
     for index in range(len(labels)):
@@ -258,5 +216,5 @@ def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Te
             found = _log_probabilities(model, parameters, features[index : index + 1])
             (gradient,) = torch.autograd.grad(-found[0, labels[index]], [parameters[name]])
         away = (torch.outer(signals[index], inputs[index]) - gradient).abs().max()
-        is_alike = not bool(away > 1e-2 * gradient.abs().max())  # a gradient of NaN is named by the features
+        is_alike = not bool(away > 1e-2 * gradient.abs().max())  # `WhiteBoxFeatures` refuses NaN
         require(is_alike, f"the weight of dense layer {layer!r} serves elsewhere, too: accepted is a weight used once")

@@ -77,9 +77,8 @@ def loss_scores(losses: ArrayLike) -> Floats:
 def chance_spread(members: int, others: int) -> float:
     """Return the standard deviation of the membership adversary's advantage against one model without a leak.
 
-    It is due to the random choice of members, and is sqrt((1 / members + 1 / others) / 4). This is the standard
-    deviation of the difference of two proportions near one half, the largest possible. Similar models that are trained
-    on the same records share this error, so a mean over them does not reduce it.
+    It is due to the random choice of members, and is sqrt((1 / members + 1 / others) / 4). Similar models that are
+    trained on the same records share this error, so a mean over them does not reduce it.
 
     Parameters
     ----------
@@ -97,8 +96,7 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
 
     The record x is the one in which D and D' differ, and the common records are those in both. The result is bool,
     shape (...). In trials with D the rule is the same as with the mean loss of D. A threshold from the data set that
-    was used would differ between D and D' and so reveal the secret. The mean of the common records does not. The
-    insider knows all these values too, so all bounds on the insider's advantage hold for this guess.
+    was used would reveal the secret.
 
     Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
 
@@ -127,8 +125,7 @@ def ascent(
     """Return the insider's addition to its contribution of a round, which raises the targets' losses.
 
     A contribution is a sum of gradients, with which the model descends. So the addition is minus `rate` times the sum
-    of the targets' gradients, float32 (trials, parameters). It works best from an early round on, because the gradient
-    of a record vanishes once the model fits the record.
+    of the targets' gradients, float32 (trials, parameters).
 
     Source: Nasr, Shokri & Houmansadr 2019, section II, active inference attacks: the attacker takes a step of gradient
     ascent on the targets' loss in its local model before it sends its update.
@@ -162,8 +159,7 @@ def active_scores(values: ArrayLike) -> Floats:
     finite, shape (releases, trials, targets), with at least one release. A score is minus the mean over releases,
     because the losses of a member stay low: its owner's training counteracts the attack.
 
-    Source: Nasr, Shokri & Houmansadr 2019, section II. They show that gradient norms during the attack stay small for
-    members and large for nonmembers, and use them as inputs of their attack network, as `white_box_scores` does.
+    Source: Nasr, Shokri & Houmansadr 2019, section II.
     """
     seen = _checked(values, "values of the active attack")
     fits = seen.ndim == 3 and seen.size > 0
@@ -177,10 +173,7 @@ def _mean(losses: Floats) -> Floats:
 
 
 def _checked(losses: ArrayLike, what: str) -> Floats:
-    """Return losses as float64; raise `InputError` if there are none or one is not finite.
-
-    The message calls the losses `what`.
-    """
+    """Return losses as float64; raise `InputError` if there are none or one is not finite."""
     values = np.asarray(losses, dtype=np.float64)
     are_some = values.ndim >= 1 and values.shape[-1] >= 1
     require(are_some, f"{what} have shape {values.shape}: accepted are 1 or more losses")

@@ -1,9 +1,6 @@
 """Build the first screen of a report as HTML, and the summary of a run for the terminal.
 
-The first screen has the verdict, three numbers, a gauge, the next step and warnings. The gauge is a bar chart of the
-claimed epsilon, the lower bound that the audit shows, and the limit of detection. It consists of HTML boxes, so that
-its text keeps its size on a phone. Its axis ends beyond all measured values, and the range of breaches that could not
-have been found is marked.
+The first screen has the verdict, three numbers, a gauge, the next step and warnings.
 """
 
 import math
@@ -20,10 +17,10 @@ from fl_audit.audits.common.sections_mechanism import provenance_line
 from fl_audit.audits.common.sections_released_model import beside_text
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
+from fl_audit.audits.page.gauge import gauge_html
 from fl_audit.audits.page.markup import banner_html, next_html
 from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
-from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent
@@ -31,8 +28,7 @@ from fl_audit.report.mechanism_messages import multiplied_text, not_private_labe
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName
-from fl_audit.verdict.findings_verdict import NoiseFinding, VerdictFinding
-from fl_audit.verdict.noise_estimate import BREACH, kept_epsilon
+from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, trials_needed_text, verdict_of
 from fl_audit.verdict.verdict import Verdict, has_open_shares
 from fl_audit.verdict.verdict_messages import TestMessage, broken_tests, p_as_chance
@@ -188,10 +184,6 @@ def warnings_of(contents: ReportContents) -> list[str]:
     return [*lines, *look_at(contents)]
 
 
-_ENDS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)  # possible ends of the axis, in multiples of the claimed epsilon
-_LOOSE = 0.97  # the gauge marks the epsilon of the claimed noise if it is at most this share of the claimed epsilon
-
-
 def first_screen(contents: ReportContents) -> str:
     """Return the HTML of the first screen of a report, which is also the first page of the PDF."""
     words, sign = banner(contents), '<span aria-hidden="true">⚠ </span>'
@@ -210,135 +202,6 @@ def fact_html(fact: Fact) -> str:
     """Return one number of the first screen as an HTML element."""
     told = f'<span class="figure">{escape(fact.value)}</span> <span class="note">{escape(fact.note)}</span>'
     return f"<div><dt>{escape(fact.name)}</dt><dd>{told}</dd></div>"
-
-
-@dataclass(frozen=True)
-class _GaugeRow:
-    """One row of the gauge on the first screen: a name, a text and bars."""
-
-    name: str
-    words: str
-    # For each bar: its CSS class, and its left and right end as multiples of the claimed epsilon.
-    bars: tuple[tuple[str, float, float], ...] = ()
-
-
-def gauge_html(contents: ReportContents) -> str:
-    """Return the gauge of a run as HTML: bars for claimed epsilon, proven lower bound and limit of detection.
-
-    The limit of detection is the smallest epsilon that the audit would have found. Without a guarantee the gauge has
-    only text and no bars.
-    """
-    numbers, guarantee = verdict_of(contents), contents.facts.guarantee
-    found = numbers.judgement
-    if guarantee is None:
-        rows = (
-            _GaugeRow("Claimed", "no limit"),
-            _GaugeRow("Shown", "not measured"),
-            _GaugeRow("Limit of detection", "no guarantee to break"),
-        )
-        of_training = "" if contents.facts.federation.local_randomizer is None else " of the training"
-        return _figure(f"Claimed, shown and limit of detection: nothing was claimed{of_training}", rows)
-    claimed = _GaugeRow("Claimed", f"{number_text(guarantee.epsilon, 3)} at most", (("claimed", 0.0, 1.0),))
-    title = f"How much could be given away: epsilon at delta {number_text(guarantee.delta, 3)}, where 0 is nothing"
-    if found is None:
-        rows = (
-            claimed,
-            _GaugeRow("Shown", "not measured"),
-            _GaugeRow("Limit of detection", "nothing: no insider took part"),
-        )
-        return _figure(title, rows, _ENDS[0])
-    bound = found.epsilon_lower_bound
-    shown, limit = _share(bound, guarantee), _share(found.limit_of_detection, guarantee)
-    reach = 1.05 * max(share for share in (1.0, shown, limit) if math.isfinite(share))
-    end = next((end for end in _ENDS if end >= reach), _ENDS[-1])
-    kind = "shown beyond" if numbers.verdict is Verdict.VIOLATED and bound > guarantee.epsilon else "shown"
-    words = f"{number_text(bound, 3)} at least (at {percent(found.confidence)})"
-    # If the accountant is so loose that the claimed noise's own epsilon is marked, a breach begins there.
-    kept = kept_epsilon(guarantee)
-    mark = None if numbers.judges_scores or _share(kept, guarantee) > _LOOSE else _share(kept, guarantee)
-    begin = 1.0 if mark is None else mark
-    limits = _GaugeRow("Limit of detection", "nothing could have been found", (("blind", begin, end),))
-    if math.isfinite(limit) and limit > 0:
-        hidden = f"{number_text(found.limit_of_detection, 3)}; a smaller breach may hide"
-        limits = _GaugeRow("Limit of detection", hidden, (("blind", begin, limit), ("detectable", limit, end)))
-    note = f"{_of_verdict(numbers)} {'' if mark is None else _of_accountant(kept, guarantee)}".strip()
-    return _figure(title, (claimed, _GaugeRow("Shown", words, ((kind, 0.0, shown),)), limits), end, mark, note)
-
-
-def _share(epsilon: float, guarantee: Guarantee) -> float:
-    """Return an epsilon divided by the epsilon of the guarantee, at least 0.
-
-    If the guarantee has epsilon 0, it is 0 for epsilon 0 and infinite otherwise.
-    """
-    if guarantee.epsilon <= 0:
-        return 0.0 if epsilon <= 0 else math.inf
-    return max(0.0, epsilon / guarantee.epsilon)
-
-
-def _figure(
-    title: str, rows: tuple[_GaugeRow, ...], end: float | None = None, mark: float | None = None, note: str = ""
-) -> str:
-    spoken = ". ".join(f"{row.name}: {row.words}" for row in rows)
-    lines = "\n".join(_row_html(row, end, mark) for row in rows)
-    axis = "" if end is None else _axis(end)
-    below = f'<p class="small">{escape(note)}</p>' if note else ""
-    return (
-        f'<figure class="gauge"><figcaption>{escape(title)}</figcaption>\n'
-        f'<div role="img" aria-label="{escape(f"{title}. {spoken}.")}">\n{lines}\n{axis}</div>{below}</figure>'
-    )
-
-
-def _row_html(row: _GaugeRow, end: float | None, mark: float | None) -> str:
-    drawn = ""
-    if end is not None:
-        for kind, *ends in row.bars:
-            low, high = (min(at, end) for at in ends)
-            if high > low:
-                size = f"left:{100 * low / end:.2f}%;width:{100 * (high - low) / end:.2f}%"
-                drawn += f'<i class="bar {kind}" style="{size}"></i>'
-        drawn += f'<i class="line" style="left:{100 / end:.2f}%"></i>'
-        if mark is not None:
-            drawn += f'<i class="kept" style="left:{100 * mark / end:.2f}%"></i>'
-    name, said = f'<span class="name">{escape(row.name)}</span>', f'<span class="said">{escape(row.words)}</span>'
-    return f'<div class="row">{name}<span class="track">{drawn}</span>{said}</div>'
-
-
-def _axis(end: float) -> str:
-    half = ((BREACH, f"{BREACH:g} times"),) if end == _ENDS[0] else ()
-    zero = ((0.0, "0"),) if end <= _ENDS[1] else ()  # beyond, "claimed" stands too close to it
-    marks = (*zero, (1.0, "claimed"), *half, (end, "twice" if end == 2 else f"{end:g} times"))
-    ticks = "".join(f'<span style="left:{100 * at / end:.2f}%">{text}</span>' for at, text in marks)
-    return f'<div class="row axis"><span class="name"></span><span class="track">{ticks}</span></div>\n'
-
-
-def _of_verdict(numbers: VerdictFinding) -> str:
-    """Return a sentence that explains why the verdict disagrees with the gauge; empty if they agree.
-
-    They disagree in two cases: the proven lower bound on epsilon exceeds the claimed epsilon, but the verdict is not
-    `violated`; or the verdict is `violated`, but the bound does not exceed the claimed epsilon.
-    """
-    found = numbers.judged
-    shows_breach = found.epsilon_lower_bound > numbers.claimed
-    is_broken = numbers.verdict is Verdict.VIOLATED
-    if is_broken and not shows_breach:
-        return "This scale shows one kind of breach only; what broke the guarantee is named above."
-    if shows_breach and not is_broken:
-        chance = one_in(1 - found.confidence).removeprefix("about ")
-        return (
-            f"What is shown at {percent(found.confidence)} passes the guarantee, as it does for at most {chance} "
-            f"guarantees that are kept; the verdict asks for a sign as rare as {one_in(found.level)}."
-        )
-    return ""
-
-
-def _of_accountant(kept: float, guarantee: Guarantee) -> str:
-    """Return a sentence that compares the accountant's epsilon with `kept`, the epsilon of the claimed noise itself.
-
-    The accountant's epsilon is the larger one.
-    """
-    how = "exactly" if guarantee.claim.profile.gaussian_mu is not None else "at most"
-    begins = f"A breach begins at the dotted mark: the claimed noise gives away {how} {number_text(kept, 3)}"
-    return f"{begins}; {guarantee.accountant} counts it as {number_text(guarantee.epsilon, 3)}."
 
 
 _WIDEST_NAME = 30

@@ -20,7 +20,7 @@ ON_PAPER = """
 def hindrance() -> str:
     """Return a phrase that says why this installation cannot write PDFs; empty if it can."""
     try:
-        # Its advice on missing libraries, which it prints, would hide the one line that is told instead.
+        # WeasyPrint prints advice on missing libraries, which would hide the one line that we show instead.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             import weasyprint  # noqa: F401  # an extra, which an installation may lack, or libraries of its own
     except ImportError:
@@ -43,9 +43,9 @@ def write_pdf(page: str, path: Path) -> None:
     if hindrance():
         path.unlink(missing_ok=True)
         return
-    import weasyprint  # as above
+    import weasyprint  # an extra, see `hindrance`
 
-    # Data in the page itself need no request, and nothing else is fetched.
+    # The page holds its data itself, so that no request is needed or allowed.
     document = weasyprint.HTML(string=page, url_fetcher=weasyprint.urls.URLFetcher(allowed_protocols=("data",)))
     with atomic_file(path) as file:
         document.write_pdf(file, stylesheets=[weasyprint.CSS(string=ON_PAPER)])
@@ -55,14 +55,14 @@ def write_report(contents: ReportContents, directory: Path, pdf_with_appendix: b
     """Write the figures, HTML page and PDF of a report into a directory, and return the path of the HTML page.
 
     The files are `figures/<name>.png`, `report.html` and `report.pdf`. If no PDF can be written (see `hindrance`), an
-    earlier PDF is deleted. All figures are drawn before the first file is written, and each file is written atomically.
+    earlier PDF is deleted.
 
     Parameters
     ----------
     contents
         The findings and facts that the report shows.
     directory
-        Directory of the report, which is created if it is missing. The files of an earlier report are replaced.
+        Directory of the report, which is created if it is missing.
     pdf_with_appendix
         Whether the PDF contains the appendix in addition to the page.
     """

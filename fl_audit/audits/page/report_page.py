@@ -15,7 +15,8 @@ from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.identifiability.findings_estimates_from_beliefs import EstimatesFromBeliefsFinding
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
-from fl_audit.audits.membership.findings_attacks import AllAttacksFinding, MembershipFinding
+from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
+from fl_audit.audits.membership.findings_membership_adversary import MembershipFinding
 from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.markup import html_figure, html_page, page_table, value_html
 from fl_audit.audits.page.stylesheet import DRAWN
@@ -61,10 +62,7 @@ def draw_all(contents: ReportContents) -> list[DrawnPicture]:
 
 
 def _page_svg(figure: Figure, name: str) -> str:
-    """Return a figure as a compact SVG element for the HTML page.
-
-    It uses the CSS colours of the page, and its identifiers begin with `name`. Equal figures give equal text.
-    """
+    """Return a figure as a compact SVG element with the CSS colours of the page; equal figures give equal text."""
     text = to_svg(figure, name)
     text = _NOT_IN_A_PAGE.sub("", text[text.index("<svg") :])
     box = re.search(r'viewBox="[^"]+"', text)
@@ -80,7 +78,7 @@ def _page_svg(figure: Figure, name: str) -> str:
 
 
 def _with_own_names(text: str, name: str) -> str:
-    """Return SVG text with `name` as prefix of all identifiers that are referred to, other ids removed."""
+    """Return SVG text with `name` as prefix of all identifiers that are referred to, and without other identifiers."""
     used = {first or second for first, second in _REFERENCE.findall(text)}
     text = _REFERENCE.sub(lambda found: found[0].replace("#", f"#{name}-"), text)
     return re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
@@ -217,9 +215,9 @@ def _is_broken(contents: ReportContents) -> bool:
 
 
 def _stands_on_page(contents: ReportContents, section: Section[Any]) -> bool:
-    """Return whether the text and the figure of a section are shown on the page, and not only in the appendix.
+    """Return whether a section is shown on the page, and not only in the appendix.
 
-    False for a section that assumes the guarantee, if the guarantee is violated.
+    A section that assumes the guarantee is not, if the guarantee is violated.
     """
     return section.on_page and not (section.trusts and _is_broken(contents))
 
@@ -262,7 +260,7 @@ _ROW_COLUMNS = ("Number", "Value", "Interval", "Claimed")
 
 
 def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
-    """Return rows of cells as an HTML table, without columns of empty cells; empty text if there are no rows."""
+    """Return rows as an HTML table without columns of empty cells; empty text if there are no rows."""
     told = [place for place in range(len(columns)) if any(row[place] != "" for row in rows)]
     if not rows:
         return ""
@@ -270,10 +268,7 @@ def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> st
 
 
 def _row_cells(row: Row) -> tuple[Any, ...]:
-    """Return four table cells for a row: name, value, interval and claim, the last two empty if missing.
-
-    The value, interval and claim are rounded together.
-    """
+    """Return name, value, interval and claim of a row, rounded together; the last two are empty if missing."""
     if row.limit is None and row.confidence is None:
         return row.name, Markup(value_html(row.value, row.is_share, row.digits)), "", ""
     value, low, high = row.cells
@@ -292,10 +287,7 @@ def _configuration(contents: ReportContents) -> str:
 
 
 def _annex(contents: ReportContents) -> str:
-    """Return the HTML of the annex for a data-protection officer, for a report without an appendix.
-
-    It is empty if the run has no declarations of the operator. A report with an appendix has these sections there.
-    """
+    """Return the annex for a data-protection officer, for a report without an appendix; empty without declarations."""
     numbers, levels = contents.find(OperatorDeclarations), contents.find(PrivacyUnitsFinding)
     if numbers is None:
         return ""
@@ -305,10 +297,7 @@ def _annex(contents: ReportContents) -> str:
 
 
 def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
-    """Return the HTML of the appendix: a list of its sections, each section in full, and the papers used.
-
-    Sections and papers are collapsed on screen. `figures` holds the HTML of figures, keyed by section.
-    """
+    """Return the HTML of the appendix: a list of its sections, each section in full, and the papers used."""
     inside = [(section, _inside(section, numbers, contents, figures)) for section, numbers in measured(contents)]
     told = [(section.name, escape(section.title), html) for section, html in inside if html]
     contents_list = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in told)
@@ -324,10 +313,7 @@ def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
 
 
 def _inside(section: Section[Any], numbers: Any, contents: ReportContents, figures: dict[str, str]) -> str:
-    """Return the HTML of a section for the appendix, without what is on the page; empty if nothing is left.
-
-    `numbers` is the section's finding, and `figures` holds the HTML of figures, keyed by section.
-    """
+    """Return the HTML of a section for the appendix, without what is on the page; empty if nothing is left."""
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
     rows = [

@@ -26,10 +26,7 @@ class ReconstructionAudit(TargetsAudit):
         return None if attribute is None else str(attribute)
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return a phrase that says how many candidates there are, and whether they are units or values of a column.
-
-        `chosen` is not used.
-        """
+        """Return a phrase that says how many candidates there are, and whether they are units or values of a column."""
         if public.candidate_column is None:
             return super().in_question(public, chosen)
         values = f"{public.targets} values of {public.candidate_column}"

@@ -29,10 +29,7 @@ class Success:
 
 @dataclass(frozen=True)
 class ReconstructionFinding:
-    """The success of an attacker who knows everything except which of the candidates is in.
-
-    It has the rank of the true candidate in each trial, and the success rates for several numbers of guesses.
-    """
+    """The success of an attacker who knows everything except which of the candidates is in."""
 
     candidates: int  # number of candidates, which are records, clients, or values of a column
     # Probability that the true candidate is among the best k guesses without any release, for k from 1 to all,
@@ -56,7 +53,7 @@ class ReconstructionFinding:
         return self.successes[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `reconstruction`, for `summary.json`."""
+        """Return this finding as a dict with the one key `reconstruction`, for `summary.json`."""
         return {"reconstruction": {
             "candidates": self.candidates, "trials": len(self.ranks), "confidence": self.confidence,
             "success": json_of(self.successes), "mean_rank": float(np.mean(self.ranks)), "largest_mu": self.longest,

@@ -6,7 +6,7 @@ the last bias.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -95,15 +95,8 @@ def descended(
     shape = (*labels.shape, *shared.model.feature_shape)
     for restart in range(descent.restarts):
         pictures = torch.from_numpy(draw.standard_normal(shape, dtype=np.float32)).to(seen.device)
-        optimizer = torch.optim.Adam([pictures], lr=descent.step)
-        breaks = [int(descent.iterations // part) for part in _BREAKS]
-        falls = torch.optim.lr_scheduler.MultiStepLR(optimizer, breaks, gamma=0.1)
-        for iteration in range(descent.iterations):
-            pictures.grad = slopes(pictures, labels, seen).sign_()
-            optimizer.step()
-            falls.step()
-            pictures.clamp_(0, 1)
-            on_step(restart * descent.iterations + iteration + 1)
+        for done in _steps(pictures, lambda now: slopes(now, labels, seen), descent):
+            on_step(restart * descent.iterations + done)
             if time.monotonic() - started > descent.seconds:
                 break
         fit = fits(pictures, labels, seen)
@@ -117,16 +110,26 @@ def descended(
     return found[0]
 
 
+def _steps(pictures: Tensor, slopes: Callable[[Tensor], Tensor], descent: DescentSettings) -> Iterator[int]:
+    """Change images in place by one step of Adam after the other, and yield the number of finished steps."""
+    optimizer = torch.optim.Adam([pictures], lr=descent.step)
+    breaks = [int(descent.iterations // part) for part in _BREAKS]
+    falls = torch.optim.lr_scheduler.MultiStepLR(optimizer, breaks, gamma=0.1)
+    for done in range(1, descent.iterations + 1):
+        pictures.grad = slopes(pictures).sign_()
+        optimizer.step()
+        falls.step()
+        pictures.clamp_(0, 1)
+        yield done
+
+
 MOST_OTHERS = 1000
 """Largest number of other people's images that the attacker uses."""
 
 
 @dataclass(frozen=True)
 class PopulationImages:
-    """Images and labels of other people, which the attacker knows.
-
-    The images to be reconstructed are not among them.
-    """
+    """Images and labels of other people than the victims, which the attacker knows."""
 
     pictures: Tensor  # pixels of the images from 0 to 1, float32 (others, *shape)
     labels: Tensor  # classes of the images, int64 (others,)
@@ -178,7 +181,7 @@ def drawn_pictures(
     others
         Images of other people that the attacker knows, at least `count`.
     draw
-        Generator of the random images from which searches start, and of random sets of other people's images.
+        Generator of the images from which searches start, and of random sets of other people's images.
     descent
         Settings of the search by gradient descent.
     on_step
@@ -196,10 +199,9 @@ def drawn_pictures(
 
 
 def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
-    """Return the indices of random sets of `count` images, one set for each image, int64 (images, count).
+    """Return the indices of one random set of `count` images for each image, (images, count).
 
-    The images of a set are sorted by their `labels`, because an update does not reveal the order of its records. Then
-    images at the same position of two sets look alike.
+    Sets are sorted by label, because an update does not reveal the order of its records.
     """
     known = labels.cpu().numpy()
     if count == 1:
@@ -218,14 +220,10 @@ def reads_first_layer(model: StackedModel) -> bool:
 
 
 def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
-    """Return each owner's image from the first layer's gradient of its only record, float32 (owners, 1, *shape).
+    """Return each owner's image from the first layer's gradient of its only record, (owners, 1, *shape).
 
-    `model` is a chain of dense layers whose first layer has a bias, and `seen` holds the observed updates, (owners,
-    parameters). Pixels are from 0 to 1.
-
-    If d_k is the gradient of the bias of unit k, the gradient of its weights is d_k x for the image x (Geiping et al.
-    2020, Proposition 3.1). The result is the least squares solution over all units: the sum of d_k times the gradient
-    of the weights, divided by the sum of d_k^2. An update of zero gives a black image.
+    If d_k is the gradient of the bias of unit k, that of its weights is d_k x for the image x (Geiping et al. 2020,
+    Proposition 3.1). The result is the least squares solution for x.
     """
     assert model.chain is not None, "the model is a chain"
     weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)
@@ -236,18 +234,14 @@ def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
 
 
 def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
-    """Return a linear least squares estimate of each owner's images, float32 (owners, count, *shape), from 0 to 1.
+    """Return the linear least squares (Gauss-Markov) estimate of each owner's images, (owners, count, *shape).
 
-    The attacker knows other people's images x (`pictures`), and computes their updates u (`updates`) without noise. The
-    standard deviation of the noise in the observed updates (`seen`) is `noise`. The estimate is mean(x) + Cov(x, u)
-    (Cov(u) + noise^2 I)^-1 (seen - mean(u)), with means and covariances over these images (the Gauss-Markov estimate).
-    It is valid for every model and every rule for updates. With X and U the centred images and updates of n people as
-    rows, it is computed as mean(x) + X' (U U' + n noise^2 I)^-1 U (seen - mean(u)).
+    It is mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), over other people's images x and updates u.
     """
     flat, centre = pictures.flatten(1).double(), updates.mean(0)
-    middle, apart = flat.mean(0), updates - centre  # of large models these fill the memory: they stay in float32
+    middle, apart = flat.mean(0), updates - centre  # float32, since they fill the memory for large models
     products = (apart @ apart.T).double()
-    # Centred updates are dependent: without noise a part in 10^6 of their size keeps the system solvable.
+    # Centred updates are linearly dependent. Without noise, a millionth of their size keeps the system solvable.
     ridge = len(apart) * noise**2 + 1e-6 * float(products.diagonal().mean())
     products.diagonal().add_(ridge)
     shares: Tensor = torch.linalg.solve(products, (apart @ (seen - centre).T).double())
@@ -256,15 +250,10 @@ def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor
 
 
 def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
-    """Return the inferred classes of the records of each owner, int64 (owners, count), in ascending order.
+    """Return the inferred classes of each owner's records, ascending, int64 (owners, count).
 
-    `shared` is the function from an owner's records to its update, and `seen` holds the owners' observed updates.
-    `like` and `like_labels` are at least `count` records of the population, with labels. The gradient of the bias of
-    class k is the sum over records of p_k - [label is k], where p_k is the model's probability of the class. The
-    population's mean of p_k turns it into the expected number of records of the class. Classes are then assigned
-    greedily, each time the class with the largest number of missing records. For one record this is the only class
-    whose bias has a negative gradient (Zhao et al. 2020, "iDLG"). For several records it is the rule of Wainakh et al.
-    2022, "User-level label leakage from gradients in federated learning".
+    The bias gradient of class k sums p_k - [label is k] over records. With the population's mean of p_k it gives the
+    number of records of each class (Zhao et al. 2020; Wainakh et al. 2022).
     """
     logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
     require_last_bias(shared.model, logits.shape[1])
@@ -295,10 +284,9 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 
 
 def _weight(shared: UpdateFunction, count: int, like: Tensor, like_labels: Tensor) -> float:
-    """Return the mean factor with which a record's gradient enters an update, from learning rate, steps and clipping.
+    """Return the mean factor of a record's gradient in an update, from learning rate, steps and clipping.
 
-    `shared` is the function from an owner's records to its update, which has these settings. The factor of clipping is
-    estimated from population records `like` with labels `like_labels`. `count` is the number of records of an owner.
+    The factor of clipping is estimated from the population records `like`.
     """
     schedule = shared.schedule
     alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count

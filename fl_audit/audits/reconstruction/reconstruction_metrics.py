@@ -33,8 +33,7 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     Parameters
     ----------
     log_likelihood
-        Log-likelihood of the whole observation for each candidate, up to a constant in each trial, shape (trials,
-        candidates).
+        Log-likelihood of each candidate, up to a constant in each trial, shape (trials, candidates).
     truth
         Number of the true candidate, from 0, shape (trials,).
 
@@ -89,7 +88,7 @@ def judge_hits(
     guarantee
         The claimed guarantee, which covers all neighbours.
     confidence
-        Confidence of the lower bound on epsilon, above 0.5 and below 1. The verdict itself is always at `FAMILY_LEVEL`.
+        Confidence of the lower bound on epsilon, above 0.5 and below 1.
     noise
         The noise along the contribution of the true candidate in each trial; None if it cannot be computed. The limit
         of detection is that of this noise, because the hit rate under less noise is unknown.
@@ -113,11 +112,9 @@ def judge_hits(
 
 
 def _share_found(trials: int, bound: float) -> float:
-    """Return the smallest true hit rate at which the test refutes the guarantee with probability `DETECTION_POWER`.
+    """Return the smallest true hit rate at which the test of `bound` refutes the guarantee with probability 0.9.
 
-    A hit is a trial in which the attacker's first guess is right. The test asks whether the hit rate is at most
-    `bound`, the largest rate that the guarantee allows. `trials` is the number of trials. The result is infinite if
-    even hits in all trials would not refute the guarantee.
+    It is infinite if even hits in all trials would not refute it.
     """
     level, counts = TestName.CANDIDATES.level, range(1, trials + 1)
     fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, trials, bound) < level))
@@ -125,7 +122,7 @@ def _share_found(trials: int, bound: float) -> float:
 
 
 def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confidence: float) -> float:
-    """Return a lower confidence bound on epsilon from the number of hits, i.e. of trials whose first guess was right.
+    """Return a lower confidence bound on epsilon from the number of trials whose first guess was right.
 
     Under (epsilon, delta)-DP the hit rate is at most e^epsilon chance + delta.
 
@@ -170,7 +167,7 @@ class ReconstructionQuality:
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """A level of noise: its epsilon, its mu, and the largest probability of identifying the true candidate under it."""
+    """A level of noise, with the largest probability of identifying the true candidate under it."""
 
     epsilon: float  # epsilon of the guarantee with this noise; infinite without noise
     mu: float  # norm of a clipped contribution over the noise, all rounds together; infinite without noise
@@ -178,9 +175,9 @@ class NoiseLevel:
 
     @classmethod
     def gaussian(cls, epsilon: float, mu: float, chance: float) -> "NoiseLevel":
-        """Return a level of Gaussian noise, with the largest probability of identifying the true candidate under it.
+        """Return a level of Gaussian noise.
 
-        This probability is Phi(mu + Phi^-1(chance)).
+        The largest probability of identifying the true candidate is Phi(mu + Phi^-1(chance)).
 
         Parameters
         ----------
@@ -213,7 +210,7 @@ class ReconstructedImages:
     own: int  # index in `drawings` of the reconstructions at the run's own noise
 
     def to_json(self) -> dict[str, Any]:
-        """Return this finding as JSON values in a dict with the one key `pictures`, for `summary.json`.
+        """Return this finding as a dict with the one key `pictures`, for `summary.json`.
 
         Its value is a list with one entry for each level of noise.
         """
@@ -270,8 +267,7 @@ def drawings(
     levels
         The levels of noise, each with its mu over all rounds.
     draws
-        Function from the index of a level to its generator, which draws the noise and the images from which searches
-        start.
+        Function from the index of a level to the generator of its noise and of the images from which searches start.
     descent
         Settings of the search by gradient descent.
     on_step
@@ -337,7 +333,7 @@ def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> Reconstru
         psnr = -10 * np.log10(error)
     pairs = [(prepare(one[None], _SSIM), prepare(other[None], _SSIM)) for one, other in zip(true, drawn, strict=True)]
     ssim = np.array([1 - exact_block(one, other, _SSIM)[0, 0] for one, other in pairs])
-    # A drawing names its own picture where it is nearer to it than to every other one, by squared error.
+    # A reconstruction identifies its true image if no other image is nearer to it by squared error.
     flat, others = (one.reshape(len(one), -1).astype(np.float64) for one in (drawn, population))
     apart = np.square(flat).sum(1)[:, None] - 2 * flat @ others.T + np.square(others).sum(1)
     named = error * flat.shape[1] < apart.min(axis=1, initial=np.inf)

@@ -105,10 +105,7 @@ def _epsilon(drawing: NoiseLevelReconstructions, is_own: bool) -> str:
 
 
 def _allowed(drawing: NoiseLevelReconstructions, once: str = "") -> str:
-    """Return words on the largest share of images that may be identified under the guarantee, and in how many guesses.
-
-    For a single guess, the text `once` is appended instead of the number of guesses.
-    """
+    """Return the largest share that the guarantee allows to be identified, with the number of guesses."""
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
     return f"{percent(round(drawing.level.bound, 4))}{often}"
 
@@ -129,7 +126,7 @@ def draw_pictures(
     drawings
         Reconstructions of the images, one entry for each level of noise.
     own
-        Index in `drawings` of the level with the noise of the run; None if there is none.
+        Index in `drawings` of the run's own noise; None if there is none.
     """
     rows = [(true, "originals")]
     for number, one in enumerate(drawings):
@@ -144,10 +141,7 @@ def draw_pictures(
 
 
 def _strip(pictures: Floats32) -> Floats32:
-    """Return images side by side as one array for matplotlib, (height, width) or (height, width, 3).
-
-    `pictures` has the shape (images, height, width) or (images, channels, height, width).
-    """
+    """Return images side by side as one array for matplotlib, (height, width) or (height, width, 3)."""
     stacked = pictures[:, None] if pictures.ndim == 3 else pictures
     framed = np.pad(stacked, ((0, 0), (0, 0), (0, 0), (0, _GAP)), constant_values=1)
     strip = np.concatenate(list(framed), axis=2)

@@ -85,10 +85,7 @@ class UpdateFunction:
         return contributions * (self.clipping_norm * torch.rsqrt(lengths)).clamp(max=1)
 
     def _moved(self, parameters: _Parameters, records: Tensor, labels: Tensor) -> Tensor:
-        """Return the parameters before local training minus those after it, as one vector.
-
-        Local training is SGD with one step on the mean loss of each mini-batch.
-        """
+        """Return the parameters before local training minus those after it, as one vector."""
         assert self.schedule is not None, "local training has a schedule"
         now = parameters
         for batch in self.batches:

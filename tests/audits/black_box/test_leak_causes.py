@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import IncompleteTrials
+from fl_audit.audits.black_box.claim_audit_messages import refusal_words
 from fl_audit.audits.black_box.features import ROUNDED
-from fl_audit.audits.black_box.findings import findings, refusal_words
+from fl_audit.audits.black_box.findings import findings
 from fl_audit.audits.black_box.leak_causes import LeakCause, cause_of
 from fl_audit.experiments.black_box.page import write_result
 

@@ -10,10 +10,11 @@ from scipy.stats import binom
 
 from fl_audit.audits.black_box.claim import EpsilonDeltaLimit, StatedClaim
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, OutOfTimeError, TrialBudget
+from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW, evidence_words, not_tried, opening
 from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
 from fl_audit.audits.black_box.distinguishers import METHODS, least_shift
 from fl_audit.audits.black_box.features import COARSE, FINEST
-from fl_audit.audits.black_box.findings import TOO_FEW, evidence_words, not_tried, opening, result_json
+from fl_audit.audits.black_box.findings import result_json
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.errors import InputError
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound

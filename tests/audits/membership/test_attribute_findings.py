@@ -8,8 +8,14 @@ import pandas as pd
 import pytest
 from scipy.special import ndtr
 
-from fl_audit.audits.membership.findings_attacks import GUESSED, GUESSERS, TRUTH, AttributeFinding, measure_attributes
-from fl_audit.audits.membership.sections_attacks import _mean_row
+from fl_audit.audits.membership.findings_attribute_inference import (
+    GUESSED,
+    GUESSERS,
+    TRUTH,
+    AttributeFinding,
+    measure_attributes,
+)
+from fl_audit.audits.membership.sections_membership_adversary import _mean_row
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee

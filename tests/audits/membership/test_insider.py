@@ -17,7 +17,7 @@ from torch import nn
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags
-from fl_audit.audits.membership.insider import _noise_along, _signal_to_noise, increments
+from fl_audit.audits.membership.insider_increments import increments, noise_along_targets, signal_to_noise
 from fl_audit.errors import InputError
 from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.stacked_model import StackedModel
@@ -92,7 +92,7 @@ def test_innovations_of_every_target_are_standard_normal_and_the_ratio_is_one() 
     total, innovations = np.zeros(coins.shape), []
     for _ in range(rounds):
         one = played(draw, trials, _gradients(), sigma, 1.0, coins)
-        found, mu = _increments(one), _signal_to_noise(one.norms, CLIPPING_NORM, sigma)
+        found, mu = _increments(one), signal_to_noise(one.norms, CLIPPING_NORM, sigma)
         innovations.append((found - np.where(coins, 1, -1) * mu**2 / 2) / mu)
         total += found
     assert mu.max() == CLIPPING_NORM / sigma.min()
@@ -154,8 +154,8 @@ def test_a_training_that_follows_its_own_releases_keeps_the_distributions(rate: 
         noise = (sigma * draw.standard_normal(models.shape)).astype(np.float32)
         norms, products = record_gradients(model, models, features, labels, torch.from_numpy(noise))
         found = increments(products, norms, norm, np.full(trials, sigma), coins, part, rate, sees_participation=False)
-        mu = _signal_to_noise(norms, norm, np.full(trials, sigma))
-        along.append(_noise_along(products, norms, np.full(trials, sigma)))
+        mu = signal_to_noise(norms, norm, np.full(trials, sigma))
+        along.append(noise_along_targets(products, norms, np.full(trials, sigma)))
         innovations.append((found - np.where(coins, 1, -1) * mu**2 / 2) / mu)
         total += found
         release = model.clipped_sum(models, features, labels, norm, taking_part=torch.from_numpy(coins & part))
@@ -179,8 +179,8 @@ def test_increments_of_a_hand_written_round() -> None:
     assert increments(**given, is_in=coins, takes_part=out)[0] == pytest.approx([0, -2.5 / 9], rel=1e-15)
     mixed = np.log(0.75 + 0.25 * np.exp(-2.5 / 9))
     assert increments(**given, is_in=coins, takes_part=out, sampling_rate=0.25)[0] == pytest.approx([mixed] * 2)
-    assert _signal_to_noise([[4.0, 1.0]], 2.0, [3.0]).tolist() == [[2 / 3, 1 / 3]]
-    assert _noise_along([[-1.0, 0.0]], [[4.0, 0.0]], [3.0])[0] == pytest.approx([-1 / 12, np.nan], nan_ok=True)
+    assert signal_to_noise([[4.0, 1.0]], 2.0, [3.0]).tolist() == [[2 / 3, 1 / 3]]
+    assert noise_along_targets([[-1.0, 0.0]], [[4.0, 0.0]], [3.0])[0] == pytest.approx([-1 / 12, np.nan], nan_ok=True)
 
 
 def test_a_gradient_of_zero_tells_nothing_and_a_certain_absence_no_more_than_the_rate() -> None:

@@ -1,6 +1,7 @@
 """The white-box attack: it finds what leaks, a network is told of its own half alone, and coins tell it nothing."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +13,9 @@ from sklearn.metrics import roc_auc_score
 
 from fl_audit.audits.membership import white_box
 from fl_audit.audits.membership.roc_metrics import membership_rates
-from fl_audit.audits.membership.white_box import (
-    WhiteBoxPart,
-    WhiteBoxSettings,
-    _label_log_odds,
-    _learnt_log_odds,
-    _Networks,
-    known_halves,
-    white_box_scores,
-)
+from fl_audit.audits.membership.white_box import _label_log_odds, _learnt_log_odds, known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
+from fl_audit.audits.membership.white_box_networks import AttackNetworks, WhiteBoxPart, WhiteBoxSettings
 from fl_audit.audits.membership.yeom_attack import loss_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
@@ -183,12 +177,14 @@ def test_the_order_of_targets_is_that_of_scores() -> None:
     features, membership = synthetic(5, 3, 60, leak=1.0)
     known, order = known_halves(3, 60, np.random.default_rng(0)), np.random.default_rng(1).permutation(60)
     straight = _learnt_log_odds(features, membership.is_in, known, QUICK)
-    mixed = _learnt_log_odds(features.of_targets(order), membership.is_in[:, order], known[:, order], QUICK)
+    arrays: dict[str, Any] = {
+        name: getattr(features, name)[:, order] for name in ("signals", "inputs", "log_probabilities", "losses")
+    }
+    in_order = replace(features, labels=features.labels[order], **arrays)
+    mixed = _learnt_log_odds(in_order, membership.is_in[:, order], known[:, order], QUICK)
     np.testing.assert_allclose(mixed, straight[:, order], atol=1e-3)
     scores = white_box_scores(features, membership, known, QUICK)
-    again = white_box_scores(
-        features.of_targets(order), TargetMembership(membership.is_in[:, order]), known[:, order], QUICK
-    )
+    again = white_box_scores(in_order, TargetMembership(membership.is_in[:, order]), known[:, order], QUICK)
     np.testing.assert_allclose(again, scores[:, order], atol=1.01 / 30)  # rounding may swap neighbours
 
 
@@ -214,7 +210,7 @@ def test_filters_are_those_of_a_convolution_over_the_gradient() -> None:
         "inputs": torch.cat([torch.from_numpy(features.inputs), torch.ones(2, 9, 3, 1)], -1),
     }
     rule = WhiteBoxSettings(frozenset({WhiteBoxPart.GRADIENT}), filters=4)
-    networks = _Networks.initial(rule, shown, torch.Generator().manual_seed(0))
+    networks = AttackNetworks.initial(rule, shown, torch.Generator().manual_seed(0))
     gradients = shown["signals"].unsqueeze(-1) * shown["inputs"].unsqueeze(-2)  # of the weight and of the bias
     for trial in range(2):
         kernel = networks.weights["filters"][trial].permute(2, 0, 1).unsqueeze(2)  # filters, releases, 1, ins

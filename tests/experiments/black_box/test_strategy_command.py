@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit import TrialBudget
-from fl_audit.audits.black_box.findings import claim_words, refusal_words
+from fl_audit.audits.black_box.claim_audit_messages import claim_words, refusal_words
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box import strategy_process
 from fl_audit.experiments.black_box.strategy_process import StrategyOptions

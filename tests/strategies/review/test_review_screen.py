@@ -14,8 +14,9 @@ from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.audits.black_box.claim import EpsilonDeltaLimit, StatedClaim
 from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, ScenarioTrials, TrialBudget
+from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW
 from fl_audit.audits.black_box.distinguishers import Distinguisher
-from fl_audit.audits.black_box.findings import TOO_FEW, findings
+from fl_audit.audits.black_box.findings import findings
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.page import write_page
 from fl_audit.statistics.lower_bound_methods import BoundMethod

@@ -1,0 +1,94 @@
+"""Findings on attribute inference: the accuracies of the adversaries, and the limit that the guarantee sets."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fl_audit.audits.membership.attack_limits import largest_order
+from fl_audit.audits.membership.attribute_inference import AttributeGuesses
+from fl_audit.audits.membership.judging import can_compare_targets
+from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.statistics.advantage import AdvantageInterval, mean_advantage
+
+TRUTH, GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION = (
+    "attribute",
+    "attribute_prior",
+    "attribute_loss",
+    "attribute_distribution",
+)
+"""Columns of the table of targets: index of the attribute's true value, and the value that each adversary guesses."""
+GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION)
+
+
+@dataclass(frozen=True)
+class AttributeGuesser:
+    """The accuracy of one adversary that guesses an attribute of each target, for members and for nonmembers."""
+
+    members: float  # share of correct guesses among members, over all trials
+    others: float  # share of correct guesses among nonmembers, over all trials
+    advantage: AdvantageInterval  # share among members minus share among nonmembers in a trial, mean over trials
+
+
+@dataclass(frozen=True)
+class AttributeFinding:
+    """The accuracies of all adversaries that guess an attribute of the targets, and the bound by the guarantee."""
+
+    attribute: str  # name or number of the attribute's column
+    values: int  # number of different values of the attribute
+    by_name: dict[str, AttributeGuesser]  # results of each adversary, keyed by the column of its guesses
+    # The largest advantage that the guarantee allows; None without a guarantee. Members and nonmembers are of the same
+    # training, as for `largest_order`.
+    largest: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this finding as a dict with the one key `attribute`, for `summary.json`."""
+        told = {name.removeprefix("attribute_"): json_of(found) for name, found in self.by_name.items()}
+        numbers = {"attribute": self.attribute, "values": self.values, "largest_advantage": self.largest}
+        return {"attribute": numbers | {"by_name": told}}
+
+
+def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None:
+    """Return the accuracies of the adversaries that guess an attribute; None if no attribute was guessed.
+
+    Also None if the trials are too few to measure attacks (`can_compare_targets`).
+    """
+    table, guarantee = run.tables.targets, run.facts.guarantee
+    if table is None or TRUTH not in table or not can_compare_targets(run):
+        return None
+    found = {name: _guesser(table, name, run.facts.confidence) for name in GUESSERS}
+    truth = table[TRUTH].to_numpy()
+    largest = None if guarantee is None else 2 * largest_order(guarantee.claim.profile) - 1
+    return AttributeFinding(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
+
+
+def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuesser:
+    """Return the accuracy of the adversary whose guesses are in the column `name`; rows are sorted by trial."""
+    trials = table["trial"].nunique()
+    is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1)
+    values, truth = (table[column].to_numpy().reshape(trials, -1) for column in (name, TRUTH))
+    guesses = AttributeGuesses(values, values == truth)
+    advantages = guesses.advantage(TargetMembership(is_in))
+    known = advantages[~np.isnan(advantages)]  # a trial with everybody in, or nobody, has no advantage
+    shares = float(guesses.right[is_in].mean()), float(guesses.right[~is_in].mean())
+    return AttributeGuesser(*shares, mean_advantage(known, confidence))
+
+
+def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
+    """Return the ends of the confidence interval of the advantage of an adversary that guesses an attribute.
+
+    Parameters
+    ----------
+    run
+        A finished run in which an attribute was guessed.
+    name
+        Name of the column with the adversary's guesses.
+    confidence
+        Confidence of the interval, above 0 and below 1.
+    """
+    assert run.tables.targets is not None, "an attribute is guessed of targets"
+    found = _guesser(run.tables.targets, name, confidence).advantage
+    return found.low, found.high

@@ -1,0 +1,65 @@
+"""The report section on adversaries that guess an attribute of a record."""
+
+from functools import partial
+from typing import Any
+
+from fl_audit.audits.membership import findings_attribute_inference as evidence
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.report.finding import ReportContents, Row, Section, Table
+from fl_audit.report.formatting import number_text, percent, uncapital
+
+_GUESSERS = {
+    evidence.GUESSED_BLINDLY: "Without a model: the commonest value",
+    evidence.GUESSED: "By the least loss",
+    evidence.GUESSED_BY_DISTRIBUTION: "By the distribution of members' losses",
+}
+
+
+def _attribute_row(name: str, numbers: evidence.AttributeFinding, run: FinishedRun) -> Row:
+    found = numbers.by_name[name].advantage
+    how = (
+        "share of members guessed right less that of others, mean over trials (Yeom et al. 2018, definition 5); trials "
+        "are independent, members and others of one trial share its model; the guarantee allows the total variation "
+        "between two trainings, each with one of two records and without the other"
+    )
+    return Row(f"Advantage on the attribute, {uncapital(_GUESSERS[name])}", found.advantage, how, found.low, found.high,
+               found.confidence, numbers.largest, largest=1.0, on_page=name == evidence.GUESSED,
+               wide=partial(evidence.attribute_ends, run, name))  # fmt: skip
+
+
+def _attribute_sentence(numbers: evidence.AttributeFinding, contents: ReportContents) -> str:
+    name = max(
+        (evidence.GUESSED, evidence.GUESSED_BY_DISTRIBUTION), key=lambda name: numbers.by_name[name].advantage.advantage
+    )
+    best, aside = numbers.by_name[name], _attribute_row(name, numbers, contents.run).aside
+    return (
+        f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
+        f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "
+        f"{percent(best.others)} of the others: the difference{aside} is what training with a record gives away of it."
+    )
+
+
+def _quoted(numbers: evidence.AttributeFinding) -> str:
+    return f"column {numbers.attribute}" if numbers.attribute.isdecimal() else f"attribute '{numbers.attribute}'"
+
+
+def _attribute_tables(numbers: evidence.AttributeFinding, contents: ReportContents) -> list[Table]:
+    columns = ("Who guesses", "Right, members", "Right, others", "Advantage")
+    each = [(name, said, numbers.by_name[name]) for name, said in _GUESSERS.items()]
+    rows: list[tuple[Any, ...]] = [
+        (said, percent(found.members), percent(found.others), _attribute_row(name, numbers, contents.run).text)
+        for name, said, found in each
+    ]
+    if numbers.largest is not None:
+        rows.append(("Anybody, by the guarantee", None, None, f"at most {number_text(numbers.largest, 3)}"))
+    title = f"Inference of {_quoted(numbers)}, intervals at {percent(contents.facts.confidence)} confidence each"
+    return [Table(title, columns, tuple(rows))]
+
+
+ATTRIBUTES = Section(
+    "attributes", "Attribute inference", evidence.AttributeFinding, evidence.measure_attributes, keys=("attribute",),
+    on_page=True, sentence=_attribute_sentence, tables=_attribute_tables,
+    rows=lambda found, contents: [
+        _attribute_row(name, found, contents.run) for name in found.by_name if name != evidence.GUESSED_BLINDLY
+    ],
+)  # fmt: skip

@@ -1,0 +1,102 @@
+"""The report section on the membership adversary, which attacks the losses of the final model."""
+
+from functools import partial
+
+from fl_audit.adjacency import Relation, Unit
+from fl_audit.array_types import finite
+from fl_audit.audits.common.sections_guarantee import at_delta
+from fl_audit.audits.identifiability.findings_insider import InsiderFinding
+from fl_audit.audits.identifiability.sections_insider import advantage_row
+from fl_audit.audits.membership import findings_membership_adversary as evidence
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.report.finding import ReportContents, Row, Section
+from fl_audit.report.formatting import percent, unit_words
+from fl_audit.report.mechanism_messages import exact_accountant, noise_text
+from fl_audit.statistics.advantage import advantage_ends
+
+
+def _scope_of(facts: RunDescription) -> str:
+    """Return to which units and data sets the bounds of a run apply."""
+    if not facts.has_guarantee:
+        of_training = "" if facts.federation.local_randomizer is None else " of the training"
+        return f"Nothing was claimed{of_training}, so nothing but certainty bounds the advantage."
+    words = unit_words(facts.relation)
+    if not facts.federation.mechanism.is_private_release:
+        return (
+            f"No bound for members and others holds here: the noise follows {words.differing}, and no other "
+            f"{words.one} is claimed anything. The bounds say what the same guarantee would be worth to everyone."
+        )
+    text = (
+        "The bounds for members and others hold on average over data sets drawn from the population; by the luck of "
+        "this D and this sample the advantage may lie beyond."
+    )
+    if facts.relation.unit is Unit.CLIENT:
+        text = f"What is claimed to a client holds for each of its records, where these are drawn alike. {text}"
+    if facts.relation.relation is Relation.ADD_REMOVE:
+        text += (
+            " One of the population in the place of a member is one removed and one added: these bounds count what is "
+            "claimed to either twice."
+        )
+    return text
+
+
+def _membership_sentence(numbers: evidence.MembershipFinding, contents: ReportContents) -> str:
+    insider, mean = contents.find(InsiderFinding), _mean_row(numbers, contents.run)
+    beside = ""
+    if insider is not None and insider.estimate.trials > 1:
+        scored = advantage_row(insider.estimate, contents)
+        beside = f"; the insider scores {scored.shown.value}{scored.aside}"
+    return (
+        "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
+        f"scores {mean.shown.value}{mean.aside} on a scale "
+        f"where 0 is coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
+    )
+
+
+def _mean_row(numbers: evidence.MembershipFinding, run: FinishedRun) -> Row:
+    mean, attack = numbers.over_trials, "a member where the final loss is at most the average one in training"
+    basis = f"TPR - FPR, mean over trials; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
+    limit = None if numbers.bounds is None else numbers.bounds.exact
+    return Row("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
+               largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
+
+
+def _membership_rows(numbers: evidence.MembershipFinding, contents: ReportContents) -> list[Row]:
+    record, bounds, differing = numbers.record, numbers.bounds, contents.words.differing
+    rows = [
+        _mean_row(numbers, contents.run),
+        Row(f"Right guesses about {differing}", record.wins, "counted; the same rule, threshold from all others"),
+        Row(f"Advantage about {differing}", record.advantage,
+            "twice the share of right guesses - 1; Clopper-Pearson interval", record.low, record.high,
+            record.confidence, numbers.record_bound, largest=1.0,
+            wide=partial(advantage_ends, record.wins, record.trials)),
+    ]  # fmt: skip
+    guarantee, exact_by = contents.facts.guarantee, exact_accountant(contents.facts)
+    if guarantee is not None and bounds is not None:
+        epsilon = "(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1) (Kairouz et al. 2015, Humphries et al. 2023)"
+        rows += [
+            Row("Bound for members, exact", bounds.exact, f"total variation between neighbours, by {exact_by}"),
+            Row("Bound for members by epsilon and delta", bounds.tradeoff, f"{epsilon}, by {guarantee.accountant}"),
+            Row("Bound for members by epsilon", finite(bounds.yeom),
+                "exp(epsilon) - 1 (Yeom et al. 2018, theorem 1), at delta = 0; above 1 it says nothing"),
+            Row(f"Bound about {differing}, exact", numbers.record_bound,
+                f"that of the insider (Bernau et al. 2021, prop. 1), by {exact_by}; {noise_text(contents.facts)}"),
+        ]  # fmt: skip
+    if (bound := numbers.lower_bound) is not None:
+        rows += [
+            Row(f"Lower bound from the loss of {differing} (nats)", finite(bound.epsilon),
+                f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(bound.delta)}; final "
+                f"release alone, less the loss of what takes its place; {bound.assumption}",
+                limit=None if guarantee is None else guarantee.epsilon, is_bound=True,
+                wide=partial(evidence.record_bound_end, contents.run)),
+            Row("Largest bound that so many losses could prove (nats)", finite(bound.limit_of_detection),
+                f"{bound.method}; {bound.limit_meaning}"),
+        ]  # fmt: skip
+    return rows
+
+
+MEMBERSHIP = Section(
+    "membership", "The membership adversary", evidence.MembershipFinding, evidence.measure_membership,
+    keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
+    said=lambda found, run: {"membership": found.to_json()["membership"] | {"bound_scope": _scope_of(run.facts)}},
+)  # fmt: skip
