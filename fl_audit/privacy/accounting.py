@@ -34,15 +34,13 @@ class PrivacyProfile:
     """Privacy profile of a composition of releases: epsilon, delta, advantage, trade-off and belief bounds.
 
     If every release is Gaussian without sampling, all results are closed forms of mu = sqrt(sum of count
-    (Delta/sigma)^2). Otherwise they are computed from a pessimistic privacy loss distribution (module `pld`). Then
-    epsilon, delta, advantage and beliefs are never too small, the trade-off is never too large, and `error` bounds how
-    much epsilon exceeds the exact value.
+    (Delta/sigma)^2). Otherwise they are computed from a pessimistic privacy loss distribution (module `pld`): epsilon,
+    delta, advantage and beliefs are never too small, the trade-off is never too large, and `error` bounds how much
+    epsilon exceeds the exact value.
 
-    Epsilon, delta, advantage and trade-off hold for every post-processing, and for adaptively chosen releases whose
-    sensitivities are at most those of the events. The same is true for beliefs under
-    `SignalToNoiseAdaptivity.ADAPTIVE`. Beliefs under `SignalToNoiseAdaptivity.FIXED` hold for an adversary that sees
-    the releases themselves, with sensitivities equal to those of the events. Raises `InputError` if there is no event
-    or the prior is out of range.
+    Results hold for every post-processing, and for adaptively chosen releases whose sensitivities are at most those of
+    the events. Only beliefs under `SignalToNoiseAdaptivity.FIXED` need the sensitivities of the events, and an
+    adversary that sees the releases themselves. Raises `InputError` if there is no event or the prior is out of range.
 
     Examples
     --------
@@ -80,10 +78,7 @@ class PrivacyProfile:
         return pld.loss_curves(self.events, self.adjacency)
 
     def resolves(self, delta: float) -> bool:
-        """Return True if epsilon and beliefs at delta have a closed form or come from privacy curves.
-
-        False if delta is below the resolution of the curves; epsilon and beliefs are then looser upper bounds.
-        """
+        """Return whether delta is within the resolution of the curves; otherwise bounds at delta are looser."""
         return self.gaussian_mu is not None or delta >= self._curves.smallest_delta
 
     def epsilon(self, delta: float) -> float:
@@ -114,8 +109,7 @@ class PrivacyProfile:
         delta
             Probability with which the belief may be exceeded, above 0 and below 1.
         sensitivities
-            FIXED if the sensitivities of the rounds are fixed in advance, ADAPTIVE if they may depend on earlier
-            releases.
+            Whether the rounds' sensitivities are fixed in advance or may depend on earlier releases.
         """
         require_delta(delta)
         mu = self.gaussian_mu
@@ -143,7 +137,7 @@ class PrivacyProfile:
 def account(profile: PrivacyProfile, accountant: Accountant, delta: float) -> float:
     """Return the epsilon, at least 0, that an accountant computes for a composition of releases at delta.
 
-    Raises `InputError` if delta is out of range or the accountant does not support an event, which the message names.
+    Raises `InputError` if delta is out of range or the accountant does not support an event.
 
     Parameters
     ----------
@@ -179,7 +173,7 @@ def exact_accountant(events: Iterable[ReleaseEvent]) -> Accountant:
 
 
 def _require_accountable(profile: PrivacyProfile, accountant: Accountant) -> None:
-    """Check that the accountant supports every event; raise `InputError` with the first unsupported event otherwise."""
+    """Raise `InputError` with the first event that the accountant does not support."""
     match accountant:
         case Accountant.RDP_CLASSIC | Accountant.RDP:
             renyi_divergences(profile.events, str(accountant), profile.adjacency)
@@ -199,7 +193,7 @@ def epsilon_of_mu(accountant: Accountant, mu: float, delta: float) -> float:
     Parameters
     ----------
     accountant
-        The accountant that computes epsilon.
+        The accountant.
     mu
         Gaussian-DP parameter, at least 0.
     delta
@@ -231,9 +225,9 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
     Parameters
     ----------
     accountant
-        The accountant that computes epsilon.
+        The accountant.
     epsilon
-        Largest accepted epsilon by the accountant, at least 0.
+        Largest accepted epsilon, at least 0.
     delta
         Delta of the guarantee, above 0 and below 1.
     """
@@ -273,16 +267,16 @@ def client_epsilons(
     rounds
         Number of rounds in which every client trains, from 1.
     noise_multiplier
-        Noise multiplier of every client in Opacus: standard deviation of the noise on the sum over the clipping norm.
+        Noise multiplier of Opacus: standard deviation of the noise on the sum over the clipping norm.
     epochs
-        Number of epochs per round of every client; exactly one of `epochs` and `steps` is given.
+        Number of epochs per round, unless `steps` is given.
     steps
-        Number of steps per round of every client; exactly one of `epochs` and `steps` is given.
+        Number of steps per round, unless `epochs` is given.
     delta
         Delta of the guarantee, above 0 and below 1.
     accountant
         The accountant: `rdp` gives the epsilon of Opacus's `RDPAccountant`. `pld` gives a smaller epsilon that also
-        holds. `gdp` accepts only a batch size of at least the number of records, because it does not support sampling.
+        holds. `gdp` does not support sampling, so it accepts only a batch size of at least the number of records.
     """
 
     def claimed(records: int) -> float:

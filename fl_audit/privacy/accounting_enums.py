@@ -24,9 +24,9 @@ class Accountant(StrEnum):
 class SignalToNoiseAdaptivity(StrEnum):
     """Whether the signal-to-noise ratio of a unit in a round is fixed in advance or depends on earlier releases.
 
-    FIXED: every round's ratio is fixed in advance, as with noise that is scaled to the local sensitivity. ADAPTIVE: the
-    ratio is bounded and may depend on earlier releases, as with noise that is scaled to the global sensitivity. Every
-    bound for ADAPTIVE also holds for FIXED.
+    FIXED: as with noise that is scaled to the local sensitivity. ADAPTIVE: the ratio is bounded and may depend on
+    earlier releases, as with noise that is scaled to the global sensitivity. Every bound for ADAPTIVE also holds for
+    FIXED.
     """
 
     FIXED = "fixed"
@@ -36,9 +36,9 @@ class SignalToNoiseAdaptivity(StrEnum):
 class SensitivityKind(StrEnum):
     """Sensitivity to which the noise is scaled.
 
-    LOCAL is the local sensitivity: the distance between the sums of D and D' at the current model parameters. It
-    depends on the data, so such noise serves audits and gives no DP guarantee (Bernau et al. 2021, section 5.1). GLOBAL
-    is the global sensitivity, the largest distance over all neighbours.
+    LOCAL is the distance between the sums of D and D' at the current model parameters. It depends on the data, so such
+    noise serves audits and gives no DP guarantee (Bernau et al. 2021, section 5.1). GLOBAL is the largest distance over
+    all neighbours.
     """
 
     LOCAL = "local"

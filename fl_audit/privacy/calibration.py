@@ -41,10 +41,9 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
     ----------
     target
         The privacy target. A belief is bounded by Eq. (5) of Bernau et al. 2021 under `rdp-classic`, and by the tail of
-        the log-odds under `gdp` and `pld` (module `identifiability_bounds`); `rdp` does not support it. An advantage is
-        bounded exactly, by delta(0), under every accountant. Under `rdp-classic` the reported score `rho_alpha` meets
-        an advantage target as well, by Eq. (6) of the paper. Reconstruction and singling out are bounded exactly under
-        every accountant (module `reconstruction`).
+        the log-odds under `gdp` and `pld`; `rdp` does not support it. The other targets are bounded exactly under every
+        accountant. Under `rdp-classic` the score `rho_alpha` meets an advantage target as well, by Eq. (6) of the
+        paper.
     claim
         The claim with noise multiplier 1; `claim.with_noise(z)` is the claim with noise multiplier z.
 
@@ -77,8 +76,7 @@ def noise_multiplier_for(target: Target, claim: Claim) -> float:
 def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
     """Return the smallest noise multiplier with which each of several claims meets a privacy target.
 
-    The function calibrates the first claim, then repeatedly the claim that violates the target most at the noise found
-    so far, until no claim violates it. Raises `InputError` in the same cases as `noise_multiplier_for`.
+    Raises `InputError` in the same cases as `noise_multiplier_for`.
 
     Parameters
     ----------
@@ -99,7 +97,7 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 
 
 def _used(target: Target, claim: Claim) -> float:
-    """Return the guaranteed value of a claim, e.g. its epsilon, over the target's value.
+    """Return the guaranteed value of a claim, such as its epsilon, over the target's value.
 
     The target is met if the result is at most 1.
     """
@@ -180,9 +178,9 @@ def _for_advantage(advantage: float, claim: Claim) -> float:
 
 
 def _for_hits(probability: float, chance: float, claim: Claim) -> float:
-    """Return the noise multiplier at which an attack succeeds with at most `probability` instead of `chance`.
+    """Return the noise multiplier at which an attack succeeds with at most `probability`.
 
-    `chance` is its probability of success without any release. `claim` has the noise multiplier 1.
+    `chance` is its probability of success without any release.
     """
     _require_accountable(claim.profile, claim.accountant)
     mu = float(ndtri(probability) - ndtri(chance))
@@ -192,8 +190,7 @@ def _for_hits(probability: float, chance: float, claim: Claim) -> float:
 def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.PrivacyCurvePair], float]) -> float:
     """Return the noise multiplier that gives the claim the Gaussian-DP parameter mu.
 
-    If a release is sampled or not Gaussian, `gap` is used instead: a function of the claim's privacy curves that is 0
-    at the wanted noise multiplier.
+    With sampling or other noise, it is the root of `gap`, a function of the claim's privacy curves.
     """
     unit = claim.profile.gaussian_mu
     return unit / mu if unit is not None else _by_curves(gap, claim, _start(claim, mu))
@@ -202,11 +199,10 @@ def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.PrivacyCurvePair], float
 def _require_above_floor(
     name: str, target: float, epsilon: float, target_at: Callable[[float], float], claim: Claim
 ) -> None:
-    """Raise `InputError` if a target is unreachable, because the accountant reports more even without any release.
+    """Raise `InputError` if the accountant reports more than the target even without any release.
 
-    `name` is the name of the target, `target` its value, and `epsilon` the epsilon to which this value corresponds.
-    `claim` has the accountant and delta. `target_at` converts an epsilon to a value of the target, so that the message
-    can state the smallest accepted value.
+    `epsilon` is the epsilon of the target, and `target_at` converts an epsilon to a value of the target for the
+    message.
     """
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
     accepted = f"accepted by {claim.accountant} at delta {claim.delta} are numbers above {target_at(floor):.6g}"
@@ -214,9 +210,9 @@ def _require_above_floor(
 
 
 def _start(claim: Claim, mu: float) -> float:
-    """Return a noise multiplier from which the search starts with sampling, for a desired Gaussian-DP parameter mu.
+    """Return a noise multiplier from which to search for the Gaussian-DP parameter mu with sampling.
 
-    It assumes that sampling reduces mu in proportion to the sampling rate.
+    It is right if sampling reduces mu in proportion to the sampling rate.
     """
     each = (full_participation_mu(event) for event in claim.events)
     unsampled = math.hypot(*(known for known in each if known is not None)) / mu
@@ -224,11 +220,7 @@ def _start(claim: Claim, mu: float) -> float:
 
 
 def _by_curves(gap: Callable[[pld.PrivacyCurvePair], float], claim: Claim, start: float) -> float:
-    """Search the noise multiplier at which `gap` is 0, from `start` on, and return it.
-
-    `gap` is a function of the claim's privacy curves. The search uses a coarse grid of losses first and then a fine
-    one.
-    """
+    """Return the noise multiplier at which `gap` is 0, first on a coarse and then on a fine grid of losses."""
 
     def at(points: int) -> Callable[[float], float]:
         return lambda z: gap(pld.loss_curves(claim.with_noise(z).events, claim.adjacency, points))
@@ -240,10 +232,7 @@ def _by_curves(gap: Callable[[pld.PrivacyCurvePair], float], claim: Claim, start
 
 
 def _raised_until(kept: Callable[[float], bool], noise_multiplier: float) -> float:
-    """Raise a noise multiplier by as few rounding steps as needed for `kept` to return True, and return it.
-
-    `kept` takes a noise multiplier.
-    """
+    """Return the noise multiplier, raised by as few rounding steps as are needed for `kept` to be True at it."""
     raised, step = noise_multiplier, 1e-16
     while not kept(raised):
         step *= 2

@@ -37,8 +37,7 @@ class Claim:
     prior
         The adversary's prior belief in the true training set, above 0 and below 1.
     accountant
-        The accountant of epsilon and the belief bound, or its name. Default is the exact one: `gdp` if every event is
-        Gaussian without sampling, otherwise `pld`.
+        The accountant of epsilon and the belief bound, or its name. Default is the exact one (`exact_accountant`).
     sensitivities
         FIXED if the rounds' sensitivities are fixed in advance, as with noise scaled to the local sensitivity.
         ADAPTIVE, the weaker assumption, holds for every training. Only belief bounds depend on this choice.

@@ -47,13 +47,13 @@ class GaussianRelease:
 class SampledGaussianRelease:
     """Poisson-sampled Gaussian mechanism: `count` releases, in each of which a random sample of the units participates.
 
-    In each release every unit participates independently with probability `sampling_rate`. `noise_multiplier` is the
-    standard deviation sigma of the noise, divided by the sensitivity under the adjacency of the guarantee. With the
-    clipping norm C it is sigma / C for add-remove, and sigma / (2C) for replace.
+    Every unit participates in each release independently with probability `sampling_rate`. `noise_multiplier` is the
+    standard deviation of the noise over the sensitivity under the adjacency of the guarantee. With the clipping norm C
+    it is sigma / C for add-remove, and sigma / (2C) for replace.
 
-    `seen` tells whether the adversary sees in which releases the differing unit participates. If it does, releases
-    without the unit tell it nothing, and releases with the unit are Gaussian releases without sampling. Sampling then
-    protects the unit only by its absence from some releases. Raises `InputError` if a number is out of range.
+    `seen` tells whether the adversary sees in which releases the differing unit participates. If so, releases without
+    the unit tell it nothing, and releases with the unit are Gaussian releases without sampling. Raises `InputError` if
+    a number is out of range.
     """
 
     noise_multiplier: float
@@ -183,10 +183,9 @@ def local_events(
 ) -> tuple[ReleaseEvent, ...]:
     """Return the release events of one client that trains with Opacus's DP-SGD, over the whole training.
 
-    The client makes one Poisson-sampled Gaussian release per step. It clips gradients and adds noise itself, so its
-    guarantee depends only on its own shard. The server and other clients see only post-processing of the steps, so the
-    guarantee also holds against them. Raises `InputError` if a number is out of range, or if both or neither of
-    `epochs` and `steps` are given.
+    Every step is one Poisson-sampled Gaussian release. The client clips gradients and adds noise itself. So its
+    guarantee depends only on its own shard, and also holds against the server and other clients. Raises `InputError` if
+    a number is out of range, or if both or neither of `epochs` and `steps` are given.
 
     Parameters
     ----------
@@ -199,9 +198,9 @@ def local_events(
     noise_multiplier
         Opacus's noise multiplier: standard deviation of the noise on the sum, divided by the clipping norm; positive.
     epochs
-        Number of epochs per round of the client, from 1; exactly one of `epochs` and `steps` is given.
+        Number of epochs per round, from 1, unless `steps` is given.
     steps
-        Number of steps per round of the client, from 1; exactly one of `epochs` and `steps` is given.
+        Number of steps per round, from 1, unless `epochs` is given.
     """
     batches = batches_per_epoch(records, batch)
     given = {name: count for name, count in (("epochs", epochs), ("steps", steps)) if count is not None}
@@ -212,7 +211,7 @@ def local_events(
 
 
 def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
-    """Return the event with its Gaussian noise multiplied by a positive factor; other kinds stay unchanged."""
+    """Return the event with its Gaussian noise multiplied by a positive factor; other kinds of noise stay unchanged."""
     match event:
         case GaussianRelease():
             return replace(event, sigma=event.sigma * factor)

@@ -78,10 +78,9 @@ def gaussian_mu(noise_multiplier: float, rounds: int) -> float:
 
 
 def _log_gdp_delta(epsilon: float, mu: float) -> float:
-    """Return log delta(epsilon) of mu-Gaussian DP, computed without cancellation of nearly equal tails.
+    """Return log delta(epsilon) of mu-Gaussian DP without cancellation of nearly equal tails.
 
-    Let a = eps/mu - mu/2 and b = a + mu, so that e^eps phi(b) = phi(a). Then delta = phi(a) (M(a) - M(b)), where M is
-    the Mills ratio, M(x) = (1 - Phi(x)) / phi(x) = sqrt(pi/2) erfcx(x / sqrt 2).
+    With a = eps/mu - mu/2 and b = a + mu, delta = phi(a) (M(a) - M(b)), where M is the Mills ratio (1 - Phi) / phi.
     """
     if mu == 0:
         return -math.inf
@@ -115,8 +114,7 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 def gdp_epsilon(delta: float, mu: float) -> float:
     """Return the smallest epsilon, at least 0, for which mu-Gaussian DP gives (epsilon, delta)-DP.
 
-    It is the inverse of `gdp_delta`, and 0 if delta is at least delta(0), the total variation distance. The search ends
-    at mu^2/2 + mu Phi^-1(1 - delta), where the first of the two terms of `gdp_delta` equals delta.
+    It is the inverse of `gdp_delta`, and 0 if delta is at least delta(0), the total variation distance.
 
     Parameters
     ----------
@@ -178,25 +176,3 @@ def combined_multiplier(*multipliers: float) -> float:
     for multiplier in multipliers:
         require_noise_multiplier(multiplier)
     return 1 / math.hypot(*(1 / multiplier for multiplier in multipliers))
-
-
-def sum_multiplier(noise_multiplier: float, bit_multiplier: float) -> float:
-    """Return the noise multiplier of the sum with which the sum and the quantile bits together have noise multiplier z.
-
-    It is z_sum = (z^-2 - z_bit^-2)^(-1/2), which is above z (Andrew et al. 2021, theorem 1, with z_bit = 2 sigma_b).
-    The quantile bits, released for adaptive clipping, tell which units are within the clipping norm.
-
-    Parameters
-    ----------
-    noise_multiplier
-        Noise multiplier z of both releases together, positive.
-    bit_multiplier
-        Noise multiplier z_bit of the sum of quantile bits, above z; at z_bit = z, only infinite noise on the sum would
-        give z.
-    """
-    require_noise_multiplier(noise_multiplier)
-    require_noise_multiplier(bit_multiplier)
-    accepted = f"accepted are numbers above {noise_multiplier:g}, that of sum and bit together"
-    require(bit_multiplier > noise_multiplier, f"noise multiplier of the bit is {bit_multiplier:g}: {accepted}")
-    share = noise_multiplier / bit_multiplier
-    return noise_multiplier / math.sqrt((1 - share) * (1 + share))

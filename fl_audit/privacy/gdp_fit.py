@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fl_audit.array_types import finite
+from fl_audit.array_types import Floats, finite
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.gaussian import gdp_mu
 
@@ -61,6 +61,11 @@ def gdp_fit(profile: PrivacyProfile) -> GdpFit:
     inside = (deltas > 0) & (deltas < 1)
     pairs = zip(epsilons[inside].tolist(), deltas[inside].tolist(), strict=True)
     mu = max((gdp_mu(epsilon, delta) for epsilon, delta in pairs), default=0.0)
+    return GdpFit(mu, _regret(mu, epsilons, deltas))
+
+
+def _regret(mu: float, epsilons: Floats, deltas: Floats) -> float:
+    """Return `GdpFit.regret` of mu for the profile through the pairs of `epsilons`, ascending, and `deltas`."""
     alphas = ndtr(np.linspace(-6.0, 6.0, _ALPHAS))
     # The trade-off curve is the maximum of two lines per (epsilon, delta) pair (Dong, Roth & Su 2022, prop. 2.5).
     errors = np.zeros(_ALPHAS)
@@ -75,4 +80,4 @@ def gdp_fit(profile: PrivacyProfile) -> GdpFit:
         middle = (low + high) / 2
         moved = np.interp(np.minimum(alphas + middle, 1.0), alphas, errors) - middle
         low, high = (low, middle) if bool((moved <= fitted).all()) else (middle, high)
-    return GdpFit(mu, high)
+    return high

@@ -14,8 +14,7 @@ def group_epsilon(profile: PrivacyProfile, size: int, delta: float) -> float:
 
     For Gaussian noise without sampling, a group has the Gaussian-DP parameter k mu (Dong, Roth & Su 2022, theorem
     2.14). Otherwise, (epsilon, d)-DP for one unit implies (k epsilon, d (e^(k epsilon) - 1) / (e^epsilon - 1))-DP for k
-    units (Vadhan 2017, lemma 2.2). The function takes the point (epsilon, d) of the profile that gives the smallest k
-    epsilon.
+    units (Vadhan 2017, lemma 2.2). The point (epsilon, d) of the profile with the smallest k epsilon is taken.
 
     Parameters
     ----------

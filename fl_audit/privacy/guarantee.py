@@ -33,23 +33,20 @@ class Guarantee:
     epsilon
         Epsilon by the accountant at the delta of the claim, in nats.
     mu
-        Gaussian-DP parameter, sqrt(k) / z for k rounds with noise multiplier z. It is exact without sampling. With
-        sampling, it is the mu of a unit that is known to have participated in every release. It is infinite if an event
-        has other than Gaussian noise.
+        Gaussian-DP parameter, sqrt(k) / z for k rounds with noise multiplier z. With sampling, it is that of a unit
+        that is known to have participated in every release. It is infinite if an event has other than Gaussian noise.
     belief_bound
         Bound on the adversary's belief in the true training set, exceeded with probability at most delta, under the
-        sensitivities of the claim. By `rdp-classic` and `rdp` it is `rho_beta` of the epsilon of `rdp-classic`, which
-        holds for adaptive sensitivities. By `gdp` it is `identifiability_bounds.gaussian_belief_bound`, and by `pld`
-        the same bound computed from the privacy loss distribution.
+        sensitivities of the claim. By `rdp-classic` and `rdp` it is `rho_beta` of the epsilon of `rdp-classic`. By
+        `gdp` and `pld` it follows from the tail of the log-odds (module `identifiability_bounds`).
     belief_bound_fixed
-        The same bound for fixed sensitivities, at most `belief_bound`. By `gdp` and `pld` it is a quantile of the
-        distribution of the log-odds; by other accountants it equals `belief_bound`.
+        The same bound for fixed sensitivities, at most `belief_bound`. By `rdp-classic` and `rdp` it equals
+        `belief_bound`.
     rho_alpha
         Advantage score of Bernau et al. 2021 (theorem 3) for epsilon and delta, if the accountant is `rdp-classic`, as
         in that paper; otherwise None. It bounds the advantage only if the noise is calibrated by the paper's Eq. (1).
     advantage_bound_exact
-        Largest advantage TPR - FPR of any attack, which is the total variation distance: 2 Phi(mu/2) - 1 for Gaussian
-        noise without sampling, otherwise delta(0) of the privacy loss distribution. It does not depend on the
+        Largest advantage TPR - FPR of any attack, the total variation distance delta(0). It does not depend on the
         accountant.
     others
         Further claims that hold at the same time, e.g. for clients with other sampling rates; every bound is the
@@ -73,9 +70,8 @@ class Guarantee:
     def reconstruction_bound(self, chance: float) -> float | None:
         """Return the largest success probability of a reconstruction attack whose baseline success is `chance`, 0 to 1.
 
-        The baseline is the success probability without any release; see `reconstruction.reconstruction_bound`. None if
-        the noise is scaled to one pair D, D' (fixed sensitivities), because such noise gives no guarantee for other
-        records.
+        The baseline is the success probability without any release. None if the noise is scaled to one pair D, D',
+        because such noise gives no guarantee for other records.
         """
         if self.claim.sensitivities is SignalToNoiseAdaptivity.FIXED:
             return None
@@ -85,7 +81,7 @@ class Guarantee:
     def advantage_bound(self) -> float:
         """Bound on the advantage of membership attacks: `advantage_bound_exact`.
 
-        `rho_alpha` is not used, because it does not hold for all noise.
+        It is not `rho_alpha`, which does not hold for all noise.
         """
         return self.advantage_bound_exact
 
@@ -208,8 +204,8 @@ def derive_guarantee(claim: Claim) -> Guarantee:
 def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
     """Derive the guarantee of several claims that hold at the same time.
 
-    The result has the largest epsilon of all claims, with the claim that gives it, and the largest of each bound.
-    Raises `InputError` if the accountant of a claim does not support its events.
+    It has the largest epsilon, with the claim that gives it, and the largest of each bound. Raises `InputError` if the
+    accountant of a claim does not support its events.
     """
     each = [derive_guarantee(claim) for claim in claims]
     bounds = ("mu", "belief_bound", "belief_bound_fixed", "advantage_bound_exact")
@@ -244,7 +240,7 @@ def yeom_bound(epsilon: float) -> float:
 
     It holds for delta = 0 and replace adjacency; under (epsilon, delta)-DP the advantage may exceed it by up to delta.
     The bound says nothing if it is above 1 (epsilon above ln 2). Bernau et al. 2021 show it in figures 7d, 8d and 9d.
-    Epsilon must be finite and at least 0; the result is infinite if the exponential overflows.
+    Epsilon must be finite and at least 0.
     """
     require_epsilon(epsilon)
     return math.expm1(epsilon) if epsilon < _LARGEST_EXPONENT else math.inf
@@ -253,8 +249,7 @@ def yeom_bound(epsilon: float) -> float:
 def _tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
     """Return the largest advantage TPR - FPR under (epsilon, delta)-DP: (e^epsilon - 1 + 2 delta) / (e^epsilon + 1).
 
-    It follows from the region of error rates in Kairouz, Oh & Viswanath 2015, theorem 2.1; for membership see Humphries
-    et al. 2023. It holds for every adversary that distinguishes two neighbours.
+    Source: Kairouz, Oh & Viswanath 2015, theorem 2.1; for membership, Humphries et al. 2023.
     """
     return 1 - 2 * (1 - delta) * float(expit(-epsilon))
 
@@ -262,15 +257,12 @@ def _tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
 def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
     """Return three bounds that a guarantee puts on the advantage of membership attacks.
 
-    They are the bound of Yeom et al., e^epsilon - 1; the bound from (epsilon, delta)-DP; and the total variation
-    distance of the worst pair of neighbours.
+    The adversary gets one unit, either from D or from the population, and compares its loss with the average training
+    loss, which is not released. Both cases have training sets of the same size, so the adjacency of the bounds is
+    replace, and an add-remove guarantee is converted to it. The bounds ignore that one record changes the average loss
+    a little.
 
-    The adversary gets one unit, either from D or from the population, and compares its loss with a threshold. Both
-    cases have training sets of the same size, so the adjacency of the bounds is replace, and an add-remove guarantee is
-    converted to it. The threshold is the average training loss, which is not released. The bounds ignore that one
-    record changes this average a little.
-
-    The bounds hold on average over data sets drawn from the population, and only if every unit has the guarantee. Noise
+    They hold on average over data sets drawn from the population, and only if every unit has the guarantee. Noise
     scaled to the local sensitivity of one pair gives other units no guarantee.
 
     Parameters

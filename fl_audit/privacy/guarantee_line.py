@@ -19,8 +19,7 @@ GUARANTEE_NAMES = ("epsilon", "delta", "accountant", "adjacency", "unit", "gdp_m
 def fit_of_all(claims: Sequence[Claim]) -> GdpFit:
     """Return the Gaussian-DP parameter mu that covers every claim, with an upper bound on the error of the fit.
 
-    It is the fit of the claim with the largest mu. The trade-off curve of all claims together lies nowhere above the
-    curve of this claim, so its error (regret) bounds the error for all.
+    It is the fit of the claim with the largest mu, whose trade-off curve is nowhere below that of all claims together.
 
     Parameters
     ----------
@@ -57,8 +56,7 @@ def guarantee_line(values: Mapping[str, Any]) -> str:
     Parameters
     ----------
     values
-        The values as `guarantee_values` returns them, for example from the summary of a run. If `gdp_mu` is missing, as
-        in summaries of earlier versions, the line has no mu.
+        The values as `guarantee_values` returns them, or without `gdp_mu`, as in summaries of earlier versions.
     """
     epsilon, adjacency = values["epsilon"], Adjacency(values["adjacency"])
     said = "without bound" if epsilon is None else f"{epsilon:.4g}"

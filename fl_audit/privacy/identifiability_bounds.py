@@ -51,8 +51,7 @@ def rho_beta(epsilon: float, prior: float = 0.5) -> float:
     """Return the bound on the adversary's posterior belief in D: sigmoid(epsilon + logit(prior)).
 
     Source: Bernau et al. 2021, theorem 2 (there with prior 1/2). With epsilon by `rdp-classic`, the belief exceeds the
-    bound with probability at most delta. With epsilon by `gdp`, or under (epsilon, delta)-DP alone, this probability
-    may be larger than delta.
+    bound with probability at most delta. Under (epsilon, delta)-DP alone, this probability may be larger than delta.
 
     Parameters
     ----------
@@ -141,10 +140,10 @@ def _classic_scale(delta: float) -> float:
 def rho_alpha(epsilon: float, delta: float) -> float:
     """Return the bound of Bernau et al. 2021 on the adversary's advantage, 2 Phi(eps / (2 sqrt(2 ln(1.25/delta)))) - 1.
 
-    It is the paper's theorem 3. The bound holds for noise calibrated by the paper's Eq. (1), sigma = Delta sqrt(2
+    It is the paper's theorem 3, and holds for noise calibrated by the paper's Eq. (1), sigma = Delta sqrt(2
     ln(1.25/delta)) / eps, where Delta is the sensitivity. It does **not** hold for noise calibrated by a tight
     accountant such as `gdp`: this noise is smaller, so the true advantage is larger. Under `rdp-classic` it is slightly
-    violated at small epsilon (about .20 to .45 at delta .001). `gaussian_advantage` gives the exact advantage.
+    violated at small epsilon (about .20 to .45 at delta .001).
 
     Parameters
     ----------
@@ -167,8 +166,8 @@ def epsilon_from_advantage(advantage: float, delta: float) -> float:
     """Return the epsilon for which `rho_alpha` equals an advantage.
 
     It is 2 sqrt(2 ln(1.25/delta)) Phi^-1((advantage + 1) / 2): Eq. (6) of Bernau et al. 2021 with a factor 2, which the
-    paper lacks and which is needed to invert its theorem 3. If theorem 3 does not hold (see `rho_alpha`), noise
-    calibrated to this epsilon may allow a larger advantage.
+    paper lacks and which is needed to invert its theorem 3. Where theorem 3 does not hold (see `rho_alpha`), noise for
+    this epsilon may allow a larger advantage.
 
     Parameters
     ----------
@@ -216,10 +215,9 @@ def truth_probability(epsilon: float) -> float:
 def response_advantage(epsilon: float, differing: int) -> float:
     """Return the advantage of an adversary that sees a randomised record and knows two possible originals.
 
-    Let B be the number of the d differing bits that agree with the true record. B is binomial with parameters d and p =
-    `truth_probability`, and the log-odds are epsilon (2 B - d). The adversary guesses the record with more agreeing
-    bits, so its advantage, 2 P(right guess) - 1 with equal priors, is P(B > d/2) - P(B < d/2). For d = 1 and d = 2 it
-    is tanh(epsilon/2).
+    Of d differing bits, a binomial number B agrees with the true record, each with p = `truth_probability`; the
+    log-odds are epsilon (2 B - d). The advantage, 2 P(right guess) - 1 with equal priors, is P(B > d/2) - P(B < d/2).
+    For d = 1 and d = 2 it is tanh(epsilon/2).
 
     Parameters
     ----------
@@ -239,8 +237,7 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SignalToNois
 
     The log-odds exceed the bound with probability at most delta. For FIXED sensitivities the bound is mu^2/2 + mu
     Phi^-1(1 - delta), which is exceeded with probability exactly delta. For ADAPTIVE sensitivities it is ln(delta /
-    Phi(-(mu + Phi^-1(1 - delta)))), which is at least as large as the bound for FIXED and follows from the trade-off
-    function (see the module). The prior log-odds are not included.
+    Phi(-(mu + Phi^-1(1 - delta)))), which is at least as large (see the module). The prior log-odds are not included.
 
     Parameters
     ----------
@@ -249,7 +246,7 @@ def gaussian_log_odds_bound(mu: float, delta: float, sensitivities: SignalToNois
     delta
         Probability of exceeding the bound, above 0 and below 1.
     sensitivities
-        FIXED if the sensitivities of the rounds are fixed in advance, ADAPTIVE if they may depend on earlier releases.
+        Whether the rounds' sensitivities are fixed in advance or may depend on earlier releases.
 
     Examples
     --------
@@ -282,7 +279,7 @@ def gaussian_belief_bound(mu: float, delta: float, sensitivities: SignalToNoiseA
     delta
         Probability of exceeding the bound, above 0 and below 1.
     sensitivities
-        FIXED if the sensitivities of the rounds are fixed in advance, ADAPTIVE if they may depend on earlier releases.
+        Whether the rounds' sensitivities are fixed in advance or may depend on earlier releases.
     prior
         Prior belief in the true training set, above 0 and below 1.
     """
@@ -294,8 +291,8 @@ def mu_from_belief(belief: float, delta: float, sensitivities: SignalToNoiseAdap
     """Return the largest Gaussian-DP parameter mu for which `gaussian_belief_bound` is at most `belief`.
 
     Let l = logit(belief) - logit(prior). For FIXED sensitivities, mu is the positive root of mu^2/2 + mu Phi^-1(1 -
-    delta) = l. For ADAPTIVE, it is Phi^-1(1 - delta e^-l) - Phi^-1(1 - delta). Note that (epsilon, delta)-DP with
-    epsilon = l does not suffice: by `gdp` at delta .001, P(belief > .9) is still .0052.
+    delta) = l. For ADAPTIVE, it is Phi^-1(1 - delta e^-l) - Phi^-1(1 - delta). (epsilon, delta)-DP with epsilon = l
+    does not suffice: by `gdp` at delta .001, P(belief > .9) is still .0052.
 
     Parameters
     ----------
@@ -304,7 +301,7 @@ def mu_from_belief(belief: float, delta: float, sensitivities: SignalToNoiseAdap
     delta
         Probability of exceeding the belief, above 0 and below 1.
     sensitivities
-        FIXED if the sensitivities of the rounds are fixed in advance, ADAPTIVE if they may depend on earlier releases.
+        Whether the rounds' sensitivities are fixed in advance or may depend on earlier releases.
     prior
         Prior belief in the true training set, above 0 and below 1.
 

@@ -52,8 +52,7 @@ class LedgerTraining:
     def shortfall(self) -> float:
         """Factor, at least 1, by which the real sensitivity of the sum exceeds the sensitivity stated in the entry.
 
-        The real sensitivity follows from the clipping norm and the adjacency. The factor is 1 if the entry states no
-        sensitivity.
+        The real sensitivity follows from clipping norm and adjacency. The factor is 1 if the entry states none.
         """
         if self.sensitivity is None or self.clipping_norm is None:
             return 1.0
@@ -85,8 +84,7 @@ def read_ledger(path: Path) -> tuple[LedgerTraining, ...]:
     Raises
     ------
     InputError
-        If the file cannot be read, an entry was changed after it was written (its digest is wrong), or adjacencies
-        differ between entries.
+        If the file cannot be read, the digest of an entry is wrong, or entries have different adjacencies.
     """
     if not path.exists():
         return ()
@@ -134,7 +132,7 @@ def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None,
     Parameters
     ----------
     path
-        Path of the ledger file, which is created if it is missing. Concurrent writers wait for each other.
+        Path of the ledger file, which is created if it is missing; concurrent writers wait.
     line
         The entry of the new training.
     budget

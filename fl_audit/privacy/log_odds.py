@@ -102,14 +102,13 @@ class GriddedLogOdds:
         """Return a random number from 0 to 1 for each log-odds x, in the shape of `log_odds`.
 
         The numbers are independent and approximately uniform if the log-odds are independent draws from this
-        distribution. The number for x is drawn uniformly between F(x - `error`) and F(x + `error`), where F is the
-        distribution function `cdf`. The draw is random because the distribution may have atoms: for example, the
-        log-odds are 0 for a unit that was seen to participate in no round. The interval includes the whole atom on the
-        grid, and elsewhere F changes little within it.
+        distribution. The number for x is drawn uniformly between F(x - `error`) and F(x + `error`), where F is `cdf`.
+        It is random because the distribution may have atoms, such as 0 for a unit that was seen to participate in no
+        round.
 
         An exception is the region near k log(1-q), for k rounds with sampling rate q, where log-odds concentrate under
-        weak noise and secret sampling. At noise multiplier 0.2 the distribution deviates from the uniform one by up to
-        0.008, which tests of 10,000 log-odds do not detect.
+        weak noise and secret sampling. At noise multiplier 0.2 the deviation from uniform numbers is up to 0.008, which
+        tests of 10,000 log-odds do not detect.
 
         Parameters
         ----------
@@ -138,10 +137,9 @@ def log_odds_distribution(
 ) -> LogOddsDistribution:
     """Return the distribution of the adversary's log-odds of D against D' after all releases.
 
-    It has a closed form for Gaussian releases without sampling. Otherwise it is computed from the privacy loss
-    distribution on a grid. For up to about 100 releases, its `error` is about 1/1000 of the standard deviation of the
-    log-odds on the fine grid, and 1/50 on the coarse grid. Raises `InputError` if there is no event, or the noise is so
-    small that the losses exceed the grid.
+    For Gaussian releases without sampling it is exact. Otherwise it lies on a grid: for up to about 100 releases, its
+    `error` is about 1/1000 of the standard deviation of the log-odds if `fine`, and 1/50 otherwise. Raises `InputError`
+    if there is no event, or the noise is so small that the losses exceed the grid.
 
     Parameters
     ----------
@@ -152,7 +150,7 @@ def log_odds_distribution(
     under
         Training set under which the log-odds are distributed: PRESENT for D, ABSENT for D'.
     fine
-        If True, use a grid that is fine enough for statistical tests; if False, a coarser and faster one for figures.
+        Whether the grid is fine enough for statistical tests; otherwise it is coarser and faster, for figures.
     """
     profile = PrivacyProfile(tuple(events), adjacency)
     if profile.gaussian_mu is not None:
@@ -179,8 +177,7 @@ def fine_curves(profile: PrivacyProfile) -> pld.PrivacyCurvePair:
 def increments_of(log_odds: Floats) -> Floats:
     """Return the increment of each round from cumulative log-odds; both have shape (trials, rounds).
 
-    It serves tables that store only cumulative log-odds. Increments much smaller than the cumulative values are lost to
-    rounding.
+    Increments much smaller than the cumulative values are lost to rounding.
     """
     return np.diff(log_odds, axis=1, prepend=0.0)
 

@@ -70,9 +70,9 @@ class DiscreteLossDistribution:
         return DiscreteLossDistribution(self.first * count + low, np.roll(wrapped, -low)[: high - low + 1], infinity)
 
     def _support(self, count: int) -> tuple[int, int]:
-        """Return the range of grid indices outside which the sum of `count` losses has negligible mass.
+        """Return the first and last grid index outside which the sum of `count` losses has negligible mass (Chernoff).
 
-        The range is given as its lowest and highest index; index 0 is the smallest possible sum.
+        Index 0 is the smallest possible sum.
         """
         size, slack = self.probabilities.size, math.log(2 / _TRUNCATED)
         low, high = 0, (size - 1) * count
@@ -88,17 +88,16 @@ class DiscreteLossDistribution:
 
 
 def _negligible(masses: Floats) -> int:
-    """Return the number of leading masses whose sum is negligible: at most half of `_TRUNCATED`."""
+    """Return how many leading masses have a sum of at most half of `_TRUNCATED`."""
     counted = np.cumsum(masses) > _TRUNCATED / 2
     return int(counted.argmax()) if counted.any() else masses.size - 1
 
 
 def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> Floats:
-    """Return the P-mass at each grid point, from the P- and Q-masses of the cells between grid points.
+    """Return the P-mass at each grid point, from the P-masses `upper` and Q-masses `lower` of the cells.
 
-    Cell i is [(first + i) h, (first + i + 1) h], where h is `interval`; its P-mass p is in `upper`, its Q-mass q in
-    `lower`. The P-mass is split between the ends of the cell so that the Q-mass is preserved too. The upper end gets (p
-    - q e^a) / (1 - e^-h), where a is the lower end. The numerator lies between 0 and p (1 - e^-h).
+    Cell i, with masses p and q, begins at the loss a = (first + i) h. Its upper end gets (p - q e^a) / (1 - e^-h), so
+    that the Q-mass is preserved, too.
     """
     ends = (first + np.arange(upper.size)) * interval
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -111,10 +110,9 @@ def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> F
 
 
 def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: float) -> None:
-    """Add a point mass at a loss to the masses `points` of a grid, in place.
+    """Add a point mass at a loss to the grid `points`, which begins at index `first`, in place.
 
-    Point i of the grid is the loss (first + i) h, where h is `interval`. The mass is split between the two points
-    nearest to `loss` so that P- and Q-mass are preserved.
+    The mass is split between the two nearest points so that P- and Q-mass are preserved.
     """
     index = min(math.floor(loss / interval) - first, points.size - 2)
     above = loss - (first + index) * interval
@@ -124,12 +122,12 @@ def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: fl
 
 
 def _places(span: tuple[float, float], interval: float) -> tuple[int, int]:
-    """Return the indices of the first and the last grid point of the grid that covers the range `span` of losses."""
+    """Return the indices of the first and the last grid point that cover the losses in `span`."""
     return math.floor(span[0] / interval), math.ceil(span[1] / interval)
 
 
 def _differences(edges: Floats, mean: float) -> Floats:
-    """Return the mass of N(mean, 1) between successive `edges`, computed in the nearer tail for accuracy."""
+    """Return the mass of N(mean, 1) between successive edges, computed in the nearer tail for accuracy."""
     shifted = edges - mean
     rising, falling = np.diff(ndtr(shifted)), -np.diff(ndtr(-shifted))
     return np.maximum(0.0, np.where(shifted[1:] > 0, falling, rising))
@@ -137,10 +135,9 @@ def _differences(edges: Floats, mean: float) -> Floats:
 
 @dataclass(frozen=True)
 class _GaussianLoss:
-    """Privacy loss log P/Q of a Gaussian release with unit variance, whose neighbours' means differ by `mu`.
+    """Privacy loss log P/Q of a Gaussian release, P = (1-q) N(0) + q N(mu) against Q = N(0), with unit variance.
 
-    With the sampling rate q, P = (1-q) N(0) + q N(mu) and Q = N(0); q = 1 means no sampling. If `replaced` is True, P =
-    (1-q) N(0) + q N(mu/2) and Q = (1-q) N(0) + q N(-mu/2).
+    If `replaced`, P = (1-q) N(0) + q N(mu/2) and Q = (1-q) N(0) + q N(-mu/2).
     """
 
     mu: float
@@ -154,7 +151,6 @@ class _GaussianLoss:
         return (self.mu / 2, -self.mu / 2) if self.replaced else (self.mu, 0.0)
 
     def loss(self, x: Floats) -> Floats:
-        """Return the loss log(P(x) / Q(x)) of each outcome x."""
         up, down = self._means
         upper = self._log_ratio(up * x - up * up / 2)
         return upper - self._log_ratio(down * x - down * down / 2) if self.replaced else upper
@@ -163,7 +159,7 @@ class _GaussianLoss:
         return ell if self.sampling_rate == 1 else _log_mixture(self.sampling_rate, ell)
 
     def _outcome(self, loss: Floats) -> Floats:
-        """Return the outcome x that has each loss; -infinity for losses below the loss of every x."""
+        """Return the outcome that has each loss; -infinity for losses below that of every outcome."""
         q, mu = self.sampling_rate, self.mu
         if q == 1:
             return loss / mu + (0.0 if self.replaced else mu / 2)
@@ -192,7 +188,6 @@ class _GaussianLoss:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss under P, by numerical integration."""
         if self.sampling_rate == 1:
             return self.mu
         u: Floats = np.linspace(-_REACH, _REACH, 761, dtype=np.float64)
@@ -202,10 +197,9 @@ class _GaussianLoss:
         return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
-        """Return the distribution of the loss on a grid of width `interval`.
+        """Return the distribution on a grid of width `interval`.
 
-        It is the loss of P against Q or, if `reverse`, of Q against P. Mass below the grid moves to its first point,
-        mass above it to infinity.
+        Mass below the grid moves to its first point, mass above it to infinity.
         """
         first, last = _places(self.span, interval)
         edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)
@@ -231,16 +225,13 @@ class _GaussianLoss:
 class _KnownSamplingGaussianLoss(_GaussianLoss):
     """Loss of a Poisson-sampled Gaussian release if the adversary sees whether the differing unit participates.
 
-    With probability 1 - `share` the unit is absent and the loss is 0. Otherwise the loss is normal, as for N(mu)
-    against N(0) with unit variance. Here mu is the sensitivity over sigma under the adjacency of the guarantee, so the
-    distribution is the same for add-remove and replace.
+    The loss is 0 with probability 1 - `share`, and otherwise that of a release without sampling, under any adjacency.
     """
 
     share: float = 1.0
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss; its variance is q mu^2 + q (1 - q) (mu^2 / 2)^2 with q = `share`."""
         q, mu = self.share, self.mu
         return mu * math.sqrt(q * (1 + (1 - q) * mu * mu / 4))
 
@@ -268,7 +259,7 @@ class _LaplaceLoss(_BoundedLoss):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss L under P; the density of L between the atoms is exp(-(epsilon - L)/2) / 4."""
+        """Standard deviation of the loss L, whose density between the atoms is exp(-(epsilon - L)/2) / 4."""
         e = self.epsilon
         loss = np.linspace(-e, e, 2001)
         weight = np.full(loss.size, e / 1000) * np.exp(-(e - loss) / 2) / 4
@@ -293,7 +284,7 @@ class _ResponseLoss(_BoundedLoss):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss, or epsilon / 1000 if that is larger, as for very large epsilon."""
+        """Standard deviation of the loss, but at least epsilon / 1000 for very large epsilon."""
         truth = float(expit(self.epsilon))
         return max(2 * self.epsilon * math.sqrt(truth * (1 - truth)), self.epsilon * 1e-3)
 
@@ -316,7 +307,7 @@ no loss lies outside `span`. `masses` returns the distribution on a grid of widt
 
 
 def _loss_distributions(events: Sequence[ReleaseEvent], adjacency: Adjacency) -> list[tuple[LossDistribution, int]]:
-    """Return each distinct loss distribution of a composition, with the number of its releases.
+    """Return each distinct loss distribution with the number of its releases.
 
     All Gaussian releases without sampling are composed into one.
     """

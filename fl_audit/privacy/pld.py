@@ -92,8 +92,7 @@ class PrivacyCurve:
 
         It holds for every composition whose privacy profile is at most delta(eps), also for adaptive ones: for every
         eps below the loss, P(L > loss) <= delta(eps) / (1 - e^(eps - loss)), because delta(eps) = E[(1 - e^(eps -
-        L))+]. The result is the smallest such loss. It is found at a grid point, because between grid points delta is
-        linear in e^eps and the quotient is monotone. `probability` must exceed `infinity`, the P-mass beyond the grid.
+        L))+]. The result is the smallest such loss. `probability` must exceed `infinity`, the P-mass beyond the grid.
         """
         kept = self.deltas < probability
         return float(np.min(self.losses[kept] - np.log1p(-self.deltas[kept] / probability)))
@@ -129,7 +128,7 @@ class PrivacyCurvePair:
     def slack(self, probability: float) -> float:
         """Return a number that bounds by how much the grid lowers the sum of the losses.
 
-        The sum is lowered by more than this number with at most the given probability.
+        It is lowered by more with at most the given probability.
         """
         return _spread(self.count, self.interval, probability)
 
@@ -153,17 +152,16 @@ class PrivacyCurvePair:
         return max(curve.epsilon(delta) for curve in self.curves)
 
     def _log_odds_at(self, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
-        """Return a bound on the log-odds of the true training set that is exceeded with probability at most `delta`.
+        """Return a bound on the log-odds of the true training set, in nats.
 
-        For fixed `sensitivities` it is at most as large as for adaptive ones, which may depend on earlier releases.
+        It is exceeded with probability at most `delta`.
         """
         return self.quantile(delta) if sensitivities is SignalToNoiseAdaptivity.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
         """Return a loss that the composition exceeds with at most this probability, if sensitivities are fixed.
 
-        Sensitivities are fixed if they do not depend on earlier releases. The grid may lower the sum of the losses, so
-        `slack` is added. A thousandth of the probability is reserved for sums that are lowered by more than that.
+        The grid may lower the sum of the losses, so `slack` is added.
         """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
@@ -172,9 +170,9 @@ class PrivacyCurvePair:
         return min(fixed, self.composed_quantile(probability))
 
     def composed_quantile(self, probability: float) -> float:
-        """Return a loss that the composition exceeds with at most this probability, even with adaptive sensitivities.
+        """Return a loss, at least 0, that the composition exceeds with at most this probability.
 
-        It is at least 0. Sensitivities are adaptive if they depend on earlier releases.
+        Unlike `quantile`, it holds even if sensitivities depend on earlier releases.
         """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
@@ -184,8 +182,7 @@ class PrivacyCurvePair:
         """Return a lower bound on the type II error of tests with type I error `alpha`.
 
         It is the supremum over epsilon of 1 - delta - e^epsilon alpha and of e^-epsilon (1 - delta - alpha) (Dong, Roth
-        & Su 2022, proposition 2.12). Delta is linear in e^epsilon between grid points, so it suffices to evaluate grid
-        points.
+        & Su 2022, proposition 2.12).
         """
         best = 0.0
         for curve in self.curves:
@@ -200,10 +197,9 @@ class PrivacyCurvePair:
 
 
 def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int, count: int, longest: float) -> float:
-    """Return the grid width h that gives `points` grid points per standard deviation of one release's loss.
+    """Return the grid width that gives `points` grid points per standard deviation of one release's loss.
 
-    h is larger if the grid would otherwise have too many points for losses up to `longest`. `distributions` are pairs
-    of a loss distribution and the number of releases with it, and `count` is the number of all releases.
+    It is larger if a grid for losses up to `longest` would have too many points. `count` is the number of releases.
     """
     deviation = math.sqrt(sum(times * distribution.deviation**2 for distribution, times in distributions))
     wanted = deviation / (points * math.sqrt(count))
@@ -219,9 +215,8 @@ def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int
 def _self_compose(distribution: DiscreteLossDistribution, count: int) -> DiscreteLossDistribution:
     """Return the distribution of the sum of `count` independent losses, each with the given distribution.
 
-    From 1,000 losses on, they are composed in two stages: groups of about sqrt(count) losses, then the groups.
-    Composing all of them at once would need a range of losses that is far too wide for a short grid, because Chernoff's
-    inequality bounds this range only at exponents of at least 1 / grid length.
+    From 1,000 losses on, groups of about sqrt(count) are composed first: in one step Chernoff's bound would be far too
+    wide.
     """
     if count < _STAGED:
         return distribution if count == 1 else distribution.times(count)
@@ -234,8 +229,7 @@ def _self_compose(distribution: DiscreteLossDistribution, count: int) -> Discret
 def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: float) -> PrivacyCurve:
     """Return the curve delta(epsilon) of a composed distribution; `misplaced` is added to its mass at infinity.
 
-    Delta at grid point j is T_j - S_j + infinity. T_j is the sum of the masses p_i above j, and S_j the sum of p_i
-    e^-(a_i - a_j) for the losses a_i, computed by the recursion S_j = e^-h (S_{j+1} + p_{j+1}).
+    Delta at grid point j is infinity + the mass above j - S_j, where S_j = e^-h (S_{j+1} + p_{j+1}).
     """
     probabilities, infinity = distribution.probabilities, distribution.infinity + misplaced
     occupied = np.flatnonzero(probabilities > 1e-25)
@@ -259,10 +253,9 @@ def _decaying_sums(values: Floats, decay: float) -> Floats:
 
 
 def _spread(count: int, interval: float, probability: float) -> float:
-    """Return a bound on how far the sum of `count` grid shifts is from its mean.
+    """Return a bound on how far rounding `count` losses to the grid moves their sum from its mean.
 
-    A grid shift is the change of one loss when it moves to a grid point, less than `interval`. The distance exceeds the
-    bound with at most the given probability.
+    The sum moves farther with at most the given probability.
     """
     return min(count * interval, interval * math.sqrt(-count * math.log(probability) / 2))
 
@@ -307,15 +300,14 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
 
 def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta: float) -> float:
-    """Return an upper bound on a composition's epsilon, also at the smallest deltas (Balle et al. 2020, theorem 21)."""
+    """Return an upper bound on epsilon that holds at the smallest deltas, too (Balle et al. 2020, theorem 21)."""
     return _tail_bound(events, adjacency, delta, Accountant.RDP, gdp_epsilon)
 
 
 def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float) -> float:
-    """Return log-odds that a composition exceeds with at most the given probability, even with adaptive sensitivities.
+    """Return log-odds, at least 0, that are exceeded with at most the given probability.
 
-    They are at least 0. Sensitivities are adaptive if they depend on earlier releases. The bound follows from Mironov's
-    conversion (2017, proposition 3) of Renyi divergences, which bounds the tail of the log-odds L by Markov's
+    The bound also holds with adaptive sensitivities. It is Mironov's conversion (2017, proposition 3), by Markov's
     inequality for e^((alpha - 1) L).
     """
 

@@ -32,10 +32,9 @@ _LEFT_OUT = {
 def against_its_absence(claim: Claim) -> Claim:
     """Convert a claim to add-remove: it compares the releases with a contribution with the releases without it.
 
-    An add-remove claim is returned unchanged. For replace, sensitivities are halved, because leaving a contribution out
-    changes the sum half as much as replacing it. Randomised response always needs a record, so its event stays
-    unchanged; the resulting bound is valid. Raises `InputError` if the noise is scaled to the pair D, D' (fixed
-    sensitivities), because such noise gives no guarantee for other records.
+    For replace, sensitivities are halved, because leaving a contribution out changes the sum half as much as replacing
+    it. The event of randomised response, which always needs a record, stays unchanged; the bound is valid. Raises
+    `InputError` if the noise is scaled to the pair D, D', because such noise gives no guarantee for other records.
     """
     adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
     found = f"sensitivities are {claim.sensitivities}"
@@ -81,8 +80,7 @@ def simplex_success(mu: float, candidates: int) -> float:
 
     The attack picks the right one of m candidates, whose contributions are the corners of a regular simplex. The result
     is the integral over x of phi(x - mu') Phi(x)^(m - 1), with mu' = mu sqrt(m / (m - 1)). For m = 2 it equals
-    `reconstruction_bound`. For larger m it is smaller, since the contributions differ in direction: for m = 1000 and mu
-    = 2 it is 87 % of the bound Phi(mu - 3.09).
+    `reconstruction_bound`. For larger m it is smaller: 87 % of the bound for m = 1000 and mu = 2.
 
     Parameters
     ----------

@@ -29,30 +29,24 @@ _WEAK_NOISE = 0.03  # noise multiplier below which sampled releases use a bound 
 
 @lru_cache(maxsize=4096)
 def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced: bool) -> Floats:
-    """Return the Renyi divergence of one Poisson-sampled Gaussian release at each order alpha of `RDP_ORDERS`.
+    """Return the Renyi divergence of one Poisson-sampled Gaussian release at each order of `RDP_ORDERS`.
 
-    It is D_alpha = log E[(1 - q + q e^ell)^alpha] / (alpha - 1) with ell = (2x - 1) / (2 z^2), x ~ N(0, z^2), where z
-    is the noise multiplier and q the sampling rate (Mironov, Talwar & Zhang 2019, section 3.3); the other direction is
-    smaller (theorem 5). The expectation is an integral of an analytic function against a normal density, for which the
-    trapezoidal rule converges geometrically: the nearest zero of 1 - q + q e^ell lies pi z off the real axis in units
-    of z. Opacus sums a series instead, which loses precision or converges slowly for weak noise; its moments agree to
-    1e-13, where it truncates the series.
-
-    Below a noise multiplier of 0.03, the trapezoidal rule would need millions of points. There Minkowski's inequality
-    for the norm of order alpha gives D_alpha <= alpha log(1 - q + q e^((alpha - 1) / (2 z^2))) / (alpha - 1). This
-    bound equals the exact value up to rounding if q is at least e^-50.
-
-    If `replaced` is True, the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in `pld`. In
-    terms of Delta/2 the noise multiplier is twice as large, and the denominator is the second mixture, which is at
-    least (1-q) N(0).
+    If `replaced`, the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in `pld`.
     """
+    # D_alpha = log E[(1 - q + q e^ell)^alpha] / (alpha - 1) with ell = (2x - 1) / (2 z^2), x ~ N(0, z^2) (Mironov,
+    # Talwar & Zhang 2019, section 3.3); the other direction is smaller (theorem 5). In terms of Delta/2, as for
+    # `replaced`, z is twice as large, and the denominator is the second mixture.
     z, q = noise_multiplier * (2 if replaced else 1), sampling_rate
     if z < _WEAK_NOISE:
+        # The trapezoidal rule would need millions of points. Minkowski's inequality for the norm of order alpha bounds
+        # D_alpha, and equals it up to rounding if q is at least e^-50.
         norms = np.logaddexp(math.log1p(-q), math.log(q) + (RDP_ORDERS - 1) / (2 * z * z))
         bounds = np.asarray(RDP_ORDERS / (RDP_ORDERS - 1) * norms, dtype=np.float64)
         bounds -= math.log1p(-q) if replaced else 0.0
         bounds.flags.writeable = False
         return bounds
+    # The trapezoidal rule for an analytic integrand converges geometrically. Opacus sums a series instead, which loses
+    # precision or converges slowly for weak noise.
     step = min(0.25, z / 2)
     u = np.arange(-12.0, RDP_ORDERS[-1] / z + 12.0, step)
     log_ratio, log_other = (_log_mixture(q, side * u / z - 0.5 / z**2) for side in (1, -1))
@@ -82,9 +76,7 @@ def _log_mixture(q: float, ell: Floats) -> Floats:
 def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> Floats:
     """Return the Renyi divergence of one Poisson-sampled Gaussian release with visible participation, per order.
 
-    Participation has the same distribution for both neighbours, so e^((alpha - 1) D_alpha) is the average over
-    participating or not: D_alpha = ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1). The result lists
-    D_alpha for the orders alpha of `RDP_ORDERS`; z is the noise multiplier and q the sampling rate.
+    It is ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1), an average over participating or not.
     """
     exponents = (RDP_ORDERS - 1) * RDP_ORDERS / (2 * noise_multiplier**2)
     large = np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + exponents)
@@ -129,7 +121,7 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
 
 
 def _overhead(accountant: Accountant, delta: float) -> Floats:
-    """Return what an accountant adds to the Renyi divergence at each of `RDP_ORDERS` to get epsilon at `delta`."""
+    """Return what the conversion to epsilon adds to the Renyi divergence at each order."""
     orders = RDP_ORDERS
     if accountant is Accountant.RDP_CLASSIC:
         return np.asarray(-math.log(delta) / (orders - 1), dtype=np.float64)
@@ -137,7 +129,7 @@ def _overhead(accountant: Accountant, delta: float) -> Floats:
 
 
 def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> float:
-    """Convert Renyi divergences to epsilon: the smallest value of the conversion over all orders, at least 0.
+    """Return the smallest conversion of Renyi divergences to epsilon over all orders, at least 0.
 
     For `rdp-classic` the conversion is eps_RDP(alpha) + ln(1/delta) / (alpha - 1) (Mironov 2017, proposition 3; Bernau
     et al. 2021, Eq. (3)), which is at least ln(1/delta) / 62. For `rdp` it is eps_RDP(alpha) + ln((alpha - 1) / alpha)
@@ -157,10 +149,9 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
 
 
 def _rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
-    """Return the largest mu for which the accountant's epsilon of a Gaussian composition at delta is at most `epsilon`.
+    """Return the largest mu of a Gaussian composition whose epsilon at delta is at most `epsilon`.
 
-    `epsilon` must exceed the accountant's epsilon without any release, e.g. ln(1/delta) / 62 by `rdp-classic`;
-    otherwise `InputError` is raised.
+    Raises `InputError` if the accountant reports more without any release, e.g. ln(1/delta) / 62 by `rdp-classic`.
     """
     require_epsilon(epsilon)
     require_delta(delta)

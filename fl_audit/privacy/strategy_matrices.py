@@ -66,10 +66,9 @@ def strategy_matrix(kind: StrategyMatrixKind, rounds: int, bands: int = 1) -> Fl
 
 
 def _square_root_coefficients(bands: int) -> Floats:
-    """Return the first `bands` Toeplitz coefficients of the square root of the lower-triangular matrix of ones.
+    """Return the first `bands` coefficients of the banded square root, binom(2j, j) / 4^j for j from 0.
 
-    They are c_j = binom(2j, j) / 4^j for j from 0, decreasing from 1. A Toeplitz matrix with these bands is called the
-    banded square root (Kalinin & Lampert 2024, arXiv:2405.13763).
+    They are those of the square root of the lower-triangular matrix of ones (Kalinin & Lampert 2024, arXiv:2405.13763).
     """
     j = np.arange(1, bands)
     return np.cumprod(np.append(1.0, (2 * j - 1) / (2 * j)))
@@ -79,8 +78,8 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
     """Return the coefficients of the banded Toeplitz matrix, float64 (bands,); the first one is 1.
 
     If `banded_coefficients.json` has this number of bands, the coefficients are optimised for the mean squared error of
-    prefix sums. They are taken from the file's smallest number of rounds that is at least `rounds`, or else from its
-    largest. Otherwise the coefficients are those of the banded square root.
+    prefix sums. They are those for the next larger number of rounds in the file, or else for its largest. Otherwise the
+    coefficients are those of the banded square root.
 
     Parameters
     ----------
@@ -121,9 +120,8 @@ def correlated_event(
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the draws z, divided by the sensitivity of one contribution; positive. This sensitivity is
-        once or twice the clipping norm, depending on the adjacency. The noise multiplier of the event is the given
-        value divided by sens(C).
+        Standard deviation of the draws z over the sensitivity of one contribution, positive. The noise multiplier of
+        the event is this number over sens(C).
     kind
         Kind of the matrix, `tree` or `banded`.
     rounds
@@ -131,11 +129,9 @@ def correlated_event(
     bands
         Number of non-zero diagonals of `banded`, from 1 to the number of rounds; ignored by `tree`.
     separation
-        Smallest difference between the numbers of two rounds in which the same unit participates; 1 if every unit
-        participates in every round.
+        Smallest difference between the numbers of two rounds in which the same unit participates, from 1.
     participations
-        Largest number of rounds in which a unit participates; the number of rounds if every unit participates in every
-        round.
+        Largest number of rounds in which a unit participates.
     """
     require_noise_multiplier(noise_multiplier)
     strategy = strategy_matrix(kind, rounds, bands)
@@ -146,9 +142,8 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
     """Return sens(C): the L2 sensitivity of C g to a unit whose contribution to each round has a norm of at most 1.
 
     C is the strategy matrix, and row t of g is the sum of contributions of round t. A unit that participates in the
-    rounds of a set S changes C g by at most (sum over s, t in S of |(C'C)_st|)^(1/2). If C'C has no negative entry,
-    equal contributions in all rounds reach this bound. The sensitivity is the maximum over all sets S that the
-    participation pattern allows (Choquette-Choo et al. 2023, arXiv:2306.08153, Eq. (5)).
+    rounds of a set S changes C g by at most (sum over s, t in S of |(C'C)_st|)^(1/2). The sensitivity is the maximum
+    over all sets S that the participation pattern allows (Choquette-Choo et al. 2023, arXiv:2306.08153, Eq. (5)).
 
     The result is exact if C'C has no negative entry, as for all matrices of this module, or if the columns of rounds at
     least `separation` apart are orthogonal; otherwise it is an upper bound. The function uses the first of these
@@ -157,9 +152,9 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
     * the sum over all rounds, if a unit may participate in every round;
     * a dynamic programme over squared column norms, if the columns of rounds at least `separation` apart are
       orthogonal, as for a banded matrix with at most `separation` bands;
-    * the set {1, 1 + separation, 1 + 2 separation, ...}, which is the worst case if C is Toeplitz with non-negative and
-      non-increasing coefficients (Kalinin & Lampert 2024, arXiv:2405.13763, theorem 2);
-    * enumeration of all sets, if they are at most 100,000, and otherwise an upper bound by two dynamic programmes.
+    * the set {1, 1 + separation, 1 + 2 separation, ...}, if C is Toeplitz with non-negative and non-increasing
+      coefficients (Kalinin & Lampert 2024, arXiv:2405.13763, theorem 2);
+    * enumeration of all sets, if they are at most 100,000, and otherwise an upper bound.
 
     Parameters
     ----------
@@ -188,18 +183,8 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
 def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: int) -> float:
     """Return an upper bound on `sensitivity` for any matrix and participation pattern.
 
-    For every round s, a dynamic programme finds the largest sum of |(C'C)_st| over an allowed set of rounds t. A second
-    programme finds the largest sum of the results over an allowed set of rounds s. The square root of this sum is an
-    upper bound because the two sets may differ (Choquette-Choo et al. 2023, arXiv:2306.08153, algorithm 4).
-
-    Parameters
-    ----------
-    strategy
-        The strategy matrix C, square.
-    separation
-        Smallest difference between the numbers of two rounds in which the same unit participates, from 1.
-    participations
-        Largest number of rounds in which a unit participates, from 1.
+    Its square is the largest sum of |(C'C)_st| over s and t in two allowed sets of rounds, which may differ
+    (arXiv:2306.08153, algorithm 4).
     """
     most = _require_pattern(strategy, separation, participations)
     rows = _largest_sum(np.abs(strategy.T @ strategy), separation, most)
@@ -207,10 +192,7 @@ def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: 
 
 
 def _require_pattern(strategy: Floats, separation: int, participations: int) -> int:
-    """Check the arguments of `sensitivity` and return the largest number of rounds in which a unit can participate.
-
-    Raises `InputError` if an argument is invalid.
-    """
+    """Check the arguments of `sensitivity` and return the largest number of rounds in which a unit can participate."""
     square = strategy.ndim == 2 and strategy.shape[0] == strategy.shape[1] > 0
     require(square, f"strategy has shape {strategy.shape}: accepted are square matrices of at least one round")
     require(bool(np.all(np.isfinite(strategy))), "strategy has entries that are no finite numbers: accepted are none")
@@ -219,11 +201,9 @@ def _require_pattern(strategy: Floats, separation: int, participations: int) -> 
 
 
 def _largest_sum(weights: Floats, separation: int, most: int) -> Floats:
-    """Return the largest sum of non-negative weights over at most `most` positions along the last axis.
+    """Return the largest sum along the last axis over at most `most` positions that are at least `separation` apart.
 
-    The positions must be at least `separation` apart. The result has the shape of `weights` without the last axis. It
-    is computed by a dynamic programme: after j steps, best[i] is the largest sum over at most j positions from i on,
-    either with i and later positions from i + separation, or without i.
+    A dynamic programme: after j steps, best[i] is the largest sum over at most j positions from i on.
     """
     best = np.zeros((*weights.shape[:-1], weights.shape[-1] + separation))
     for _ in range(most):
@@ -239,18 +219,9 @@ def _is_decreasing_toeplitz(strategy: Floats) -> bool:
 
 
 def _largest_enumerated(gram: Floats, separation: int, taken: int) -> float:
-    """Return the largest value that the sum over s, t in S of gram[s, t] has for any allowed set S of rounds.
+    """Return the largest sum of `gram` over all pairs of rounds in a set.
 
-    The sets have `taken` rounds, which are at least `separation` apart. All of them are tried.
-
-    Parameters
-    ----------
-    gram
-        Square matrix, with one row and one column for each round.
-    separation
-        Smallest difference between two rounds of a set, from 1.
-    taken
-        Number of rounds of a set.
+    All sets of `taken` rounds that are at least `separation` apart are tried.
     """
     free = gram.shape[0] - (taken - 1) * (separation - 1)
     sets, largest = combinations(range(free), taken), 0.0

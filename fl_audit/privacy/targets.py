@@ -64,8 +64,7 @@ class ReconstructionTarget:
 class SinglingOutTarget:
     """Target of calibration: a singling-out attack succeeds with a probability of at most `probability`.
 
-    The attacker describes the target's record. Without any release, the description fits with probability
-    `population_share`.
+    Without any release, the attacker's description of the record fits with probability `population_share`.
     """
 
     probability: float  # above `population_share` and below 1
@@ -124,8 +123,7 @@ def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
     Parameters
     ----------
     given
-        Values of targets (names of `TARGETS`) and of their details (names of `DETAILS`), keyed by name; None for a
-        value that is not given. Exactly one target is given.
+        Values by name (of `TARGETS` and `DETAILS`), with exactly one target; None for a value that is not given.
     mark
         Prefix of the names in error messages, such as "--" for command-line options.
 

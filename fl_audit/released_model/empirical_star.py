@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.errors import require
 from fl_audit.released_model.parametric_star import checked_pair, require_cut, require_star_delta
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT
 
@@ -74,9 +73,8 @@ def threshold_counts(member_losses: Floats, population_losses: Floats) -> Thresh
 def definition_ratios(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, delta: float) -> Floats:
     """Return the largest of four ratios of error rates at each threshold, at least 0.
 
-    The logarithms of these ratios define Epsilon*, a model's privacy risk (Negoescu et al. 2023, definition 2). They
-    are (TNR - delta) / FNR, (TPR - delta) / FPR, (FPR - delta) / TPR and (FNR - delta) / TNR. All arrays have the same
-    shape.
+    They are (TNR - delta) / FNR, (TPR - delta) / FPR, (FPR - delta) / TPR and (FNR - delta) / TNR, by definition 2 of
+    Negoescu et al. 2023. All arrays have the same shape.
 
     Parameters
     ----------
@@ -111,40 +109,10 @@ def largest_ratio(pairs: Iterable[tuple[Floats, Floats]], delta: float) -> Float
     return np.asarray(np.maximum.reduce(ratios), dtype=np.float64)
 
 
-def epsilon_star_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> Floats:
-    """Return Epsilon*, a model's privacy risk, from the error rates of loss thresholds along the last axis.
-
-    The result has shape (...). It is the maximum over thresholds, by definition 2 of Negoescu et al. 2023, of log
-    (1-delta-FPR)/FNR, log (1-delta-FNR)/FPR, log (FPR-delta)/(1-FNR) and log (FNR-delta)/(1-FPR), and at least 0. A
-    ratio whose numerator is not positive is ignored. A ratio with a positive numerator and a denominator of 0 is
-    infinite.
-
-    Parameters
-    ----------
-    fpr
-        False-positive rates in [0, 1], shape (..., thresholds), at least one threshold.
-    fnr
-        False-negative rates in [0, 1], shape (..., thresholds).
-    delta
-        Delta of Epsilon*, at least 0 and below 1.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range or the shapes differ.
-    """
-    require_star_delta(delta)
-    false_positive, false_negative = (_rates(rates, name) for rates, name in ((fpr, "FPR"), (fnr, "FNR")))
-    same = false_positive.shape == false_negative.shape
-    require(same, f"FNR have shape {false_negative.shape}: accepted is {false_positive.shape}, the FPR's")
-    ratios = definition_ratios(false_positive, 1 - false_positive, false_negative, 1 - false_negative, delta)
-    return np.asarray(np.log(np.maximum(ratios.max(axis=-1), 1.0)), dtype=np.float64)
-
-
 def empirical_epsilon_star(
     member_losses: ArrayLike, population_losses: ArrayLike, delta: float, cut: float = EMPIRICAL_CUT
 ) -> Floats:
-    """Return the empirical Epsilon* (privacy risk) of each model, shape (...); every observed loss is a threshold.
+    """Return the empirical Epsilon* of each model, shape (...); every observed loss is a threshold.
 
     It is infinite if an admitted threshold (see `cut`) has more than a share delta of one set on one side, and all of
     the other set on the other side.
@@ -159,8 +127,8 @@ def empirical_epsilon_star(
         Delta of Epsilon*, at least 0 and below 1.
     cut
         Stability cut, from 0 to below 0.5: only thresholds whose FPR and FNR both lie above `cut` and below 1 - `cut`
-        are admitted; 0 admits all. If no threshold lies within the cut (the two sets do not overlap, or are constant),
-        all thresholds are admitted, since Epsilon* would otherwise hide a perfect attack.
+        are admitted. If there is none (the sets do not overlap, or are constant), all are admitted, since Epsilon*
+        would otherwise hide a perfect attack.
 
     Raises
     ------
@@ -174,9 +142,9 @@ def empirical_epsilon_star(
 
 
 def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) -> Floats:
-    """Return the empirical Epsilon* (privacy risk) of each model, shape (...), from counts of losses.
+    """Return the empirical Epsilon* of each model, shape (...), from counts of losses.
 
-    Counts make it possible to sort losses only once for several cuts.
+    Losses need to be sorted only once for several cuts.
 
     Parameters
     ----------
@@ -185,8 +153,7 @@ def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) ->
     delta
         Delta of Epsilon*, at least 0 and below 1.
     cut
-        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
-        leaves out none. If this leaves out all thresholds, all are used.
+        Stability cut, as in `empirical_epsilon_star`.
     """
     fpr, fnr = counts.fpr, counts.fnr
     tpr = counts.members / counts.member_total
@@ -213,14 +180,6 @@ def within_cut(fpr: Floats, fnr: Floats, cut: float) -> Flags:
         return np.ones(fpr.shape, dtype=np.bool_)
     low, high = np.minimum(fpr, fnr), np.maximum(fpr, fnr)
     return np.asarray((low > cut) & (high < 1 - cut), dtype=np.bool_)
-
-
-def _rates(rates: ArrayLike, name: str) -> Floats:
-    values = np.asarray(rates, dtype=np.float64)
-    require(values.ndim >= 1 and values.shape[-1] >= 1, f"{name} have shape {values.shape}: accepted is one or more")
-    wrong = values[~((values >= 0) & (values <= 1))]
-    require(wrong.size == 0, f"{name} contain {wrong[:1]}: accepted are numbers from 0 to 1")
-    return values
 
 
 @dataclass(frozen=True)

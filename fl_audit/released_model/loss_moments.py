@@ -24,7 +24,7 @@ from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 
 class _Summary:
     def where(self, held: Flags) -> Self:
-        """Return the summary with all values, also counts, set to 0 for models where `held`, shape (...), is false."""
+        """Return the summary with 0 in all fields for models where `held` is false."""
         return type(self)(*(np.where(held, part, 0.0) for part in vars(self).values()))
 
 
@@ -45,7 +45,7 @@ class LossRange(_Summary):
 
 @dataclass(frozen=True)
 class ScoreMoments(_Summary):
-    """Number, mean and sum of squared deviations of the scores (transformed losses) of records under each model."""
+    """Number, mean and sum of squared deviations of the scores of records under each model."""
 
     count: Floats  # number of records (...)
     mean: Floats  # mean score (...); 0 where there is no record
@@ -116,7 +116,7 @@ def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMomen
 
 
 def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
-    """Return the moments of the scores (transformed losses) of all owners together, under each model.
+    """Return the moments of the scores of all owners together, under each model.
 
     `parts` holds the moments of each owner, at least one; all scores were computed with the same range of losses. The
     formula is that of Chan, Golub and LeVeque 1983, Eq. 2.1.
@@ -135,11 +135,10 @@ def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
 def epsilon_star_of_moments(
     members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = PARAMETRIC_CUT
 ) -> Floats:
-    """Return the parametric Epsilon* (privacy risk) of each model, shape (...), from moments of two sets of scores.
+    """Return the parametric Epsilon* of each model, shape (...), from moments of two sets of scores.
 
-    The sets are the scores (transformed losses) of members and of the population. The result equals that of
-    `parametric_epsilon_star` for the same losses. It is NaN for models under which the members or the population have
-    fewer than two records.
+    The result equals that of `parametric_epsilon_star` for the same losses. It is NaN where the members or the
+    population have fewer than two records.
 
     Parameters
     ----------
@@ -150,8 +149,7 @@ def epsilon_star_of_moments(
     delta
         Delta of Epsilon*, at least 0 and below 1.
     cut
-        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
-        leaves out none. If this leaves out all thresholds, all are used.
+        Stability cut, as in `parametric_epsilon_star`.
 
     Raises
     ------

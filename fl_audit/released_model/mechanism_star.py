@@ -49,7 +49,7 @@ _STAKES = np.array([0.1, 0.3, 0.6, 0.9])
 
 @dataclass(frozen=True)
 class MechanismStar:
-    """Epsilon* (privacy risk) of a training mechanism, and the mean Epsilon* of its models; either may be larger.
+    """Epsilon* of a training mechanism, and the mean Epsilon* of its models; either may be larger.
 
     Epsilon* of the mechanism is Eq. (19) of Negoescu et al. 2023, from error rates averaged over models.
     """
@@ -76,10 +76,9 @@ def mechanism_star_gaussian(
 ) -> MechanismStar:
     """Return Epsilon* of a training mechanism and the mean over its models, from known normal distributions of scores.
 
-    Epsilon* is the privacy risk of a model. The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from
-    error rates averaged over models. If the scores of each model are standardised by its population, all models have
-    the same threshold for a given FPR. The average of their FNR is then the FNR of a mixture: the mechanism has a
-    mixture of normals for members and one standard normal for the population.
+    The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from error rates averaged over models. With
+    scores standardised by each model's population, the average FNR at an FPR is that of a mixture of normals, against
+    one standard normal for the population.
 
     Parameters
     ----------
@@ -98,8 +97,8 @@ def mechanism_star_gaussian(
     tolerance
         Largest gap in nats at which the search for the supremum ends, positive.
     cut
-        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
-        leaves out none. It is applied to each model and to the mechanism.
+        Stability cut, from 0 to below 0.5: thresholds with an error rate below `cut` or above 1 - `cut` are left out.
+        It is applied to each model and to the mechanism.
 
     Raises
     ------
@@ -127,9 +126,8 @@ def parametric_mechanism_star(
 ) -> MechanismStar:
     """Estimate a training mechanism's Epsilon* and the mean Epsilon* of its models, with a lower bound on epsilon.
 
-    Epsilon* is the privacy risk of a model. The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from
-    error rates averaged over models. The estimates use normals that are fitted to the scores of each model. The lower
-    confidence bound on the mechanism's epsilon is that of `mechanism_lower_bound`.
+    The estimates are those of `mechanism_star_gaussian` for normals that are fitted to the scores of each model. The
+    bound is that of `mechanism_lower_bound`.
 
     Parameters
     ----------
@@ -142,12 +140,12 @@ def parametric_mechanism_star(
     delta
         Delta of Epsilon*, at least 0 and below 1.
     shift
-        Number that is added to each normalised loss, above 0, before it is transformed to a score.
+        Number above 0 that is added to each normalised loss (`loss_scores`).
     confidence
-        Confidence of the lower bound, above 0 and below 1. This bound does not assume normal scores.
+        Confidence of the lower bound, which does not assume normal scores; above 0 and below 1.
     cut
-        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
-        leaves out none. It is not used for the lower bound.
+        Stability cut, from 0 to below 0.5: thresholds with an error rate below `cut` or above 1 - `cut` are left out.
+        It is not used for the lower bound.
 
     Raises
     ------
@@ -166,17 +164,17 @@ def mechanism_lower_bound(
 ) -> float:
     """Return a lower confidence bound on the mechanism's epsilon at `delta`, from losses of several of its models.
 
-    The bound also holds for Epsilon* of the mechanism (Negoescu et al. 2023, Eq. 19). It is at least 0; 0 means that
-    the losses prove no leak.
+    The bound also holds for Epsilon* of the mechanism (Negoescu et al. 2023, Eq. 19). If it is 0, the losses prove no
+    leak.
 
     Parameters
     ----------
     member_losses
         Losses on training records, finite and at least 0, shape (models, m), m at least 1. The models must be trained
-        independently, each on its own sample of training records; if they share a training set, the bound is invalid.
+        independently, each on its own sample of training records, or the bound is invalid.
     population_losses
         Losses on samples of the population, finite and at least 0, shape (models, p), p at least 1. Each model must
-        have its own sample from the same source; if they share a sample, the bound is invalid.
+        have its own sample from the same source, or the bound is invalid.
     delta
         Delta of the guarantee, at least 0 and below 1.
     confidence
@@ -205,11 +203,9 @@ def mechanism_lower_bound(
     fpr, needed = ranks / (p + 1), -math.log(1 - confidence)
 
     def over(epsilon: float) -> float:
-        """Return a number that is positive if the observed error rates reject `epsilon` at the level 1 - `confidence`.
+        """Return a number that is positive if the observed error rates reject `epsilon`.
 
-        It is the log of a test statistic minus log(1 / level). The statistic is the average gain of several bets that
-        the models' error rates exceed the largest ones that `epsilon` allows. Its expectation is at most 1 if `epsilon`
-        holds.
+        It is the log of the average gain of the bets in the module's docstring, minus log(1 / level).
         """
         # `beyond` has the members' rates, shape (tails, models, ranks), `most` their largest allowed means by rank.
         most = np.minimum(np.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
@@ -220,16 +216,9 @@ def mechanism_lower_bound(
 
 
 def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats:
-    """Return the share of each model's member losses that lie strictly below its r-th smallest population loss.
+    """Return the share of each model's member losses strictly below its r-th smallest population loss.
 
-    Parameters
-    ----------
-    members
-        Losses of members, shape (models, member losses).
-    population
-        Losses of the population, shape (models, population losses).
-    ranks
-        The values of r, counted from 1. The result has the shape (models, ranks).
+    The result has the shape (models, ranks).
     """
     thresholds = np.sort(population, axis=1)[:, ranks - 1]
     ordered = np.sort(members, axis=1)

@@ -35,8 +35,7 @@ _LEVEL = 0.95
 def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.random.Generator) -> float:
     """Return the 95 % quantile of the parametric Epsilon* without a leak, for samples of given sizes.
 
-    Epsilon* is the privacy risk of a model. Without a leak, members and population have the same distribution of
-    scores, which is taken to be normal. For skewed distributions, such as those of most losses, the quantile is up to
+    The scores are taken to be normal. For skewed distributions, such as those of most losses, the quantile is up to
     twice as large.
 
     Parameters
@@ -48,8 +47,7 @@ def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.ra
     delta
         Delta of Epsilon*, at least 0 and below 1. With delta and cut both 0 the value is infinite.
     cut
-        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
-        leaves out none.
+        Stability cut, from 0 to below 0.5, of `epsilon_star_gaussian`.
     """
 
     def fits(size: int) -> tuple[Floats, Floats]:

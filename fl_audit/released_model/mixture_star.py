@@ -34,7 +34,7 @@ _FAR = 38.0  # an unbounded range is searched up to this many standard deviation
 
 @dataclass(frozen=True)
 class CertifiedEpsilonStar:
-    """Epsilon* (privacy risk of a model) as computed, with a bound on how far it may lie below the exact supremum."""
+    """Epsilon* as computed, with a bound on how far it may lie below the exact supremum."""
 
     epsilon_star: float  # the largest value found, at least 0; infinite where it is unbounded
     # Largest excess of the exact supremum over `epsilon_star` in nats, up to rounding. It is at least the tolerance of
@@ -45,10 +45,10 @@ class CertifiedEpsilonStar:
 def epsilon_star_mixtures(
     members: NormalMixture, population: NormalMixture, delta: float, cut: float = 0.0, tolerance: float = 1e-9
 ) -> CertifiedEpsilonStar:
-    """Return Epsilon* (privacy risk of a model), if the scores of members and population are mixtures of normals.
+    """Return Epsilon*, if the scores of members and population are mixtures of normals.
 
-    Epsilon* is the supremum over thresholds of four log ratios (Negoescu et al. 2023, definition 2). The `gap` of the
-    result, a bound on its error, exceeds the tolerance only if the search needed more than a million intervals.
+    The `gap` of the result exceeds the tolerance only if the search needed more than a million intervals. Source:
+    Negoescu et al. 2023, definition 2.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def epsilon_star_mixtures(
         Delta of Epsilon*, at least 0 and below 1. At 0, without a cut, Epsilon* of two different distributions is
         infinite, except if in each tail the same component dominates both distributions.
     cut
-        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
-        leaves out none. If this leaves out all thresholds, all are used.
+        Stability cut, from 0 to below 0.5: thresholds with an error rate below `cut` or above 1 - `cut` are left out,
+        unless none remains.
     tolerance
         Largest gap in nats at which the search ends, positive.
 
@@ -117,8 +117,7 @@ def threshold_limits(members: NormalMixture, population: NormalMixture, cut: flo
 def threshold_log_ratios(members: NormalMixture, population: NormalMixture, points: Floats, delta: float) -> Floats:
     """Return the largest of the four log ratios that define Epsilon*, at each threshold, shape (points,).
 
-    Epsilon* is a model's privacy risk (Negoescu et al. 2023, definition 2). The result is -infinity at thresholds where
-    no ratio is positive.
+    Source: Negoescu et al. 2023, definition 2. The result is -infinity at thresholds where no ratio is positive.
 
     Parameters
     ----------
@@ -142,11 +141,7 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
 def _tail_supremum(
     p: NormalMixture, q: NormalMixture, delta: float, limits: tuple[float, float], best: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return the larger one of `best` and the largest log ratio F within `limits`, and a proven upper bound of F.
-
-    F(t) = log(P(X > t) - delta) - log Q(X > t), for the mixtures P = `p` and Q = `q` and thresholds t. The search ends
-    if the upper bound exceeds the first number by at most `tolerance`, or after too many intervals.
-    """
+    """Return the larger one of `best` and the largest F (module docstring) within `limits`, and an upper bound of F."""
     # The upper bound is the largest value that the search could not exclude.
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
     high = min(limits[1], p.upper_quantile(math.log(delta) if delta else -math.inf))
@@ -176,11 +171,9 @@ def _tail_supremum(
 
 
 def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float, best: float) -> tuple[float, Floats]:
-    """Update the largest known log ratio `best` at the ends of intervals [a, b], and return it with upper bounds of F.
+    """Return the larger one of `best` and the largest F (module docstring) at an end of an interval [a, b].
 
-    There is one upper bound of the log ratio F for each interval. F(t) = log(P(X > t) - delta) - log Q(X > t), for the
-    mixtures P = `p` and Q = `q` and thresholds t. The first result is the larger one of `best` and the largest F at an
-    end.
+    The second result is an upper bound of F on each interval.
     """
     ends, back = np.unique(np.concatenate([a, b]), return_inverse=True)
     over, under = _log_over_delta(p.log_sf(ends), delta), q.log_sf(ends)
@@ -201,7 +194,7 @@ def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float
 
 
 def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
-    """Return log(exp(log_tail) - delta), element by element, or -infinity where the difference is not positive."""
+    """Return log(exp(log_tail) - delta), or -infinity where the difference is not positive."""
     if delta == 0:
         return log_tail
     rest = np.minimum(math.log(delta) - log_tail, 0.0)
@@ -210,11 +203,7 @@ def _log_over_delta(log_tail: Floats, delta: float) -> Floats:
 
 
 def _tails_agree(one: NormalMixture, other: NormalMixture) -> bool:
-    """Return whether, in each of the two tails, the dominant components of both mixtures are equal.
-
-    The dominant component of a tail has the largest standard deviation and, among several of these, the outermost mean.
-    Two components are equal if they have the same standard deviation and mean.
-    """
+    """Return whether the same component dominates both mixtures in each tail."""
     # The widest component dominates a tail; among equally wide ones, the one with the outermost mean.
     pairs = ((one, other), (one.mirrored(), other.mirrored()))
     leaders = (

@@ -20,9 +20,8 @@ TRIALS_TESTED = 100
 def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Integers, seed: int) -> Floats:
     """Return a p-value for each trial, shape (trials,), which tests whether its losses fit normal distributions.
 
-    One normal distribution is fitted to the members' scores and one to the population's. Each fit is checked by a
-    two-sample Kolmogorov-Smirnov test. The smaller of both p-values is returned. It is NaN if the trial's number is
-    `TRIALS_TESTED` or more, or if a set has fewer than `FEWEST` losses.
+    The p-value is the smaller one of two Kolmogorov-Smirnov tests, of the members' scores and of the population's. It
+    is NaN if the trial's number is `TRIALS_TESTED` or more, or if a set has fewer than `FEWEST` losses.
 
     Parameters
     ----------

@@ -73,9 +73,6 @@ class NormalMixture:
     def log_density_range(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return a lower and an upper bound of the log density on each interval, each of shape (intervals,).
 
-        On an interval, the density of a component is smallest at the end farther from its mean, and largest at the
-        point nearest to its mean, because it is unimodal.
-
         Parameters
         ----------
         low
@@ -127,9 +124,9 @@ class NormalMixture:
         return found.reshape(values.shape)
 
     def _sum(self, logs: Floats, density: bool) -> Floats:
-        """Return the log of the weighted sum of exp(logs) over components, which are the last axis.
+        """Return the log of the weighted sum of exp(logs) over components, the last axis.
 
-        With `density`, each term is also divided by its component's std * sqrt(2 pi).
+        With `density`, each term is divided by std * sqrt(2 pi).
         """
         weights = np.log(self.weights)
         if density:
@@ -172,8 +169,8 @@ def fit_mixture(
     rng
         Generator that seeds the initialisation.
     start
-        Mixture with the same number of components from which the fit starts, for example to refit a bootstrap sample.
-        None starts from quantiles and from a random initialisation, and keeps the fit with the higher likelihood.
+        Mixture with the same number of components from which the fit starts. None starts from quantiles and from a
+        random initialisation, and keeps the more likely fit.
 
     Raises
     ------
@@ -225,8 +222,8 @@ def choose_mixture(scores: ArrayLike, rng: np.random.Generator) -> NormalMixture
 def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.random.Generator) -> float:
     """Return the p-value of a two-sample Kolmogorov-Smirnov test of a mixture that is fitted to scores.
 
-    The test is that of Negoescu et al. 2023, appendix 8.2. A mixture is fitted to a part of the scores, and a sample
-    from the fit is compared with the held-out scores. The paper accepts the fit if the p-value exceeds 0.05.
+    A mixture is fitted to a part of the scores, and a sample from the fit is compared with the held-out scores.
+    Negoescu et al. 2023, appendix 8.2, accept the fit if the p-value exceeds 0.05.
 
     Parameters
     ----------
@@ -255,11 +252,7 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
 
 
 def _em(values: Floats, components: int, rng: np.random.Generator, start: NormalMixture | None) -> "GaussianMixture":
-    """Return scikit-learn's mixture, fitted by expectation maximisation to standardised scores from `start`.
-
-    If `start` is None, fits start from quantiles and from k-means++, and the one with the higher likelihood is
-    returned.
-    """
+    """Return scikit-learn's fit to standardised scores; without `start`, the more likely one of two starting points."""
     # Imported here, because it takes long and most uses of this package fit no mixture.
     from sklearn import exceptions, mixture
 

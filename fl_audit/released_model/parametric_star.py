@@ -45,7 +45,7 @@ def require_cut(cut: float) -> None:
 
 @dataclass(frozen=True)
 class StarSettings:
-    """Settings with which a run computes Epsilon* (privacy risk of models): delta, and stability cut of error rates."""
+    """Settings with which a run computes Epsilon*: delta, and stability cut of error rates."""
 
     delta: float  # from 0 to below 1
     # From 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none.
@@ -53,7 +53,7 @@ class StarSettings:
 
     @property
     def counted_cut(self) -> float:
-        """The stability cut for the empirical Epsilon* (privacy risk): `cut`, but at least `EMPIRICAL_CUT`.
+        """The stability cut for the empirical Epsilon*: `cut`, but at least `EMPIRICAL_CUT`.
 
         At smaller error rates single losses would decide.
         """
@@ -65,10 +65,7 @@ class StarSettings:
 
 
 def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
-    """Return losses as float64, shape (..., n); raise `InputError` unless all are finite and at least 0.
-
-    It is also raised if n is below `at_least`. `what` is the name of the losses, with which the message begins.
-    """
+    """Return losses as float64; raise `InputError` unless there are `at_least` of them, all finite and at least 0."""
     values = np.asarray(losses, dtype=np.float64)
     enough = values.ndim >= 1 and values.shape[-1] >= at_least
     require(enough, f"{what} have shape {values.shape}: accepted are {at_least} or more losses")
@@ -102,8 +99,8 @@ def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_leas
 def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float = DEFAULT_SHIFT) -> Floats:
     """Return the scores logit(exp(-(normalised loss + shift))) of losses, shape (..., n).
 
-    The transformation is that of Negoescu et al. 2023, appendix 8.1. With y = normalised loss + shift, the score is
-    -log(exp(y) - 1). Smaller losses have larger scores. A loss is normalised as (loss - low) / (high - low).
+    Smaller losses have larger scores. A loss is normalised as (loss - low) / (high - low). Source: Negoescu et al.
+    2023, appendix 8.1.
 
     Parameters
     ----------
@@ -114,8 +111,7 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
     high
         Largest loss of members and population together, shape (...).
     shift
-        Number that is added to each normalised loss, positive; it keeps exp(-y) below 1, since the logit of 1 is
-        infinite.
+        Positive number that is added to each normalised loss, since the logit of 1 is infinite.
 
     Raises
     ------
@@ -129,6 +125,11 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
     require(within, "a loss lies outside low to high: accepted are losses within")
     span = top - bottom
     shifted = (values - bottom) / np.where(span > 0, span, 1.0) + shift
+    return shifted_scores(shifted)
+
+
+def shifted_scores(shifted: Floats) -> Floats:
+    """Return the scores logit(exp(-y)) of normalised losses plus the shift, y, which are above 0."""
     return np.asarray(-(shifted + np.log(-np.expm1(-shifted))), dtype=np.float64)
 
 
@@ -137,8 +138,6 @@ def scores_of_pair(
 ) -> tuple[Floats, Floats]:
     """Return the scores (`loss_scores`) of members' and population losses, normalised by their joint range.
 
-    Scores are transformed losses; the shapes are (..., m) and (..., p).
-
     Parameters
     ----------
     member_losses
@@ -146,7 +145,7 @@ def scores_of_pair(
     population_losses
         Losses of the population sample as `checked_pair` returns them, shape (..., p).
     shift
-        Number that is added to each normalised loss, above 0.
+        Number above 0 that is added to each normalised loss.
     """
     low = np.minimum(member_losses.min(axis=-1), population_losses.min(axis=-1))
     high = np.maximum(member_losses.max(axis=-1), population_losses.max(axis=-1))
@@ -161,24 +160,22 @@ def epsilon_star_gaussian(
     delta: float,
     cut: float = 0.0,
 ) -> Floats:
-    """Return Epsilon* (privacy risk of a model) in nats, for known normal distributions of two sets of scores.
+    """Return Epsilon* in nats, for known normal distributions of two sets of scores.
 
-    The sets are the scores of members and of the population. Epsilon* is the supremum, over all thresholds, of the
-    logarithms of (1-delta-FPR)/FNR, (1-delta-FNR)/FPR, (FPR-delta)/(1-FNR) and (FNR-delta)/(1-FPR), and at least 0. The
-    supremum is found by bisection. For equal standard deviations and no cut it equals `gdp_epsilon(delta, mu)`, where
-    mu is the distance of the means in standard deviations. It stays the same if members and population are exchanged,
-    or if the same linear map is applied to all scores.
+    Epsilon* is the supremum, over all thresholds, of the logarithms of (1-delta-FPR)/FNR, (1-delta-FNR)/FPR,
+    (FPR-delta)/(1-FNR) and (FNR-delta)/(1-FPR), and at least 0. For equal standard deviations and no cut it equals
+    `gdp_epsilon(delta, mu)`, where mu is the distance of the means in standard deviations. It stays the same if members
+    and population are exchanged, or if the same linear map is applied to all scores.
 
     Parameters
     ----------
     member_mean
-        Mean of the members' scores, finite. The shapes of all means and standard deviations broadcast together.
+        Mean of the members' scores, finite; all means and standard deviations broadcast together.
     population_mean
         Mean of the population's scores, finite.
     member_std
         Standard deviation of the members' scores, finite and at least 0; 0 means a constant score. For two equal
-        constants Epsilon* is 0. For a constant and any other distribution it is infinite: a threshold beside the
-        constant separates a share above delta of one set from the whole other set.
+        constants Epsilon* is 0. For a constant and any other distribution it is infinite.
     population_std
         Standard deviation of the population's scores, finite and at least 0; 0 means a constant score.
     delta
@@ -186,10 +183,9 @@ def epsilon_star_gaussian(
         infinite.
     cut
         The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: the supremum is taken over thresholds
-        whose FPR and FNR both lie between `cut` and 1 - `cut`. The default 0 admits all thresholds, as is right for
-        known distributions. If distributions were fitted to losses, their tails beyond the cut are extrapolated; see
-        `parametric_epsilon_star`. If no threshold lies within the cut, because the distributions hardly overlap, the
-        supremum is taken over all thresholds.
+        whose FPR and FNR both lie between `cut` and 1 - `cut`. The default 0 admits all thresholds; the tails of
+        distributions that were fitted to losses are extrapolated beyond the cut. If no threshold lies within the cut,
+        all are admitted.
 
     Raises
     ------
@@ -226,10 +222,7 @@ def epsilon_star_gaussian(
 
 
 def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) -> Floats:
-    """Return the supremum over t of log((P(X > t) - delta) / Q(X > t)), at least 0, for normals P and Q.
-
-    P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means.
-    """
+    """Return the supremum over t of log((P(X > t) - delta) / Q(X > t)), at least 0."""
     # P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means. The inner
     # maximum is bracketed and found by bisection on the sign of H, see the module's docstring.
     first, last = np.maximum(-reach, offset - reach * spread), np.minimum(reach, offset + reach * spread)
@@ -253,11 +246,7 @@ def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) 
 
 
 def _rises(t: Floats, offset: Floats, spread: Floats, delta: float) -> Flags:
-    """Return whether the ratio (P(X > t) - delta) / Q(X > t) increases at t, for P = N(0, 1), Q = N(offset, spread^2).
-
-    The condition is P(X > t) - delta > phi(t) r M((t - m) / r) with m = offset and r = spread, see the module's
-    docstring.
-    """
+    """Return whether (P(X > t) - delta) / Q(X > t) increases at t, i.e. H(t) > 0 in the module's docstring."""
     x = (t - offset) / spread
     gap = np.log(np.maximum(ndtr(-t) - delta, 0.0))
     log_density = -t * t / 2 - math.log(2 * math.pi) / 2
@@ -274,7 +263,7 @@ def parametric_epsilon_star(
     shift: float = DEFAULT_SHIFT,
     cut: float = PARAMETRIC_CUT,
 ) -> Floats:
-    """Return the parametric Epsilon* (privacy risk) of each model, shape (...), from members' and population losses.
+    """Return the parametric Epsilon* of each model, shape (...), from members' and population losses.
 
     Losses are transformed to scores (`loss_scores`), to which normals are fitted by maximum likelihood, with standard
     deviations of denominator n.
@@ -289,10 +278,10 @@ def parametric_epsilon_star(
     delta
         Delta of Epsilon*, at least 0 and below 1; the paper recommends less than one over the number of members.
     shift
-        Number that is added to each normalised loss, above 0, before it is transformed to a score.
+        Number above 0 that is added to each normalised loss (`loss_scores`).
     cut
-        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
-        leaves out none. If this leaves out all thresholds, all are used.
+        Stability cut, from 0 to below 0.5: thresholds with an error rate below `cut` or above 1 - `cut` are left out,
+        unless none remains.
 
     Raises
     ------

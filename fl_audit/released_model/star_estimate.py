@@ -41,7 +41,7 @@ _SETS = ("members", "population")
 
 @dataclass(frozen=True)
 class StarEstimate:
-    """An estimate of Epsilon* (privacy risk) of one model, with its interval, settings, attack results and warnings."""
+    """An estimate of Epsilon* of one model, with its interval, settings, attack results and warnings."""
 
     # In nats, at least 0: over the thresholds within the cut, or over all if none lies within it (see `warnings`).
     # Infinite if one of these thresholds separates the losses of the two sets without error.
@@ -67,7 +67,7 @@ class StarEstimate:
 
     @property
     def epsilon_star_within_cut(self) -> float:
-        """Epsilon* (privacy risk) over the thresholds within the cut; another name of `epsilon_star`."""
+        """Epsilon* over the thresholds within the cut; another name of `epsilon_star`."""
         return self.epsilon_star
 
     @property
@@ -90,7 +90,6 @@ class StarEstimate:
         )
 
     def _repr_html_(self) -> str:
-        """Return the estimate as an HTML table for a notebook."""
         rows = [
             (
                 f"Epsilon*{' at least' if self.is_lower_bound else ''}, {self.cut_name}, nats",
@@ -114,7 +113,7 @@ def estimate_epsilon_star(
     cut: float | None = None,
     shift: float = parametric.DEFAULT_SHIFT,
 ) -> StarEstimate:
-    """Return Epsilon* (privacy risk) of one model, with its interval, warnings, and the results of simple attacks.
+    """Return Epsilon* of one model, with its interval, warnings, and the results of simple attacks.
 
     Parameters
     ----------
@@ -127,7 +126,7 @@ def estimate_epsilon_star(
     delta
         Delta of Epsilon*, at least 0 and below 1; the paper recommends less than one over the number of members.
     rng
-        Generator for the bootstrap samples, the fits of mixtures, and the random split of scores that tests a fit.
+        Generator of bootstrap samples, of fits of mixtures, and of the splits that test a fit.
     method
         Method of the estimate. None means `parametric`, as in the paper; but if the two-sample test rejects the normal
         fit to either set, it means `empirical`, which assumes no form of the distributions. `mixture` fits at most
@@ -135,10 +134,10 @@ def estimate_epsilon_star(
     confidence
         Confidence of the interval, above 0 and below 1.
     cut
-        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
-        leaves out none. None means the default of the method, from `fl_audit.released_model.star_methods.DEFAULT_CUTS`.
+        Stability cut, from 0 to below 0.5: thresholds with an error rate below `cut` or above 1 - `cut` are left out.
+        None means the method's default in `star_methods.DEFAULT_CUTS`.
     shift
-        Number that is added to each normalised loss, above 0, before it is transformed to a score.
+        Number above 0 that is added to each normalised loss (`loss_scores`).
 
     Raises
     ------
@@ -170,7 +169,7 @@ def estimate_epsilon_star(
 
 
 class _Arguments(NamedTuple):
-    """Arguments of `_estimate` that do not depend on the method, with the results of simple attacks on the losses."""
+    """The arguments of an estimate that do not depend on the method, and the results of simple attacks."""
 
     delta: float
     confidence: float
@@ -182,57 +181,45 @@ class _Arguments(NamedTuple):
 def _estimate(
     losses: _Pair, method: StarMethod, given: _Arguments, rng: np.random.Generator
 ) -> tuple[StarEstimate, tuple[str, ...]]:
-    """Return the estimate by one method, and a warning for each set whose fit was rejected.
-
-    There are no warnings, (), if no fit was rejected.
-    """
+    """Return the estimate by one method, and a warning for each set whose fit was rejected."""
     delta, cut = given.delta, DEFAULT_CUTS[method] if given.cut is None else given.cut
-    scores, distributions = parametric.scores_of_pair(*losses, given.shift), None
-    if method is StarMethod.EMPIRICAL:
-        counts = threshold_counts(*losses)
-        value, beyond = (float(epsilon_star_of_counts(counts, delta, limit)) for limit in (cut, 0.0))
-        interval = empirical_interval(*losses, delta, cut, given.confidence)
-    elif not all(np.ptp(each) > 0 for each in scores):
-        # If a set is constant, the value is 0 or infinite whatever the distribution of the other set.
-        value = beyond = float(parametric.parametric_epsilon_star(*losses, delta, given.shift, cut))
-        interval = (value, value)
-    else:
-        distributions = _distributions(scores, method, rng)
-        value, beyond = (_of_distributions(distributions, delta, limit, method) for limit in (cut, 0.0))
-        interval = (value, value)
-        if math.isfinite(value):
-            if method is StarMethod.PARAMETRIC:
-                draws = parametric_draws(gather(*losses), delta, given.shift, _REPLICATES, rng, cut)
-            else:
-                draws = _mixture_draws(scores, distributions, delta, cut, rng)
-            interval = hull_interval(value, draws, given.confidence)
+    scores = parametric.scores_of_pair(*losses, given.shift)
+    value, beyond, interval, distributions = _value(losses, scores, method, given, cut, rng)
     warnings = tuple(_warnings(losses, distributions, delta, cut, value, method))
     fits = zip(_SETS, scores, distributions or (), strict=False)
     poor = tuple(said for name, each, distribution in fits for said in _poor_fit(name, each, distribution, method, rng))
     sizes = losses[0].size, losses[1].size
     chance = tuple(_by_chance(value, sizes, delta, cut, method, rng))
-    found = StarEstimate(
-        value,
-        delta,
-        method,
-        interval,
-        given.confidence,
-        cut,
-        max(value, beyond),
-        *sizes,
-        given.attacks,
-        distributions,
-        warnings + poor + chance,
-    )
-    return found, poor
+    shown = (given.confidence, cut, max(value, beyond), *sizes, given.attacks, distributions, warnings + poor + chance)
+    return StarEstimate(value, delta, method, interval, *shown), poor
+
+
+def _value(
+    losses: _Pair, scores: _Pair, method: StarMethod, given: _Arguments, cut: float, rng: np.random.Generator
+) -> tuple[float, float, tuple[float, float], _Distributions | None]:
+    """Return Epsilon* within the cut and without a cut, the interval, and the fitted distributions, if any."""
+    delta = given.delta
+    if method is StarMethod.EMPIRICAL:
+        counts = threshold_counts(*losses)
+        value, beyond = (float(epsilon_star_of_counts(counts, delta, limit)) for limit in (cut, 0.0))
+        return value, beyond, empirical_interval(*losses, delta, cut, given.confidence), None
+    if not all(np.ptp(each) > 0 for each in scores):
+        # If a set is constant, the value is 0 or infinite whatever the distribution of the other set.
+        value = float(parametric.parametric_epsilon_star(*losses, delta, given.shift, cut))
+        return value, value, (value, value), None
+    distributions = _distributions(scores, method, rng)
+    value, beyond = (_of_distributions(distributions, delta, limit, method) for limit in (cut, 0.0))
+    if not math.isfinite(value):
+        return value, beyond, (value, value), distributions
+    if method is StarMethod.PARAMETRIC:
+        draws = parametric_draws(gather(*losses), delta, given.shift, _REPLICATES, rng, cut)
+    else:
+        draws = _mixture_draws(scores, distributions, delta, cut, rng)
+    return value, beyond, hull_interval(value, draws, given.confidence), distributions
 
 
 def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
-    """Return the estimate for fewer than `FEWEST` losses: an interval that holds for any distributions of losses.
-
-    The lower end of the interval is also returned as the value. The upper end is infinite unless `method` is the
-    empirical one.
-    """
+    """Return the estimate for fewer than `FEWEST` losses: an interval for any distributions, and its lower end."""
     low, high = empirical_interval(*losses, delta, cut, confidence)
     # The losses give no upper limit of the Epsilon* of fitted distributions, which depends on their far tails.
     interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
@@ -253,12 +240,7 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
 def _by_chance(
     value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a list with one warning if `value` can arise by chance from a model without a leak, else an empty list.
-
-    This is so if `value` is at most the 95 % quantile of Epsilon* without a leak, for the given `delta`, stability cut
-    and `sizes`, the numbers of losses of members and of the population. The list is also empty for the empirical method
-    and for delta 0.
-    """
+    """Return one warning if chance alone can give `value` where nothing leaks; otherwise an empty list."""
     if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, cut, rng)):
         return []
     return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]
@@ -273,11 +255,7 @@ def _distributions(scores: _Pair, method: StarMethod, rng: np.random.Generator) 
 
 
 def _of_distributions(distributions: _Distributions, delta: float, cut: float, method: StarMethod) -> float:
-    """Return Epsilon* (privacy risk) for two fitted distributions of scores: of members, and of the population.
-
-    `cut` is the stability cut: thresholds with an error rate below it or above 1 - `cut` are left out. `method` decides
-    whether the distributions are treated as mixtures or as single normals.
-    """
+    """Return Epsilon* for the fitted distributions of scores."""
     if method is StarMethod.MIXTURE:
         return epsilon_star_mixtures(*distributions, delta, cut).epsilon_star
     one, zero = distributions
@@ -285,17 +263,16 @@ def _of_distributions(distributions: _Distributions, delta: float, cut: float, m
 
 
 def _some(scores: Floats, rng: np.random.Generator) -> Floats:
-    """Return the scores, or a random sample of `_FIT_AT_MOST` of them if there are more."""
+    """Return the scores, or a random sample of `_FIT_AT_MOST` of them."""
     return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
 
 
 def _mixture_draws(
     scores: _Pair, distributions: _Distributions, delta: float, cut: float, rng: np.random.Generator
 ) -> Floats:
-    """Return Epsilon* of bootstrap samples of both sets of `scores`, by the mixture method, shape (replicates,).
+    """Return Epsilon* of mixtures that are refitted to bootstrap samples, shape (replicates,).
 
-    Mixtures are refitted to each sample, with the number of components of the original fit `distributions`, from which
-    the search starts. The value is infinite if all scores of a sample are equal.
+    It is infinite for a sample of equal scores.
     """
     found = []
     used = [_some(each, rng) for each in scores]
@@ -315,10 +292,7 @@ def _mixture_draws(
 def _warnings(
     losses: _Pair, distributions: _Distributions | None, delta: float, cut: float, value: float, method: StarMethod
 ) -> list[str]:
-    """Return warnings on equal losses, an infinite value, or a cut that admits no threshold or is too small.
-
-    A cut is too small if single losses decide the value.
-    """
+    """Return warnings on equal losses, an infinite value, or a cut that admits no threshold or is too small."""
     found = _equal_losses(losses)
     if math.isinf(value) and distributions is not None and delta == 0:
         instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"
@@ -337,7 +311,7 @@ def _warnings(
 def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> float | None:
     """Return the p-value of a two-sample Kolmogorov-Smirnov test of a fit to scores; None if there are too few.
 
-    The test is that of Negoescu et al. 2023, appendix 8.2. It needs enough different scores.
+    Source: Negoescu et al. 2023, appendix 8.2.
 
     Parameters
     ----------
@@ -372,11 +346,7 @@ def _equal_losses(losses: _Pair) -> list[str]:
 def _poor_fit(
     name: str, scores: Floats, distribution: mixtures.NormalMixture, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return a list with one warning if the fitted `distribution` is rejected by a test; otherwise an empty list.
-
-    `name` names the set, members or population, to which `scores` belong. `rng` draws for the test, and `method`
-    decides whether the warning recommends another method.
-    """
+    """Return one warning if a test rejects the fitted distribution; otherwise an empty list."""
     p_value = fit_p_value(scores, distribution.components, rng)
     if not fit_is_rejected(p_value):
         return []

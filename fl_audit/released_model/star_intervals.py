@@ -27,7 +27,13 @@ from scipy.special import betaincinv
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require, require_number
 from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
-from fl_audit.released_model.parametric_star import checked_pair, epsilon_star_gaussian, require_cut, require_star_delta
+from fl_audit.released_model.parametric_star import (
+    checked_pair,
+    epsilon_star_gaussian,
+    require_cut,
+    require_star_delta,
+    shifted_scores,
+)
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT
 
 _ALL_APART = 4000
@@ -39,7 +45,7 @@ _CONSTANT = 1e-12
 def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float, float]:
     """Return the smallest interval that covers the percentile and the reversed percentile bootstrap intervals.
 
-    Its lower end is at least 0. The reversed percentile interval mirrors the percentile interval at the estimate.
+    Its lower end is at least 0.
 
     Parameters
     ----------
@@ -56,14 +62,14 @@ def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float
 
 
 class LossCells(NamedTuple):
-    """Losses of one set, grouped into cells (bins) in ascending order of the losses."""
+    """Losses of one set, grouped into cells in ascending order of the losses."""
 
     numbers: Integers  # number of losses in each cell, shape (cells,)
     means: Floats  # mean of the losses in each cell, shape (cells,); 0 where a cell has none
 
 
 def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
-    """Return the number and the mean of the losses in each of several cells (bins), for members and population.
+    """Return the number and the mean of the losses in each of several cells, for members and population.
 
     Both sets have the same cells.
 
@@ -99,7 +105,7 @@ def parametric_draws(
     rng: np.random.Generator,
     cut: float = PARAMETRIC_CUT,
 ) -> Floats:
-    """Return the parametric Epsilon* (privacy risk of a model) of bootstrap samples of losses, shape (replicates,).
+    """Return the parametric Epsilon* of bootstrap samples of losses, shape (replicates,).
 
     Each sample's losses are normalised by the smallest and largest loss of that sample.
 
@@ -110,14 +116,13 @@ def parametric_draws(
     delta
         Delta of Epsilon*, at least 0 and below 1.
     shift
-        Number that is added to each normalised loss, above 0, before it is transformed to a score.
+        Number above 0 that is added to each normalised loss (`loss_scores`).
     replicates
         Number of bootstrap samples, at least 1.
     rng
         Generator of the bootstrap samples.
     cut
-        Stability cut, from 0 to below 0.5: thresholds with FPR or FNR below `cut` or above 1 - `cut` are left out; 0
-        leaves out none. If this leaves out all thresholds, all are used.
+        Stability cut, from 0 to below 0.5, of `epsilon_star_gaussian`.
     """
     found, step = [], max(1, _AT_ONCE // cells[0].numbers.size)
     for start in range(0, replicates, step):
@@ -137,12 +142,11 @@ def parametric_draws(
 
 
 def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
-    """Return the mean and the standard deviation of the scores of each bootstrap sample, shape (samples,) each.
+    """Return mean and standard deviation of the scores of each bootstrap sample, (samples,) each.
 
-    `numbers` holds how many losses are in each cell, and `shifted` the normalised loss of each cell plus the shift.
-    Both have shape (samples, cells).
+    `numbers` has the number of losses in each cell, and `shifted` the normalised loss of each cell plus the shift.
     """
-    scores = -(shifted + np.log(-np.expm1(-shifted)))
+    scores = shifted_scores(shifted)
     total = numbers.sum(axis=1)
     mean = (numbers * scores).sum(axis=1) / total
     std = np.sqrt((numbers * (scores - mean[:, None]) ** 2).sum(axis=1) / total)
@@ -150,11 +154,7 @@ def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
 
 
 def _tail_ranks(total: int, fineness: int) -> Integers:
-    """Return selected ranks from 1 to `total`, ascending: all ranks near both ends, and ever fewer towards the middle.
-
-    The step between selected ranks is 1 near the ends. Farther inside it is at most the distance to the nearer end
-    divided by `fineness`.
-    """
+    """Return ranks from 1 to `total`: all near both ends, and fewer towards the middle."""
     # The step between ranks is the distance from the nearer end divided by `fineness`, and at least 1.
     ranks, rank = [1], 1
     while rank <= total // 2:
@@ -171,21 +171,19 @@ def empirical_interval(
     cut: float = EMPIRICAL_CUT,
     confidence: float = 0.95,
 ) -> tuple[float, float]:
-    """Return a confidence interval, in nats, of a model's true Epsilon* (privacy risk) within a stability cut.
+    """Return a confidence interval, in nats, of a model's true Epsilon* within a stability cut.
 
-    Epsilon* is defined over loss thresholds within the cut, i.e. with FPR and FNR above `cut` and below 1 - `cut`. If
-    the losses prove that some threshold is within the cut, the upper end is at most log((1 - cut - delta) / cut).
-    Otherwise there may be no such threshold, and Epsilon* is then defined over all thresholds. The upper end is then
-    infinite, and the lower end is valid in both cases.
+    Thresholds within the cut have FPR and FNR above `cut` and below 1 - `cut`. If the losses prove that there is one,
+    the upper end is at most log((1 - cut - delta) / cut). Otherwise Epsilon* may be that of all thresholds, and the
+    upper end is infinite.
 
     Parameters
     ----------
     member_losses
-        Losses on training records, shape (m,), at least one, finite and at least 0, independent and identically
-        distributed.
+        Losses on training records, independent and identically distributed, finite and at least 0, shape (m,), m from
+        1.
     population_losses
-        Losses on a sample of the population, shape (p,), at least one, finite and at least 0, independent and
-        identically distributed.
+        Losses on a sample of the population, likewise, shape (p,), p from 1.
     delta
         Delta of Epsilon*, at least 0 and below 1.
     cut
@@ -219,11 +217,9 @@ def empirical_interval(
 
 
 def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return selected losses in ascending order, shape (ranks,), and a confidence band of the distribution function.
+    """Return selected losses, (ranks,), and bounds of the distribution function from one to the next, (2, 1 + ranks).
 
-    The band has shape (2, 1 + ranks): one column for the thresholds below the first selected loss, and one for those
-    from each selected loss up to the next. Row 0 holds lower bounds and row 1 upper bounds. All hold together with
-    probability at least 1 - `level`.
+    All lower bounds (row 0) and upper bounds hold together with probability at least 1 - `level`.
     """
     # Row 0: lower bound from the previous selected loss on. Row 1: upper bound up to the next selected loss.
     n = losses.size
@@ -235,21 +231,18 @@ def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def _within(at_least: Floats, at_most: Floats, cut: float) -> Flags:
-    """Return a mask of the thresholds whose error rates are proven to lie within the stability cut.
+    """Return a mask of the thresholds whose error rates are proven to lie within the cut.
 
-    An error rate is within the cut if it is above `cut` and below 1 - `cut`. `at_least` and `at_most` are lower and
-    upper bounds on the distribution functions of both sets of losses, shape (2, thresholds). If they are exchanged, the
-    mask is true for all thresholds whose error rates may lie within the cut.
+    With both bounds exchanged, the mask marks the thresholds whose error rates may lie within it.
     """
     return np.asarray((at_least.min(axis=0) > cut) & (at_most.max(axis=0) < 1 - cut), dtype=np.bool_)
 
 
 def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
-    """Return lower or upper bounds on the largest of the four ratios that define Epsilon*, at each threshold.
+    """Return bounds on the largest of the four ratios of Epsilon* at each threshold.
 
-    `over` and `under` are bounds on the distribution functions of both sets of losses, members first, shape (2,
-    thresholds). To get lower bounds on the ratios, pass the lower bounds as `over` and the upper bounds as `under`. To
-    get upper bounds, exchange them. The ratios are not logarithms.
+    They are lower bounds if `over` are lower and `under` are upper bounds of the distribution functions, and vice
+    versa.
     """
     (over_1, over_0), (under_1, under_0) = over, under
     pairs = ((1 - under_0, 1 - over_1), (over_1, under_0), (over_0, under_1), (1 - under_1, 1 - over_0))
@@ -257,13 +250,7 @@ def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
 
 
 def _least_within(low: Floats, high: Floats, cut: float, delta: float) -> float:
-    """Return a lower bound on the largest ratio of error rates over the thresholds within the stability cut.
-
-    The ratios are the four of Epsilon*, not their logarithms. A threshold is within the cut if both error rates are
-    above `cut` and below 1 - `cut`. The bound holds if there is such a threshold, although it is unknown which one it
-    is. It is infinite if there can be none. `low` and `high` are lower and upper bounds on the distribution functions
-    of both sets of losses, shape (2, thresholds). `delta` is that of Epsilon*.
-    """
+    """Return a lower bound on the largest ratio over the thresholds within the cut; infinity if there can be none."""
     # Suppose that a given threshold lies within the cut. Rates rise with the threshold, so all larger thresholds whose
     # rates are proven to be below 1 - cut also lie within it, and all smaller thresholds whose rates are proven to be
     # above the cut. So the largest ratio is at least the largest of their ratios. It is not known which threshold lies

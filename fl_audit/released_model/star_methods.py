@@ -10,11 +10,10 @@ EMPIRICAL_CUT = 0.001
 
 
 class StarMethod(StrEnum):
-    """The method by which error rates are estimated for Epsilon*, a model's privacy risk (Negoescu et al. 2023).
+    """The method by which error rates are estimated for Epsilon* (Negoescu et al. 2023).
 
-    PARAMETRIC fits a normal to the scores (transformed losses) of each set (section 3.1). EMPIRICAL uses the empirical
-    distribution functions of the losses (appendix 8.1). MIXTURE fits a mixture of normals to the scores of each set
-    (appendix 8.2).
+    PARAMETRIC fits a normal to the scores of each set (section 3.1). EMPIRICAL uses the empirical distribution
+    functions of the losses (appendix 8.1). MIXTURE fits a mixture of normals to the scores of each set (appendix 8.2).
     """
 
     PARAMETRIC = "parametric"
@@ -39,7 +38,7 @@ def cut_text(cut: float) -> str:
 
 
 def cuts_text(cuts: Iterable[float | None]) -> str:
-    """Return a text on the stability cuts of several Epsilon* values (privacy risks of models); None is ignored.
+    """Return a text on the stability cuts of several Epsilon* values; None is ignored.
 
     Different cuts give a list, such as "cuts 0, 0.01". If all are equal, it is the text of `cut_text`.
     """

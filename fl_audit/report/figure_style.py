@@ -109,8 +109,8 @@ def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
 def add_legend(axes: Axes, columns: int = 1) -> None:
     """Add a legend below the axes, where it hides no data.
 
-    In a figure narrower than `WIDTH`, long labels are wrapped, the legend has one column if some label is long, and the
-    figure grows in height with the lines of the legend.
+    In a figure narrower than `WIDTH`, labels are wrapped, and the figure grows in height with the legend. The legend
+    then has one column if some label is long.
 
     Parameters
     ----------
@@ -132,13 +132,13 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
 
 def _is_narrow(axes: Axes) -> bool:
-    """Return whether the figure is narrower than `WIDTH`, as figures of reports are, so that text must be wrapped."""
+    """Return whether the figure is narrower than `WIDTH`, as those of reports are, so that text is wrapped."""
     figure = axes.get_figure(root=True)
     return figure is not None and bool(figure.get_figwidth() < WIDTH)
 
 
 def _wrapped(axes: Axes, text: str, share: float) -> str:
-    """Return a text, wrapped in a narrow figure to a share of the figure's width; existing line breaks are kept."""
+    """Return the text; in a narrow figure it is wrapped to a share of the figure's width."""
     if not _is_narrow(axes):
         return text
     return "\n".join(line for part in text.split("\n") for line in wrap(part, int(share * _CHARACTERS)) or [""])

@@ -34,7 +34,7 @@ class ReportContents:
     is_violated: bool = False  # whether the verdict is `violated`; then no reading of a number is `kept`
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return the run's finding (numbers of one analysis) of a given type; None if the run has none."""
+        """Return the run's finding of a given type; None if the run has none."""
         return self.findings.find(kind)
 
     @property
@@ -102,7 +102,7 @@ class Row:
         if self.limit is None or self.value is None or math.isnan(self.value):
             return None
         return read(
-            self._ends(self.low, self.high), self.limit, is_least=self.is_least, origin=self.origin,
+            self._ends(), self.limit, is_least=self.is_least, origin=self.origin,
             largest=self.largest, wide=self._wide(), level=self.level, sides=1 if self.is_bound else 2,
             is_violated=self.is_violated,
         )  # fmt: skip
@@ -114,7 +114,7 @@ class Row:
 
     @property
     def reading_text(self) -> str:
-        """The reading (result of comparing the number with its claim) as text; without a claim, the row's note.
+        """The reading as text; without a claim, the row's note.
 
         The interval that decided the reading follows if it is not the row's interval.
         """
@@ -123,7 +123,7 @@ class Row:
 
     @property
     def aside(self) -> str:
-        """The reading (result of comparing number and claim) in brackets, to follow the number in a sentence.
+        """The reading in brackets, to follow the number in a sentence.
 
         It is "" for `KEPT`, `ALONE` or no reading.
         """
@@ -147,7 +147,7 @@ class Row:
     def text(self) -> str:
         """The number with its interval (or "no interval" if its width is 0), and its reading in brackets, if any.
 
-        The reading is the result of comparing the number with its claim. It is left out if the claim is kept.
+        The reading is left out if the claim is kept.
 
         Examples
         --------
@@ -165,30 +165,28 @@ class Row:
         told |= {"reading": self.reading, "wide": None if self.read is None else _wide_json(self.read)}
         return told | ({"note": self.note} if self.note else {})
 
-    def _ends(self, low: float | None, high: float | None) -> Ends:
-        """Return the interval from `low` to `high`, either of which may be None, with missing ends filled in.
+    def _ends(self) -> Ends:
+        """Return the interval of the row with missing ends filled in.
 
-        A missing end is infinite. But if both ends and the confidence are missing, the number is exact, and the
-        interval has width 0. For a lower bound, the arguments are ignored, and the interval is from the bound to
-        infinity.
+        A missing end is infinite. Both ends of an exact number, which has no confidence, are the number itself.
         """
         if self.is_bound:
             return self.value, math.inf
-        if low is None and high is None and self.confidence is None:
+        if self.low is None and self.high is None and self.confidence is None:
             return self.value, self.value
-        return -math.inf if low is None else low, math.inf if high is None else high
+        return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
 
     def _wide(self) -> Callable[[float], Ends] | None:
-        """Return a function that takes a confidence and returns the number's interval at it; None if there is none."""
+        """Return the function that gives the interval at any confidence; None if there is none."""
         if self.wide is not None:
             return self.wide
         if self.confidence is None or not 0 < self.confidence < 1:
             return None
-        return widened(self.value, self._ends(self.low, self.high), self.confidence)
+        return widened(self.value, self._ends(), self.confidence)
 
 
 def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:
-    """Return the interval that decided the comparison with a claim, for JSON; None if it is the interval of the row."""
+    """Return the deciding interval for JSON; None if it is the interval of the row."""
     if found.wide is None:
         return None
     return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}

@@ -133,8 +133,8 @@ def reading_text(
     reading
         The result of comparing a number with its claim, such as `kept`.
     wide
-        The interval that decided the result, with the keys `low`, `high` and `confidence`; a missing end is None. None
-        if the interval that the report prints for the number decided.
+        The interval that decided the result, if it is not printed anyway, with the keys `low`, `high` and `confidence`;
+        a missing end is None.
     claim
         The claimed value; rounded ends keep enough digits to differ from it. None without a claim.
     is_share
@@ -162,9 +162,8 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     Parameters
     ----------
     entry
-        The entry, as returned by `fl_audit.report.finding.Row.to_json`. Its key `reading` holds the result of the
-        comparison. If this is no value of `ClaimStatus`, as in files of earlier versions, claim and comparison are left
-        out.
+        The entry, as returned by `fl_audit.report.finding.Row.to_json`. If its `reading` is no value of `ClaimStatus`,
+        as in files of earlier versions, claim and comparison are left out.
 
     Examples
     --------
@@ -237,20 +236,18 @@ _CLIENT = UnitWords(
     not_there="without it",
     secret_rounds="which clients each round used",
 )
-_USER = UnitWords(
+_USER = replace(
+    _RECORD,
     one="user",
     many="users",
     differing="the differing user",
     sum="sum of clipped gradients of users",
-    measure="gradient units",
     others="the gradients of the other users",
     whether="whether the records of one particular user were used",
     that="the records of one particular user were used",
     that_short="they were",
     not_that="they were not",
     there="with the user",
-    not_there="without it",
-    secret_rounds="whose records each step used",
 )
 _WORDS = {
     Adjacency.ADD_REMOVE_RECORD: _RECORD,

@@ -28,7 +28,7 @@ SIMULATION_NOTICE = (
 def not_private_label(facts: RunDescription) -> str:
     """Return a short sentence that says why the models of a run are not, or not fully, a private release.
 
-    It is meant only for runs whose models are not to be published as private.
+    It is for runs whose models are not to be published as private.
     """
     if facts.has_guarantee:
         return AUDIT_DEVICE
@@ -106,7 +106,7 @@ def multiplied_text(mechanism: Mechanism) -> str:
 def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | None:
     """Return the noise standard deviation of a guarantee divided by the clipping norm; None if the ratio is not fixed.
 
-    It is None if the noise is not scaled to the global sensitivity of one round's sum, or if the clipping norm is
+    The ratio is fixed if the noise is scaled to the global sensitivity of one round's sum, and the clipping norm is not
     adaptive.
 
     Parameters
@@ -114,7 +114,7 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
     mechanism
         The mechanism of the run.
     noise_multiplier
-        Noise multiplier of the guarantee: standard deviation divided by the quantity that `multiplied_text` names.
+        Noise multiplier of the guarantee, over the quantity that `multiplied_text` names.
     """
     if mechanism.is_adaptive or mechanism.noise.multiplied_words is not None:
         return None
@@ -169,7 +169,7 @@ def _of_clients(facts: RunDescription) -> str:
 
 
 def known_noise_text(facts: RunDescription) -> str:
-    """Return a phrase on the part of the noise that the insider (adversarial client) knows.
+    """Return a phrase on the part of the noise that the insider knows.
 
     It is "" if clients do not add the noise.
     """
@@ -214,7 +214,7 @@ def clipping_text(facts: RunDescription) -> str:
 
 
 def seen_text(view: InsiderView) -> str:
-    """Return a phrase on what the insider (adversarial client) sees: the noised sum, or only the sent model."""
+    """Return a phrase on what the insider sees: the noised sum, or only the sent model."""
     match view:
         case InsiderView.UPDATE:
             return (

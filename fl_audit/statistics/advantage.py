@@ -41,9 +41,8 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     Parameters
     ----------
     values
-        Independent and identically distributed numbers, or at least with the same expectation given the earlier ones;
-        shape (n,), n at least 1, all from `smallest` to `largest`. Their order affects the interval a little, but never
-        its coverage.
+        Numbers with the same expectation given the earlier ones, from `smallest` to `largest`, shape (n,), n at least
+        1. Their order affects the interval a little, but never its coverage.
     confidence
         Confidence of the interval, above 0 and below 1.
     smallest
@@ -81,10 +80,9 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
 class AdvantageBets:
     """Bets that test candidates for the mean of some numbers: a candidate is refuted if bets against it win enough.
 
-    `values` are the numbers scaled to [0, 1]. `stakes` are the stakes, one for each number, which depend only on
-    earlier numbers. The capital starts at 1 and grows by the factor 1 + stake (value - candidate) with each number, or
-    with a minus sign if the bet is on a smaller mean. `log_threshold` is the log of the capital that refutes a
-    candidate.
+    `values` are the numbers scaled to [0, 1]. `stakes`, one for each number, depend only on earlier numbers. The
+    capital starts at 1 and grows by the factor 1 + stake (value - candidate) with each number, or 1 - stake (value -
+    candidate) if the bet is on a smaller mean. `log_threshold` is the log of the capital that refutes a candidate.
     """
 
     values: Floats
@@ -95,14 +93,14 @@ class AdvantageBets:
     def of(cls, values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "AdvantageBets":
         """Return bets on numbers with a common expectation, by which `mean_interval` bounds the expectation.
 
-        The stake on each number depends only on the earlier numbers. Raises `InputError` as `mean_interval` does.
+        Raises `InputError` as `mean_interval` does.
 
         Parameters
         ----------
         values
             Independent numbers with the same expectation, shape (n,), n at least 1, from `smallest` to `largest`.
         confidence
-            Confidence of the interval, above 0 and below 1. It sets the capital at which a candidate is refuted.
+            Confidence of the interval, above 0 and below 1.
         smallest
             Lower bound of the numbers.
         largest
@@ -128,18 +126,12 @@ class AdvantageBets:
         return AdvantageBets(values, self.stakes, self.log_threshold)
 
     def refutes_too_small(self, mean: float) -> bool:
-        """Return True if `mean`, a candidate for the true mean of the numbers, is refuted because it is too small.
-
-        It is refuted if bets that the numbers lie above `mean` on average have won enough.
-        """
+        """Return True if bets that the numbers lie above `mean` on average have won enough to refute it."""
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / mean) if mean > 0 else self.stakes
         return self._wins(stakes * (self.values - mean))
 
     def refutes_too_large(self, mean: float) -> bool:
-        """Return True if `mean`, a candidate for the true mean of the numbers, is refuted because it is too large.
-
-        It is refuted if bets that the numbers lie below `mean` on average have won enough.
-        """
+        """Return True if bets that the numbers lie below `mean` on average have won enough to refute it."""
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / (1 - mean)) if mean < 1 else self.stakes
         return self._wins(-stakes * (self.values - mean))
 
@@ -202,7 +194,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
 def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
     """Return the advantage 2p - 1 of an insider who won a share p of its trials, with its confidence interval.
 
-    The definition is that of Bernau et al. 2021, definition 5.
+    Source: Bernau et al. 2021, definition 5.
 
     Parameters
     ----------
@@ -243,9 +235,9 @@ def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
     """Return the mean advantage over trials, with an interval that holds for every distribution and number of trials.
 
     Trials are independent given D, D' and the population sample. The interval covers the mean over secret bits, initial
-    weights and noise. It does not account for the variation between data sets or samples. It comes from betting
-    (`mean_interval`). Student's interval is narrower, by a third to a half with 300 trials of 10 to 100 records, but
-    invalid if advantages are rare: with 5 trials of 2 records each it covered in 8 % of cases.
+    weights and noise. It does not account for the variation between data sets or samples. It is that of
+    `mean_interval`. Student's interval is narrower, by a third to a half with 300 trials of 10 to 100 records, but it
+    covered in 8 % of cases with 5 trials of 2 records.
 
     Parameters
     ----------

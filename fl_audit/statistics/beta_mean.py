@@ -36,8 +36,8 @@ class BetaMean:
         function
             Function that takes values of V, an array of any shape, and returns an array of the same shape.
         kink
-            Point at which the slope of `function` jumps, from 0 to 1, or None. The integral is divided there, because
-            it would otherwise lose most of its digits.
+            Point at which the slope of `function` jumps, from 0 to 1, or None. The integral would otherwise lose most
+            of its digits.
         """
         _, weights = _nodes_between(*_PANELS)
         panels = (function(self.values) * weights).sum(axis=1)

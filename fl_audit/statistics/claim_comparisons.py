@@ -60,21 +60,16 @@ def read(
     * *kept*: the whole interval is on the right side of the claim; the claim itself counts as right. In a run whose
       verdict is `violated`, the result is *shows no breach by itself* instead.
     * *broken*: the whole interval is on the wrong side. One interval in 20 at 95 % misses the truth, and a report has
-      many. So if the printed interval is on the wrong side, the wider interval at `level` decides, and is printed too.
-      If a test of the verdict decides about the number, `level` is the level of that test, so both agree. For other
-      numbers it is `READING_LEVEL`.
-    * *too few trials to tell*: the interval contains the claim and also a value that breaks it twofold. So even such a
-      breach could not be distinguished from the claim.
+      many. So the wider interval at `level` decides, and is printed too, if the printed interval is on the wrong side.
+    * *too few trials to tell*: the interval contains the claim and also a value that breaks it twofold.
     * *no contradiction*: the interval contains the claim, but no value that breaks it twofold.
 
-    The value that breaks a claim twofold is half of the claim if this is a lower limit, such as for noise. It is twice
-    the claim if this is an upper limit, such as for an advantage, a share or an epsilon. Half and twice are counted
-    from `origin`: with the origin 1/2, as for an AUC, twice 0.6 is 0.7. If twice the claim exceeds `largest`, half of
-    it is used.
+    Half of a lower limit, such as for noise, breaks it twofold, and twice an upper limit, such as for an advantage or
+    an epsilon. Both are counted from `origin`: with the origin 1/2, as for an AUC, twice 0.6 is 0.7. If twice the claim
+    exceeds `largest`, half of it is used.
 
-    Two kinds of numbers never give *too few trials to tell*. For one kind, the claim equals `origin`. The other kind
-    are lower bounds, whose interval has no upper end. A lower bound can break an upper limit, but never keep it. A
-    number that was computed exactly has an interval of width 0 and is kept or broken.
+    Two kinds of numbers never give *too few trials to tell*: those whose claim equals `origin`, and lower bounds, whose
+    interval has no upper end. A lower bound can break an upper limit, but never keep it.
 
     Parameters
     ----------
@@ -91,7 +86,8 @@ def read(
     wide
         Function that returns the interval at a given confidence. If it is None, the printed interval decides.
     level
-        Largest probability on each side with which a number that keeps its claim may be called broken.
+        Largest probability on each side with which a number that keeps its claim may be called broken. It is that of
+        the verdict's test if there is one about this number.
     sides
         Number of sides on which the interval may miss the truth: 2, or 1 for a bound.
     is_violated
@@ -123,11 +119,7 @@ def read(
 
 
 def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:
-    """Return whether a whole interval keeps a claim (`KEPT`), breaks it (`BROKEN`), or neither (`NO_CONTRADICTION`).
-
-    If `is_least`, the claim is a lower limit: it is kept if both `ends` are at or above it, and broken if both are
-    below it. Otherwise the claim is an upper limit, and the two sides are exchanged.
-    """
+    """Return whether a whole interval keeps a claim (`KEPT`), breaks it (`BROKEN`), or neither (`NO_CONTRADICTION`)."""
     right = 1 if is_least else -1
     sides = {side_of(end, claim) for end in ends}
     if sides <= {right, 0}:
@@ -136,21 +128,13 @@ def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:
 
 
 def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> float:
-    """Return the value that breaks a claim by a factor of two, counted from `origin`.
-
-    It is half of the claim if the claim is a lower limit (`is_least`), otherwise twice the claim. If twice the claim
-    exceeds `largest`, it is half of the claim. See `read`.
-    """
+    """Return the value that breaks a claim twofold, counted from `origin`; see `read`."""
     half, twice = origin + (claim - origin) / 2, origin + 2 * (claim - origin)
     return half if is_least or twice > largest else twice
 
 
 def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
-    """Return whether the interval `ends`, which contains the claim, is too wide to tell anything: `TOO_FEW` if so.
-
-    It is too wide if it also contains `twofold`, the value that breaks the claim by a factor of two. Otherwise, and for
-    an interval with an infinite end, the result is `NO_CONTRADICTION`.
-    """
+    """Return `TOO_FEW` if an interval that contains the claim also contains `twofold`, else `NO_CONTRADICTION`."""
     (low, high), is_bound = ends, any(map(math.isinf, ends))
     if is_bound or twofold == claim:
         return ClaimStatus.NO_CONTRADICTION

@@ -30,8 +30,7 @@ class CountDistribution:
 def sum_tails(distributions: Sequence[CountDistribution], found: int) -> tuple[float, float]:
     """Return the probabilities that a sum of independent integers is at most, and at least, an observed value.
 
-    The distribution of the sum is computed from the product of characteristic functions. It is exact up to rounding
-    within twenty standard deviations of the mean.
+    They are exact up to rounding within twenty standard deviations of the mean.
 
     Parameters
     ----------
@@ -78,15 +77,23 @@ class BinomialHistogram:
     often: Integers  # number of times that the count was 0, 1, ..., trials
 
     @property
+    def _squared_deviations(self) -> Floats:
+        deviations = np.arange(self.trials + 1) - self.trials * self.probability
+        return np.asarray(np.square(deviations), dtype=np.float64)
+
+    @property
+    def _variance(self) -> float:
+        return self.trials * self.probability * (1 - self.probability)
+
+    @property
     def scores(self) -> Integers:
         """Score of every possible count from 0 to `trials`, shape (trials + 1,): how far the count is from its mean.
 
         The score is 8 (count - mean)^2 / variance, rounded to a whole number. Squared deviations above 40 variances
         count as 40.
         """
-        mean, variance = self.trials * self.probability, self.trials * self.probability * (1 - self.probability)
-        squares = np.square(np.arange(self.trials + 1) - mean) / variance
-        return np.asarray(np.rint(_STEPS * np.minimum(squares, _MOST)), dtype=np.int64)
+        standardised = np.minimum(self._squared_deviations / self._variance, _MOST)
+        return np.asarray(np.rint(_STEPS * standardised), dtype=np.int64)
 
     @property
     def distribution(self) -> CountDistribution:
@@ -102,8 +109,7 @@ class BinomialHistogram:
     @property
     def squares(self) -> float:
         """Sum over all observed counts of (count - mean)^2 / variance; its expectation is the number of counts."""
-        mean, variance = self.trials * self.probability, self.trials * self.probability * (1 - self.probability)
-        return float(self.often @ np.square(np.arange(self.trials + 1) - mean)) / variance
+        return float(self.often @ self._squared_deviations) / self._variance
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,9 @@ def convex_frontier(risk: ArrayLike, utility: ArrayLike) -> Integers:
 
 
 def _is_below(x: Floats, y: Floats, left: int, middle: int, right: int) -> bool:
-    """Return True if the point with index `middle` is below the line from the point `left` to the point `right`.
+    """Return whether the point `middle` is below the line from `left` to `right`.
 
-    `x` and `y` are the coordinates of all points. The three points are given in ascending order of x.
+    The indices are in ascending order of x.
     """
     gain, step = y[[middle, right]] - y[left], x[[middle, right]] - x[left]
     return bool(gain[0] * step[1] < gain[1] * step[0])

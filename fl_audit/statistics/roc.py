@@ -64,25 +64,23 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     """Return the true-positive rates at given false-positive rates, with a confidence interval at each of them.
 
     The threshold at a false-positive rate is estimated from scores, too. A band that ignores this error covers 77 to 81
-    % instead of 95 %, so this band accounts for both errors.
+    % instead of 95 %. So each end spends (1 - confidence) / 4 on the threshold and as much on the rate above it.
 
-    For the lower end, let V be the share of the reference distribution above the k-th largest of n reference scores. V
-    follows Beta(k, n + 1 - k), whatever the distribution is. The largest k is taken at which V exceeds the given rate
-    with a probability of at most (1 - confidence) / 4. Then the true threshold is at or under the k-th largest score,
-    and at least as many scores of the other group exceed the threshold as exceed this score. Given the reference
-    scores, this number is binomial, and its Clopper-Pearson bound takes another (1 - confidence) / 4. The upper end is
-    computed likewise, with the smallest k at which V falls below the rate with that probability.
+    Let V be the share of the reference distribution above the k-th largest of n reference scores. V follows Beta(k, n +
+    1 - k), whatever the distribution is. For the lower end, k is the largest number at which V exceeds the given rate
+    with at most that probability. The number of scores of the other group above this score is binomial, and gets a
+    Clopper-Pearson bound. The upper end is computed likewise, with the smallest k at which V falls below the rate with
+    that probability.
 
     Parameters
     ----------
     found_in
         Scores of the group that the attack looks for, such as members, independent and identically distributed, no NaN,
-        shape (n1,), at least one.
+        shape (n1,), n1 from 1.
     others
-        Scores of the reference group, such as nonmembers, independent and identically distributed, no NaN, shape (n0,),
-        at least one.
+        Scores of the reference group, such as nonmembers, likewise, shape (n0,).
     alarms
-        False-positive rates, shares of the reference distribution above the threshold, from 0 to 1, shape (points,).
+        False-positive rates, from 0 to 1, shape (points,).
     confidence
         Smallest probability with which the band covers at a single point, above 0 and below 1.
 
@@ -120,7 +118,7 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
 
 
 def _require_scores(one: Floats, zero: Floats) -> int:
-    """Return the number of scores in the smaller group, `one` or `zero`; raise `InputError` if one is empty."""
+    """Return the number of scores in the smaller group; raise `InputError` if it is 0."""
     fewest = min(one.size, zero.size)
     require(fewest > 0, "a group of scores is empty: accepted is at least one score in each")
     return fewest

@@ -77,9 +77,8 @@ def number_that_chooses(size: int) -> int:
 def number_of_splits(members: Floats, nonmembers: Floats) -> int:
     """Return the number of random splits over which the median of a bound is taken: 1 or 25.
 
-    It is 25 if the scores have few possible tables of ranks, so a single split would be unreliable. There are t + 1
-    ways to divide t equal scores between the groups. The product of t + 1 over all values, divided by the number of
-    possible sizes of a group, is about the number of tables.
+    It is 25 if the scores have few possible tables of ranks. Their number is about the product of t + 1 over all
+    values, where t is the number of scores with this value, over the number of possible sizes of a group.
 
     Parameters
     ----------
@@ -102,15 +101,15 @@ def number_of_splits(members: Floats, nonmembers: Floats) -> int:
 def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, number: int = 0) -> ScoreSplit:
     """Split the scores of two groups, of at least 2 each: one part chooses a threshold, the other one measures it.
 
-    The scores determine which group is `first`, and whether ranks ascend or descend with the scores. So exchanged
-    groups and negated scores give the same split, and the caller must try all four directions (`ScoreSplit.ways`).
+    Exchanged groups and negated scores give the same split. So the caller must try all four directions
+    (`ScoreSplit.ways`).
 
     Parameters
     ----------
     members
         Scores of members, shape (n1,), no NaN; infinite scores are kept.
     nonmembers
-        Scores of nonmembers, shape (n0,), no NaN; infinite scores are kept.
+        Scores of nonmembers, shape (n0,), likewise.
     break_ties
         Whether equal scores get different ranks, in a random order across both groups. The split does not depend on it.
     number
@@ -134,10 +133,7 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
 
 
 def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
-    """Return flags that are True at the `number` smallest of the random draws `lots`, in the shape of `lots`.
-
-    Among equal draws the first ones are taken.
-    """
+    """Return a mask of the `number` smallest draws; among equal draws the first ones are taken."""
     found = lots <= np.partition(lots, number - 1)[number - 1]
     if np.count_nonzero(found) > number:
         found = np.zeros(lots.size, dtype=np.bool_)
@@ -146,17 +142,9 @@ def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
 
 
 def _canonical(members: Floats, nonmembers: Floats) -> Integers:
-    """Return how many scores of each group have each value: values in rows, ascending or descending, groups in columns.
+    """Return how many scores of each group have each value: values in rows, groups in columns.
 
-    The order of the rows and of the columns is chosen so that exchanged groups and negated scores give the same table.
-    The result has the shape (different scores, 2).
-
-    Parameters
-    ----------
-    members
-        Scores of members, shape (n1,).
-    nonmembers
-        Scores of nonmembers, shape (n0,).
+    The order of rows and columns is chosen so that exchanged groups and negated scores give the same table.
     """
     # Exchanged groups and negated scores give four tables; the one that is first in the order of bytes is taken.
     values, ranks = np.unique(np.concatenate([members, nonmembers]), return_inverse=True)

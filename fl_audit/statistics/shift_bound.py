@@ -33,10 +33,7 @@ class ShiftEstimate(NamedTuple):
 
 
 def _checked(scores: Floats, who: str) -> Floats:
-    """Return the scores as float64 of one axis; raise `InputError` if there are more axes or one is not finite.
-
-    The message says that they are the scores of `who`.
-    """
+    """Return scores as float64 of one axis; raise `InputError` if one is not finite."""
     array = np.asarray(scores, dtype=np.float64)
     require(array.ndim == 1, f"scores of {who} have {array.ndim} axes: accepted is one axis")
     wrong = np.flatnonzero(~np.isfinite(array))
@@ -46,11 +43,7 @@ def _checked(scores: Floats, who: str) -> Floats:
 
 
 def _studentised(member: Floats, nonmember: Floats) -> float:
-    """Return the difference of the means of two groups over their pooled standard deviation.
-
-    The result is 0 if all values of both groups are equal. If all values within each group are equal, but the groups
-    differ, `InputError` is raised.
-    """
+    """Return the difference of the means over the pooled standard deviation; 0 if all values are equal."""
     scale = max(float(np.max(np.abs(member))), float(np.max(np.abs(nonmember)))) or 1.0
     one, zero = member / scale, nonmember / scale
     difference = float(np.mean(one) - np.mean(zero))
@@ -72,9 +65,9 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
     Parameters
     ----------
     member_scores
-        Scores of the trials with secret bit 1, shape (n1,), finite. Fewer than 2 give the bound 0.
+        Scores of the trials with secret bit 1, finite, shape (n1,).
     nonmember_scores
-        Scores of the trials with secret bit 0, shape (n0,), finite. Fewer than 2 give the bound 0.
+        Scores of the trials with secret bit 0, finite, shape (n0,). Fewer than 2 scores in a group give the bound 0.
     confidence
         Confidence of the lower bound, at least 0.5 and below 1.
 
@@ -101,9 +94,10 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
 def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
     """Return the regression slope of normal scores on the included part of a member, with a lower confidence bound.
 
-    The slope is in residual standard deviations. A least-squares fit with a constant is made, whose studentised slope
-    is noncentral t with n - 2 degrees of freedom. For parts of 0 and 1 the result is that of `gaussian_shift`. Raises
-    `InputError` if shapes differ, if a number is not finite, or if the confidence is out of its range.
+    The slope is in residual standard deviations of a least-squares fit with a constant. It is studentised, so it has a
+    noncentral t distribution with n - 2 degrees of freedom. For parts of 0 and 1 the result is that of
+    `gaussian_shift`. Raises `InputError` if shapes differ, if a number is not finite, or if the confidence is out of
+    its range.
 
     Parameters
     ----------
@@ -130,44 +124,28 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
 
 
 def _estimate(shift: float, root: float, degrees: int, probability: float) -> ShiftEstimate:
-    """Return a studentised shift with the lower bound on its true value.
-
-    Parameters
-    ----------
-    shift
-        Observed shift in standard deviations.
-    root
-        Noncentrality of the t distribution if the true shift is 1.
-    degrees
-        Degrees of freedom of the t distribution.
-    probability
-        Confidence of the bound.
-    """
+    """Return a shift with its lower bound; `root` is the noncentrality of t for a true shift of 1."""
     return ShiftEstimate(shift, noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0)
 
 
 def spread_of_parts(parts: Floats) -> float:
     """Return the root of the sum of squared deviations of parts from their mean.
 
-    In `gaussian_slope`, which fits scores to these parts, it is the noncentrality of t for a true slope of 1. `parts`
-    has the shape (n,), and says which part of a member each trial includes.
+    It is the noncentrality of t in `gaussian_slope` for a true slope of 1. `parts`, (n,), says which part of a member
+    each trial includes.
     """
     return float(np.linalg.norm(parts - parts.mean()))
 
 
 def _root_of_sizes(n1: int, n0: int) -> float:
-    """Return sqrt(n1 n0 / (n1 + n0)), from the sizes of two groups.
-
-    This is the noncentrality of Student's two-sample t if the group means differ by one standard deviation.
-    """
+    """Return the noncentrality of Student's two-sample t if the means differ by one standard deviation."""
     return math.sqrt(n1 * n0 / (n1 + n0))
 
 
 def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: float = 0.9) -> float:
     """Return the smallest true mu whose lower confidence bound exceeds a claimed mu with a given probability.
 
-    A smaller mu may not be detected. The result is infinite if a group has fewer than 2 scores. Raises `InputError` if
-    a number is out of its range.
+    The result is infinite if a group has fewer than 2 scores. Raises `InputError` if a number is out of its range.
 
     Parameters
     ----------
@@ -239,7 +217,7 @@ def _noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:
 
 
 def _spread_range(degrees: float) -> tuple[float, float]:
-    """Return two numbers between which S, the root of chi^2 / degrees, lies with probability at least 1 - 1e-20."""
+    """Return the ends between which S, the root of chi^2 / degrees, lies with probability at least 1 - 1e-20."""
     deviation = 1 / math.sqrt(2 * degrees)
     return max(0.0, 1 - _REACH * deviation), 1 + _REACH * deviation
 

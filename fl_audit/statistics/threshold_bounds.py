@@ -112,13 +112,13 @@ def bound_of(method: BoundMethod, counts: Counts, delta: float, level: float) ->
 
 
 def _above(scores: Floats, threshold: Floats | float) -> Integers:
-    """Return the number of the ascending scores strictly above each threshold, in the shape of `threshold`."""
+    """Return how many of the ascending scores are strictly above each threshold."""
     return np.asarray(scores.size - np.searchsorted(scores, threshold, side="right"), dtype=np.int64)
 
 
 @lru_cache(maxsize=256)
 def _ranks(size: int) -> Integers:
-    """Return at most 64 ranks from 1 to `size`, dense at the beginning, as a read-only array."""
+    """Return at most 64 ranks from 1 to `size`, dense at the beginning."""
     found = np.unique(np.geomspace(1, size, _CANDIDATES).round().astype(np.int64))
     found.flags.writeable = False
     return found
@@ -127,7 +127,7 @@ def _ranks(size: int) -> Integers:
 def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delta: float, level: float) -> Floats:
     """Return log((TPR_low - delta) / FPR_high), both Clopper-Pearson bounds at half the level; -infinity if undefined.
 
-    `hits` of `first` scores and `alarms` of `second` scores are above the threshold; the numbers need not be integers.
+    `hits` and `alarms` need not be integers.
     """
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1e-9), first - hits + 1, level / 2), 0.0)
     high = np.where(alarms < second, betaincinv(alarms + 1, np.maximum(second - alarms, 1e-9), 1 - level / 2), 1.0)
@@ -136,13 +136,7 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 
 
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return candidate thresholds at values of scores, and the lower bound on epsilon that each is expected to give.
-
-    The values are those of `way.choosing`, the scores that choose a threshold. From these scores the expected
-    Clopper-Pearson bounds are computed, at `delta` and with the confidence 1 - `level`. The result consists of the
-    expected bounds, the thresholds and the alarms, each of shape (rules,). Alarms are the numbers of reference scores
-    in `way.measuring` above the thresholds.
-    """
+    """Return thresholds at values of choosing scores, with the Clopper-Pearson bound that each is expected to give."""
     # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
     # leaves a share of j / (n + 1) of its distribution above it on average; between two of its scores, half a step
     # less. The expected bound is computed for a number of scores that is the geometric mean of the numbers of choosing
@@ -160,11 +154,7 @@ def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
 
 
 def _clopper_pearson(counts: Counts, delta: float, level: float) -> float:
-    """Return the Clopper-Pearson lower bound on epsilon, log((TPR_low - delta) / FPR_high), at least 0.
-
-    TPR_low is a lower bound on the true-positive rate and FPR_high an upper bound on the false-positive rate. Both
-    follow from `counts`, and each may be wrong with probability `level` / 2.
-    """
+    """Return log((TPR_low - delta) / FPR_high), at least 0; each rate is bounded at half the level."""
     # (epsilon, delta)-DP allows no event with TPR > e^epsilon FPR + delta (Kairouz, Oh & Viswanath 2015, theorem 2.1).
     # TPR and FPR are bounded at half the level each (Clopper & Pearson 1934), on scores that did not choose the event.
     # The only assumption is that scores are independent, and identically distributed within each group.
@@ -174,11 +164,7 @@ def _clopper_pearson(counts: Counts, delta: float, level: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _bayes(counts: Counts, delta: float, level: float) -> float:
-    """Return a Bayesian lower bound on epsilon, at least 0: the `level`-quantile of its posterior distribution.
-
-    The posterior follows from the numbers of scores in `counts`, with independent Jeffreys priors for TPR and FPR.
-    Epsilon is the smallest for which (epsilon, delta)-DP allows both rates.
-    """
+    """Return the `level`-quantile of the posterior of the smallest epsilon that allows both error rates."""
     # TPR and FPR have independent Jeffreys posteriors Beta(hits + 1/2, misses + 1/2); epsilon is the smallest for which
     # (FPR, TPR) is allowed: TPR <= min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)) (Zanella-Beguelin et al. 2022,
     # Bayesian estimation of differential privacy, arXiv 2206.05199). The mirror image below the diagonal is left out:
@@ -191,9 +177,7 @@ def _bayes(counts: Counts, delta: float, level: float) -> float:
 def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level: float) -> float:
     """Return the epsilon at which (epsilon, delta)-DP allows a random pair (FPR, TPR) with probability `level`.
 
-    The TPR follows the beta distribution with the two parameters `tpr`. The FPR is independent and follows the beta
-    distribution `fpr`. A pair is allowed if TPR <= e^epsilon FPR + delta and TPR <= 1 - e^-epsilon (1 - delta - FPR).
-    This becomes more probable as epsilon grows. The result is 0 if the probability at epsilon 0 exceeds `level`.
+    `tpr` has the parameters of the beta distribution of the TPR. The result is 0 if epsilon 0 has a larger probability.
     """
 
     def largest_tpr(v: Floats, epsilon: float) -> Floats:
@@ -209,10 +193,9 @@ def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level:
 
 
 def _by_rank(way: ScoreSplit) -> _Rules:
-    """Return candidate thresholds at some ranks of the reference scores in `way.measuring`, with their expected FPRs.
+    """Return thresholds at some ranks of the measuring reference scores.
 
-    The result consists of the FPRs, the thresholds and the alarms, each of shape (rules,). Alarms are the numbers of
-    these reference scores above the thresholds.
+    Their expected FPRs stand in place of the criterion.
     """
     size = way.measuring.second.size
     tried = _ranks(size)
@@ -220,13 +203,7 @@ def _by_rank(way: ScoreSplit) -> _Rules:
 
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
-    """Return candidate thresholds at ranks of scores, and a cautious estimate of mu (Gaussian DP) at each of them.
-
-    The ranks are those of the reference scores in `way.measuring`. The estimate of mu comes from `way.choosing`, the
-    scores that choose a threshold, and a multiple of its standard error is subtracted. The result consists of the
-    estimates, the thresholds and the alarms, each of shape (rules,). Alarms are the numbers of reference scores in
-    `way.measuring` above the thresholds. The last two arguments are not used.
-    """
+    """Return thresholds at ranks, with an estimate of mu at each, less `_CAUTION` of its standard errors."""
     # The criterion is Phi^-1(TPR) - Phi^-1(FPR), less `_CAUTION` of its standard errors over the choosing scores.
     first, second = way.choosing
     fpr, thresholds, alarms = _by_rank(way)
@@ -247,13 +224,11 @@ def _probit_variance(share: Floats, size: int) -> Floats:
 def gdp_mu(counts: Counts, level: float) -> float:
     """Return a lower confidence bound on mu from the number of first-group scores above a given reference score.
 
-    The reference score is the k-th largest of n, and the first-group scores above it are hits. Under mu-GDP every event
-    has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth & Su 2022, definition 2.6). The FPR V at the k-th largest reference
-    score is Beta(k, n - k + 1), whatever the distribution of the scores (ties only lower it). Given the threshold, the
-    number of hits among the n1 scores of the first group is binomial. So the probability of at least the observed hits
-    is at most the mean of P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta distribution. This is an exact
-    p-value, and the bound is the mu at which it equals the level. The difference of two Clopper-Pearson bounds at half
-    the level each, Phi^-1(TPR_low) - Phi^-1(FPR_high), is valid, too, but smaller.
+    The reference score is the k-th largest of n. Under mu-GDP every event has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth
+    & Su 2022, definition 2.6). The FPR V at the reference score is Beta(k, n - k + 1), whatever the distribution of the
+    scores (ties only lower it). So the probability of at least the observed hits among n1 scores is at most the mean of
+    P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta distribution. This is an exact p-value, and the bound is
+    the mu at which it equals the level.
 
     Parameters
     ----------
@@ -272,23 +247,17 @@ def gdp_mu(counts: Counts, level: float) -> float:
 
 
 def _distributions_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMean]:
-    """Return two beta distributions for the order-statistic bound: of the TPR, by its two parameters, and of the FPR.
+    """Return the parameters of a beta distribution for the TPR, and the beta distribution of the FPR.
 
-    The CDF of the first at x is the probability of at least the observed hits if each score of the first group is a hit
-    with probability x. The second is the distribution of the FPR at the threshold, whose rank is fixed beforehand.
+    The CDF of the first at x is the probability of at least the observed hits at the rate x. The FPR is that of a
+    threshold at a rank that is fixed beforehand.
     """
     tpr = (float(counts.hits), counts.first - counts.hits + 1.0)
     return tpr, BetaMean(counts.alarms + 1.0, float(counts.second - counts.alarms))
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return candidate thresholds at ranks of scores, and the lower bound on epsilon that each is expected to give.
-
-    The ranks are those of the reference scores in `way.measuring`. The expected order-statistic bounds are estimated
-    from `way.choosing`, the scores that choose a threshold. The result consists of the expected bounds, the thresholds
-    and the alarms, each of shape (rules,). Alarms are the numbers of reference scores in `way.measuring` above the
-    thresholds.
-    """
+    """Return thresholds at ranks, with the order-statistic bound that each is expected to give."""
     fpr, thresholds, alarms = _by_rank(way)
     # The choosing scores are uncertain as well, so the effective number is 1 / (1 / measuring + 1 / choosing).
     parts = zip(way.measuring, way.choosing, strict=True)
@@ -298,11 +267,7 @@ def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
 
 
 def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
-    """Return the estimated true-positive rate at each false-positive rate in `fpr`, in the shape of `fpr`.
-
-    The true-positive rate is that of the first group. It is estimated from `way.choosing`, the scores that choose a
-    threshold and do not measure it.
-    """
+    """Return the true-positive rate at each false-positive rate in `fpr`, estimated from the choosing scores."""
     # Between choosing reference scores the TPR is interpolated. Beyond the largest it falls as a power of the FPR, with
     # the exponent between the largest and the third largest score. A threshold so far out is then neither taken to be
     # as good as the largest score, nor excluded where the first group lies far above the reference.
@@ -316,12 +281,7 @@ def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
 
 
 def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta: float, level: float) -> Floats:
-    """Return the lower bounds on epsilon to expect at given TPRs and FPRs, approximately.
-
-    All arrays have the shape (rules,), and a bound may be -infinity. `sizes` are the numbers of scores in the first and
-    in the reference group, and 1 - `level` is the confidence. The numbers of scores above a threshold are taken as
-    Poisson variables.
-    """
+    """Return the bounds on epsilon to expect at given TPRs and FPRs, with both counts taken as Poisson variables."""
     # For Poisson counts h and k, h given h + k is binomial, so a quantile of a beta distribution bounds the ratio of
     # their means. Counts at rates that are not small vary less than Poisson counts; h / (1 - tpr) in place of h allows
     # for that.
@@ -335,7 +295,7 @@ def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta:
 
 @lru_cache(maxsize=4096)  # splits of few values give the same counts again and again
 def _order_statistic(counts: Counts, delta: float, level: float) -> float:
-    """Return the order-statistic bound, at least 0, for the counts at a rank; the module's docstring proves it."""
+    """Return the order-statistic bound, at least 0, which the module's docstring proves."""
     return 0.0 if counts.hits == 0 else _where_allowed(*_distributions_of_rank(counts), delta, level)
 
 

@@ -15,12 +15,12 @@ LOOKS = {
 
 
 def verdict_banner(verdict: Verdict, line: str) -> Banner:
-    """Return the report banner of a verdict, with the verdict's name as its title and the verdict's colours.
+    """Return the report banner of a verdict, in the verdict's colours.
 
     Parameters
     ----------
     verdict
-        Verdict on the audited run, such as `Verdict.VIOLATED`.
+        Verdict on the audited run, whose name becomes the title.
     line
         Sentence shown beside the title, as plain text.
     """

@@ -1,4 +1,4 @@
-"""Test whether magnitudes of the noise are copied, and whether single coordinates differ between D and D'.
+"""Test whether magnitudes of the noise are copied.
 
 Noise may copy magnitudes and draw only the signs anew. It is then uncorrelated with its source, although an adversary
 who knows the source lacks only the signs. So the tests for copied noise are applied to magnitudes, as normal scores.
@@ -9,15 +9,14 @@ themselves.
 import math
 
 import numpy as np
-from scipy.special import chdtrc, log_ndtr, ndtri_exp, stdtr
+from scipy.special import log_ndtr, ndtri_exp
 
-from fl_audit.array_types import Flags, Floats
+from fl_audit.array_types import Floats
 from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.noise_copies import _FEWEST_DRAWS, _cosine_at, _cosine_tail, _likest_pair
-from fl_audit.verdict.noise_moments import _detectable_mean
+from fl_audit.verdict.noise_copies import _FEWEST_DRAWS, _likest_pair
+from fl_audit.verdict.null_distributions import cosine_tail, detectable_cosine
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
-_FEWEST_TRIALS = 6  # with D, and with D', from which single coordinates are compared
 _MOST_PLACES = 64
 _FEWEST_PLACES = 16
 _MOST_ROUNDS = 4096
@@ -42,9 +41,8 @@ def magnitude_scores(values: Floats) -> Floats:
 def copied_sizes(measured: NoiseMeasurements) -> TestResult:
     """Test for copied magnitudes by the largest correlations of magnitudes between coordinates and between rounds.
 
-    Three correlations are tested, with Bonferroni over them. The first is the largest between two coordinates, each a
-    vector over rounds and trials. The second is the largest between two rounds, each a vector over coordinates. The
-    third is that of every round with the next one, over all trials and coordinates together.
+    Three correlations are tested, with Bonferroni over them: the largest between two coordinates, the largest between
+    two rounds, and that of every round with the next one over all trials and coordinates together.
     """
     scores = magnitude_scores(measured.even_sample)
     _, rounds, places = scores.shape
@@ -80,49 +78,5 @@ def copied_sizes(measured: NoiseMeasurements) -> TestResult:
 
 def _look(cosine: float, pairs: int, dimensions: int, place: str) -> tuple[float, float, str, float]:
     level = TestName.COPIED_SIZES.level / 3
-    limit = min(1.0, _cosine_at(level / pairs, dimensions) + 1.2816 / math.sqrt(dimensions))
-    return of_looks(pairs, _cosine_tail(cosine, dimensions)), cosine, place, limit
-
-
-@of_family(TestName.SECRET_COORDINATES)
-def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the mean or the size of the noise at sampled coordinates differs between trials with D and with D'.
-
-    Student's t compares the two kinds of trials at each coordinate. The sum of squared normal scores of t over all
-    coordinates finds many small differences. The largest t finds a single large one. Both are computed for means and
-    for sizes, with Bonferroni over the four.
-    """
-    members = measured.members[measured.sampled_trials]
-    only_if(bool(members.any() and not members.all()), NotTestedReason.ONE_SIDE)
-    sample = measured.even_sample
-    only_if(min(int(members.sum()), int((~members).sum())) >= _FEWEST_TRIALS, NotTestedReason.TOO_FEW)
-    kinds = {"mean": sample.mean(axis=1), "size": np.cbrt(np.square(sample).mean(axis=1))}
-    looks = []
-    for kind, values in kinds.items():
-        p_values, t = _by_side(values, members)
-        scores = ndtri_exp(np.log(np.maximum(p_values / 2, 1e-300)))
-        total, at = float(np.sum(np.square(scores))), int(p_values.argmin())
-        number = measured.noise.places[at][0]
-        shift = float(np.sqrt(np.mean(np.square(t)) / members.size))
-        looks.append((float(chdtrc(t.size, total)), shift, f"the {kind} at all sampled coordinates"))
-        looks.append((of_looks(t.size, float(p_values[at])), float(t[at]) / math.sqrt(members.size),
-                      f"the {kind} at coordinate {number}"))  # fmt: skip
-    p_value, size, place = min(looks)
-    level = TestName.SECRET_COORDINATES.level / len(looks) / sample.shape[-1]
-    limit = 2 * _detectable_mean(members.size, level) / math.sqrt(measured.rounds)
-    more, p_value = {"places": sample.shape[-1]}, of_looks(len(looks), p_value)
-    return TestResult(TestName.SECRET_COORDINATES, size, p_value, abs(size), 0.0, limit, place, more)
-
-
-def _by_side(values: Floats, members: Flags) -> tuple[Floats, Floats]:
-    """Return the two-sided p-value and Student's t of each column, comparing trials with D to trials with D'.
-
-    `values` has one row per trial, (trials, columns), and `members` is True for trials with D. Both results have the
-    shape (columns,).
-    """
-    one, other = values[members], values[~members]
-    rest = len(values) - 2
-    within = np.sum(np.square(one - one.mean(axis=0)), axis=0) + np.sum(np.square(other - other.mean(axis=0)), axis=0)
-    spread = np.sqrt(np.maximum(within / rest * (1 / len(one) + 1 / len(other)), 1e-300))
-    t = (one.mean(axis=0) - other.mean(axis=0)) / spread
-    return np.asarray(2 * stdtr(rest, -np.abs(t)), dtype=np.float64), t
+    p_value = of_looks(pairs, cosine_tail(cosine, dimensions))
+    return p_value, cosine, place, detectable_cosine(level / pairs, dimensions)

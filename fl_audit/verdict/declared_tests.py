@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from fl_audit.errors import require
 from fl_audit.statistics.significance_levels import FAMILY_LEVEL as FAMILY_LEVEL
 
+Known = TypeVar("Known")
 DETECTION_POWER = 0.9
 """Power at the limit of detection: the probability with which a breach of that size is found."""
 
@@ -26,14 +27,13 @@ class TestName(StrEnum):
 
     The shares of `FAMILY_LEVEL` are proportional to the weights, so a new test takes a little from all others. Most
     tests ask whether the noise is as claimed. SENSITIVITY asks whether D and D' differ by no more than was claimed. The
-    SIGNAL and DRIFT tests ask whether the released sum is as claimed: the target, the unit in which D and D' differ,
-    contributes once, and nothing else differs. The SECRET tests and DISTINGUISHER ask whether the noise depends on
-    whether D or D' was used. The tests from TARGET_TURNS to SECRET_LAST_BITS concern secret values that are revealed
-    after a run, such as who took part.
+    SIGNAL and DRIFT tests ask whether the target, the unit in which D and D' differ, contributes once to the released
+    sum, and nothing else differs. The SECRET tests and DISTINGUISHER ask whether the noise depends on the secret. The
+    tests from TARGET_TURNS to SECRET_LAST_BITS concern values that are opened after a run, such as who took part.
 
-    The last three tests have the weight 0. SCORES tests attack scores of unknown distribution, and CANDIDATES tests the
-    guesses of a reconstruction attack. Each gets the part of `FAMILY_LEVEL` that the tests of `BESIDE_SCORES` leave.
-    CANARIES, the only test of the canary audit, gets all of `FAMILY_LEVEL`.
+    The last three tests have the weight 0. SCORES, of attack scores of unknown distribution, and CANDIDATES, of the
+    guesses of a reconstruction attack, get the share that the tests of `BESIDE_SCORES` leave. CANARIES, the only test
+    of the canary audit, gets all of `FAMILY_LEVEL`.
     """
 
     __test__ = False  # it is no test of pytest's
@@ -165,7 +165,7 @@ class TestResult:
     Raises
     ------
     InputError
-        If the p-value is NaN or not from 0 to 1. So no run passes because a test could not be computed.
+        If the p-value is NaN or not from 0 to 1, so that no run passes because a test could not be computed.
     """
 
     __test__: ClassVar[bool] = False
@@ -224,20 +224,22 @@ class NotTestedReason(StrEnum):
 class TestNotApplicableError(Exception):
     """Raised by a test that cannot be made on a run; `reason` says why."""
 
+    __test__ = False  # it is no test of pytest's
+
     def __init__(self, reason: NotTestedReason) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
 def only_if(holds: bool, reason: NotTestedReason) -> None:
-    """Raise `TestNotApplicableError` with the given reason if the condition of a test does not hold.
+    """Raise `TestNotApplicableError` unless the condition of a test holds.
 
     Parameters
     ----------
     holds
-        True if the test can be made; nothing is raised then.
+        Whether the test can be made.
     reason
-        Reason why the test cannot be made, stored in the exception.
+        Reason that the exception has.
 
     Raises
     ------
@@ -248,12 +250,31 @@ def only_if(holds: bool, reason: NotTestedReason) -> None:
         raise TestNotApplicableError(reason)
 
 
+def if_known(value: Known | None, reason: NotTestedReason) -> Known:
+    """Return a value that a test needs.
+
+    Parameters
+    ----------
+    value
+        The value, or None if it is not known.
+    reason
+        Reason that the exception has.
+
+    Raises
+    ------
+    TestNotApplicableError
+        If the value is None.
+    """
+    if value is None:
+        raise TestNotApplicableError(reason)
+    return value
+
+
 def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:
     """Return failed tests in the order in which a report names them, the clearest failure first.
 
-    They are ordered by p-value over significance level, the smallest ratio first. There is one exception. If a test
-    found that the noise depends on the secret, and no test found too little noise, the clearest test of this dependence
-    comes first.
+    The clearest has the smallest p-value over its significance level. But if a test found that the noise depends on the
+    secret, and no test found too little noise, the clearest test of this dependence comes first.
     """
     ordered = sorted(broken, key=lambda test: test.p_value / test.level)
     about_secret = [test for test in ordered if test.name.is_about_secret]

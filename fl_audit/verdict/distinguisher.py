@@ -47,15 +47,15 @@ _FAR = 3.0
 def distinguisher(measured: NoiseMeasurements) -> TestResult:
     """Test whether a learned classifier tells trials with D from trials with D' by features of their noise.
 
-    Two linear models are used. One takes features of the noise at a sample of the model's coordinates, the other one
-    features of the noise along f(D) - f(D') and along the gradients (see `trial_features`). Each gives an exact
-    one-sided Mann-Whitney p-value. The smaller p-value is corrected by Bonferroni.
+    One linear model takes features of the noise at a sample of the model's coordinates, another one features of the
+    noise along f(D) - f(D') and along the gradients (see `trial_features`). Each gives an exact one-sided Mann-Whitney
+    p-value, and the smaller one is corrected by Bonferroni.
 
     In the result, `measured` is the share of pairs of a trial with D and a trial with D' in which the trial with D has
-    the higher score. `limit` is the smallest true share that the test finds with probability 0.9, or NaN if there are
-    too few trials to find any. `place` names the feature with the largest weight.
+    the higher score. `limit` is the smallest true share that is found with probability 0.9, or NaN if there are too few
+    trials. `place` names the feature with the largest weight.
 
-    The null distribution is from Mann and Whitney (1947), the variance under a breach from Hanley and McNeil (1982).
+    Sources: Mann and Whitney 1947; for the variance under a breach, Hanley and McNeil 1982.
     """
     known, along = measured.sampled_trials, direction_features(measured)
     sides = [(sample_features(measured), measured.members[known])] if known.any() else []
@@ -70,11 +70,9 @@ def distinguisher(measured: NoiseMeasurements) -> TestResult:
 
 
 def _judged(features: Features, members: Flags, level: float) -> TestResult:
-    """Test whether a learned classifier ranks unseen trials with D above unseen trials with D', and return the result.
+    """Return the test of whether a classifier ranks unseen trials with D above unseen trials with D'.
 
-    The classifier is trained on earlier folds of trials and ranks those of the next fold. `features` holds a value for
-    each trial, (trials,), keyed by feature name. `members` is True for trials with D, and `level` is the significance
-    level.
+    The classifier is trained on the folds before the fold that it ranks.
     """
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))
@@ -92,10 +90,9 @@ def _judged(features: Features, members: Flags, level: float) -> TestResult:
 
 
 def _folds(members: Flags) -> Integers:
-    """Divide trials into four folds, and return the number of each trial's fold, from 0 to 3, shape (trials,).
+    """Return the number of each trial's fold: 0 for two fifths of the trials, and 1, 2 or 3 for one fifth each.
 
-    `members` is True for trials with D. Fold 0 has two fifths of the trials, and each other fold one fifth. The trials
-    are shuffled with a public seed. Every fold has about the same share of trials with D.
+    Trials are shuffled with a public seed. Every fold has about the same share of trials with D.
     """
     rng, folds = generator(_PUBLIC_SEED, Purpose.DISTINGUISHER), np.zeros(members.size, dtype=np.int64)
     for side in (members, ~members):
@@ -109,10 +106,9 @@ def _folds(members: Flags) -> Integers:
 def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats], Floats]:
     """Train a sparse linear SVM to tell trials with D from trials with D'.
 
-    `table` has the features of the trials, (trials, features), and `members` is True for trials with D. Returns a
-    function that gives each row of such a table a score, higher for D, and the nonnegative weight of every feature. The
-    inputs of the SVM are the standardised features and their absolute values, so it also learns changes of size. The L1
-    penalty is 2 sqrt(n ln(columns)) for n trials. If nothing tells the trials apart, most columns get the weight 0.
+    Returns its score function and the weight of every feature. Its inputs are the standardised features and their
+    absolute values, so it also learns changes of size. If nothing tells the trials apart, the L1 penalty gives most
+    inputs the weight 0.
     """
     # scikit-learn takes a second to import, and most runs do not need it.
     from sklearn import exceptions, svm
@@ -138,10 +134,9 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
 
 
 def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
-    """Return the number of pairs of a trial with D and one with D' in which the trial with D has the higher score.
+    """Return the Mann-Whitney statistic: the number of pairs in which the trial with D has the higher score.
 
-    This is the Mann-Whitney statistic. `scores` has the shape (trials,), and `members` is True for trials with D. Ties
-    are broken at random with the seed.
+    Ties are broken at random with the seed.
     """
     drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
     ranks = np.empty(scores.size)
@@ -151,11 +146,9 @@ def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
 
 
 def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
-    """Return the function that gives the null probability that a sum of Mann-Whitney statistics is at least x.
+    """Return the null probability that the sum of the folds' Mann-Whitney statistics is at least x, as a function of x.
 
-    x is the function's argument. The sum runs over folds, each given as (trials with D, trials with D'). If a fold has
-    more than `_MOST_EXACT` pairs, the normal distribution is used. It has heavier tails than the exact one, so the
-    probability is not too small.
+    `sizes` are (trials with D, trials with D') of each fold. Large folds have a normal tail, which is never too small.
     """
     if max(one * other for one, other in sizes) <= _MOST_EXACT:
         shares = reduce(np.convolve, [_distribution(one, other) for one, other in sizes])
@@ -167,10 +160,7 @@ def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
 
 
 def _distribution(one: int, other: int) -> Floats:
-    """Return the null probabilities that the Mann-Whitney statistic is 0, 1, ..., one * other.
-
-    `one` is the number of trials with D, and `other` the number of trials with D'.
-    """
+    """Return the null probabilities that the Mann-Whitney statistic of two groups is 0, 1, ..., one * other."""
     ways: Floats = np.zeros((one + 1, one * other + 1))
     ways[0, 0] = 1.0
     for taken in range(one + other):
@@ -182,10 +172,9 @@ def _distribution(one: int, other: int) -> Floats:
 
 
 def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
-    """Return the smallest true share of correctly ordered pairs that the test finds with probability `DETECTION_POWER`.
+    """Return the smallest true share of rightly ordered pairs that the test finds with `DETECTION_POWER`.
 
-    In such a pair, the trial with D has a higher score than the trial with D'. `sizes` has the numbers of both kinds of
-    trials in each fold. The test rejects if the share is at least `critical`.
+    The test rejects if the share is at least `critical`.
     """
     pairs = sum(one * other for one, other in sizes)
 

@@ -40,11 +40,7 @@ class VerdictFinding:
 
     @property
     def judges_scores(self) -> bool:
-        """True if the verdict rests only on attack scores, whose distribution is unknown.
-
-        Tests of values that the challenger, who draws the secrets, opened after the run are not counted. If this is
-        True, the smallest detectable breach is unknown.
-        """
+        """True if the verdict rests only on attack scores, whose distribution is unknown, and on opened values."""
         return self.judgement is not None and [
             test.name for test in self.judgement.tests if test.name not in OF_OPENED
         ] == [TestName.SCORES]
@@ -57,18 +53,14 @@ class VerdictFinding:
     def beside(self, broken: tuple[str, ...]) -> "VerdictFinding":
         """Return this verdict after taking into account other findings that contradict the guarantee.
 
-        If `broken`, the names of these findings, is not empty, a consistent verdict becomes inconclusive and the names
-        are stored in `contradicted_by`. Every other verdict stays what it is.
+        If there are such findings, whose names `broken` has, a consistent verdict becomes inconclusive.
         """
         if not broken or self.verdict not in (Verdict.CONSISTENT, Verdict.INCONCLUSIVE):
             return self
         return replace(self, verdict=Verdict.INCONCLUSIVE, contradicted_by=broken)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries `verdict` and `signal` of `summary.json` as a dictionary.
-
-        `signal` says how often the target counts in the released sums. It is None if this was not measured.
-        """
+        """Return the entries `verdict` and `signal` of `summary.json`; `signal` is None if it was not measured."""
         signal = None if self.judgement is None else self.judgement.signal
         return {"verdict": str(self.verdict), "signal": None if signal is None else json_of(signal.to_json())}
 
@@ -115,8 +107,8 @@ class NoiseFinding:
     def main(self) -> tuple[float, float, float] | None:
         """Ratio of the measured to the claimed noise with its confidence interval, as (ratio, low, high).
 
-        The ratio is taken over the directions orthogonal to f(D) - f(D'). If only the direction of f(D) - f(D') was
-        measured, the ratio is taken there. It is None if neither was measured.
+        It is taken orthogonal to f(D) - f(D') or, if that was not measured, along f(D) - f(D'). None if neither was
+        measured.
         """
         found = self.estimate
         if math.isfinite(found.ratio):
@@ -127,10 +119,7 @@ class NoiseFinding:
 
 
 def measure_noise(_: FinishedRun, findings: Findings) -> NoiseFinding | None:
-    """Return the measured noise of a run, or None if the run was not judged.
-
-    The noise is taken from the verdict among `findings`, the results of earlier analyses.
-    """
+    """Return the measured noise of a run, from the verdict among its findings; None if the run was not judged."""
     verdict = findings.find(VerdictFinding)
     if verdict is None or verdict.judgement is None:
         return None

@@ -20,13 +20,13 @@ def innovations(increments: Floats, signal: Floats, bits: NDArray[np.integer] | 
     """Return the innovation of every trial and round: its standardised noise along f(D) - f(D'), (trials, rounds).
 
     The innovation is (L_i - L_{i-1} -+ mu_i^2/2) / mu_i, with minus where `bits` is 1 and plus where it is 0. It is NaN
-    where mu_i is under `SMALLEST_SIGNAL`, because rounding errors would decide its value.
+    where mu_i is under `SMALLEST_SIGNAL`.
 
     Parameters
     ----------
     increments
-        L_i - L_{i-1}, the increment of the log-odds of D against D' in each round, finite, shape (trials, rounds). Pass
-        the increments themselves: differences of cumulated log-odds lose small increments to rounding.
+        L_i - L_{i-1}, the increment of the log-odds of D against D' in each round, finite, shape (trials, rounds).
+        Differences of cumulated log-odds would lose small increments to rounding.
     signal
         mu_i = ||f_i(D) - f_i(D')|| / sigma_i, finite and at least 0, shape (trials, rounds).
     bits

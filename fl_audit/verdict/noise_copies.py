@@ -12,11 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 from scipy.fft import irfftn, next_fast_len, rfftn
-from scipy.special import betainc, betaincinv, chdtrc, gammainc, gammaincc, log_ndtr, ndtri
+from scipy.special import chdtrc, gammainc, gammaincc, log_ndtr, ndtri
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_cosine, detectable_deviation
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 _LARGEST_GROUP = 2**14  # up to this number of vectors all pairs are compared; of more vectors, only pairs within groups
@@ -42,18 +43,8 @@ class MostSimilarPair:
     pairs: int  # number of compared pairs
 
 
-def _cosine_tail(cosine: float, dimensions: int) -> float:
-    """Return the probability that two independent normal vectors have an absolute cosine of at least `cosine`."""
-    return float(betainc((dimensions - 1) / 2, 0.5, (1 - cosine) * (1 + cosine)))
-
-
-def _cosine_at(probability: float, dimensions: int) -> float:
-    """Return the absolute cosine that two independent normal vectors exceed with the given probability."""
-    return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
-
-
 def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPair:
-    """Return the two rows of `vectors`, shape (n, J), whose cosine is the largest in absolute value.
+    """Return the two rows of `vectors`, (n, J), whose cosine is the largest in absolute value.
 
     Only rows in the same group of `group` consecutive rows are compared.
     """
@@ -76,11 +67,7 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
 
 
 def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield blocks of pairs of rows, each as (start, stop) of the first rows and (start, stop) of the second rows.
-
-    The `count` rows are divided into groups of `group` consecutive rows. The blocks cover every pair within a group
-    once.
-    """
+    """Yield blocks of pairs of rows as (start, stop, start, stop), which cover every pair within a group once."""
     for low in range(0, count, group):
         high = min(count, low + group)
         for start in range(low, high, _BLOCK):
@@ -89,10 +76,9 @@ def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _evened(vectors: Floats) -> Floats:
-    """Return the vectors, shape (n, J), whitened if the noise differs in size between directions by more than chance.
+    """Return the vectors, (n, J), whitened if the noise differs in size between directions by more than chance.
 
-    Noise that is larger along some directions makes all vectors similar although none was copied. Whitening undoes
-    this. If chance explains the differences, or if n <= J, the vectors are returned unchanged.
+    Such noise makes all vectors similar although none was copied.
     """
     count, dimensions = vectors.shape
     spreads, axes = np.linalg.eigh(vectors.T @ vectors / count)
@@ -106,10 +92,10 @@ def _evened(vectors: Floats) -> Floats:
 def repeated_noise(measured: NoiseMeasurements) -> TestResult:
     """Test for repeated noise by the largest absolute cosine between the noise of any two rounds, in any trials.
 
-    The noise of a round is represented by its projections on public random directions. Let m be the number of pairs of
-    rounds, and p the exact probability that one pair has at least the largest cosine. The p-value is 1 - (1 - p)^m. It
-    treats the cosines of all pairs as independent, although they are only pairwise independent. At the significance
-    level of the test it differs from the Bonferroni bound m p by a ten-thousandth only.
+    The noise of a round is represented by its projections on public random directions. With m pairs of rounds, and the
+    exact probability p that one pair has at least the largest cosine, the p-value is 1 - (1 - p)^m. The cosines are
+    only pairwise independent. At the level of the test, the p-value differs from the Bonferroni bound m p by a
+    ten-thousandth only.
     """
     seen = measured.noise.projections
     only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), NotTestedReason.NO_DIRECTIONS)
@@ -117,7 +103,7 @@ def repeated_noise(measured: NoiseMeasurements) -> TestResult:
     dimensions, count = projections.shape[-1], measured.trials * measured.rounds
     only_if(min(dimensions, count) >= 2, NotTestedReason.TOO_FEW)
     found = _likest_pair(_evened(projections.reshape(count, dimensions)))
-    critical = _cosine_at(TestName.REPEATED_NOISE.level / found.pairs, dimensions)
+    critical = cosine_at(TestName.REPEATED_NOISE.level / found.pairs, dimensions)
     (trial, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
     place = f"trial {trial} round {number + 1} and trial {other} round {later + 1}"
     return _likest(TestName.REPEATED_NOISE, found, dimensions, critical, critical, place, {"pairs": found.pairs})
@@ -132,13 +118,9 @@ def _likest(
     place: str,
     more: dict[str, int],
 ) -> TestResult:
-    """Return the result of the test `name`, whose statistic is the largest absolute cosine over all pairs of vectors.
-
-    `found` is the pair with this cosine, and `dimensions` the dimension of the vectors; the p-value is computed from
-    them. The other arguments are only stored in the result.
-    """
+    """Return the result of a test whose statistic is the largest absolute cosine over all pairs of vectors."""
     # The probability that at least one of so many independent events occurs, each with the probability `tail`.
-    tail = _cosine_tail(found.cosine, dimensions)
+    tail = cosine_tail(found.cosine, dimensions)
     p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
     return TestResult(name, found.cosine, p_value, found.cosine, claimed, limit, place, more)
 
@@ -147,23 +129,20 @@ def _likest(
 def copied_places(measured: NoiseMeasurements) -> TestResult:
     """Test for copied coordinates by the largest absolute correlation between two sampled coordinates of the model.
 
-    The noise of a coordinate is a vector over all rounds of all trials. The correlation of two coordinates is the
-    cosine of their vectors. The p-value is computed from the largest one as in `repeated_noise`.
+    The correlation is the cosine of the coordinates' noise over all rounds of all trials. Its p-value is that of
+    `repeated_noise`.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
     found = _likest_pair(vectors)
-    limit = min(1.0, _cosine_at(TestName.COPIED_PLACES.level / found.pairs, draws) + 1.2816 / math.sqrt(draws))
+    limit = detectable_cosine(TestName.COPIED_PLACES.level / found.pairs, draws)
     first, second = (measured.noise.places[at] for at in (found.first, found.second))
     place = f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})"
     return _likest(TestName.COPIED_PLACES, found, draws, 0.0, limit, place, {"places": places})
 
 
 def _by_coordinate(measured: NoiseMeasurements) -> Floats:
-    """Return the sampled noise with one row per coordinate, (coordinates, trials * rounds).
-
-    Raises `TestNotApplicableError` if there are fewer than two coordinates or `_FEWEST_DRAWS` columns.
-    """
+    """Return the sampled noise with one row per coordinate, (coordinates, trials * rounds)."""
     vectors = measured.even_sample.reshape(-1, measured.even_sample.shape[-1]).T
     only_if(vectors.shape[0] >= 2 and vectors.shape[1] >= _FEWEST_DRAWS, NotTestedReason.TOO_FEW)
     return vectors
@@ -173,11 +152,10 @@ def _by_coordinate(measured: NoiseMeasurements) -> Floats:
 def joint_places(measured: NoiseMeasurements) -> TestResult:
     """Test for many weak copies by the sum of squared correlations over all pairs of sampled coordinates, two-sided.
 
-    Many weak copies make the sum too large. Noise from low-discrepancy sequences, which fill space evenly, makes it too
-    small. With n rounds over all trials, each squared correlation has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)),
-    and any two are uncorrelated. The p-value is from a shifted gamma distribution with the exact mean, variance and
-    third cumulant of the sum. If there are more coordinates than rounds, the upper tail is far heavier than that of
-    a normal distribution.
+    Noise from low-discrepancy sequences, which fill space evenly, makes the sum too small. With n rounds over all
+    trials, each squared correlation has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and any two are uncorrelated.
+    The p-value is from a shifted gamma distribution with the exact mean, variance and third cumulant: with more
+    coordinates than rounds, the upper tail is far heavier than a normal one.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
@@ -191,18 +169,17 @@ def joint_places(measured: NoiseMeasurements) -> TestResult:
     above = float(np.maximum(0.0, total - start)) / scale
     lower, upper = float(gammainc(degrees, above)), float(gammaincc(degrees, above))
     spread = math.sqrt(variance / pairs)
-    reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.JOINT_PLACES.level / 2))
+    reach = detectable_deviation(TestName.JOINT_PLACES.level / 2)
     p_value, size = of_looks(2, float(np.minimum(lower, upper))), math.sqrt(total / pairs / draws)
     claimed, limit = math.sqrt(1 / draws), math.sqrt(reach * spread / draws)
     return TestResult(TestName.JOINT_PLACES, total / pairs, p_value, size, claimed, limit, more={"pairs": pairs})
 
 
 def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
-    """Return shape, scale and location of a gamma approximation to the null distribution used by `joint_places`.
+    """Return shape, scale and location of the gamma distribution that `joint_places` uses.
 
-    It approximates n times the sum of squared cosines over all pairs of `places` normal vectors of dimension n =
-    `draws`. In units of 1/n, one squared cosine has the variance v = 2 (n - 1) / (n + 2) and the third cumulant 4 v (n
-    - 2) / (n + 4). Every three vectors add 24 (n - 1) / (n + 2)^2 to the third cumulant of the sum.
+    It has the mean, the variance and the third cumulant of the sum of n cos^2 over all pairs of `places` independent
+    normal vectors of dimension n = `draws`.
     """
     pairs, variance = places * (places - 1) / 2, 2 * (draws - 1) / (draws + 2)
     third = pairs * 4 * variance * (draws - 2) / (draws + 4)
@@ -217,10 +194,9 @@ def shifted_copies(measured: NoiseMeasurements) -> TestResult:
     """Test for noise that is a shifted copy of other noise of the run, by the largest absolute autocorrelation.
 
     A shift is a number of trials, rounds and coordinates. Its statistic is a sum of n products of two noise values,
-    with variance n. The tail of this sum is bounded by that of a sum of n / 3 independent products with three times the
-    variance, because both sums have the same fourth cumulant if products overlap. The p-value is corrected by
-    Bonferroni over all shifts with at least 5,000 products. Only the longest run of neighbouring coordinates in the
-    sample is used.
+    with variance n. The tail of this sum is bounded by that of n / 3 independent products with three times the
+    variance, which has the same fourth cumulant if products overlap. Bonferroni is over all shifts with at least 5,000
+    products. Only the longest run of neighbouring coordinates in the sample is used.
     """
     numbers = [number for number, _ in measured.noise.places]
     edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
@@ -243,12 +219,10 @@ def shifted_copies(measured: NoiseMeasurements) -> TestResult:
 
 
 def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
-    """Return the sum of the products of noise values at every shift, and the number of these products.
+    """Return, for every shift, the sum of the products of noise values and the number of products.
 
-    `values` has the shape (trials, rounds, coordinates). Both results have the shape (trial shifts, round shifts,
-    coordinate shifts). A shift and its reverse give the same sum, so the number of products is set to 0 for one of
-    them. Trials are shifted by fewer than `_MOST_LAGS`, within groups of at most `_TRIALS_AT_ONCE`. Rounds and
-    coordinates are shifted by all distances.
+    Both have the shape (trial shifts, round shifts, coordinate shifts). Trials are shifted by fewer than `_MOST_LAGS`.
+    A shift and its reverse have equal sums, so the number of one of them is set to 0.
     """
     at_once = max(_MOST_LAGS, min(_TRIALS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
     groups = [values[start : start + at_once] for start in range(0, len(values), at_once)]
@@ -273,11 +247,10 @@ def _order(count: int) -> Integers:
 
 
 def _product_log_tail(size: float, count: float) -> float:
-    """Return the log of the upper tail probability of a sum of `count` products x_i x_{i+s} of N(0, 1) variables.
+    """Return the log of the upper tail of a sum of products x_i x_{i+s} of N(0, 1) variables.
 
-    Neighbouring products may share a variable. `size` is the sum divided by its standard deviation. The sum is replaced
-    by one of count / 3 independent products of variance 3, and its tail is computed by the saddlepoint formula of
-    Lugannani and Rice.
+    `size` is in standard deviations of the sum, which is replaced by one of count / 3 independent products of variance
+    3 (saddlepoint formula of Lugannani and Rice).
     """
     n, s = count / 3, size * math.sqrt(count / 3)
     if s < 1e-6 * n:
@@ -297,10 +270,9 @@ def equal_values(measured: NoiseMeasurements) -> TestResult:
 
     Two values are nearly equal if their absolute values differ by at most t, a few millionths of the claimed noise. The
     number of such pairs among N values has the mean N (N - 1) t / sqrt(pi) and the variance of a U-statistic. The
-    p-value is the larger of two upper tails with this mean and variance. One is that of a scaled Poisson distribution,
-    which is exact if few pairs are expected. The other is that of a gamma distribution, which has twice the skewness.
-    Rounding makes more values equal than chance does. So uniform random numbers as wide as a rounding step are added to
-    the values.
+    p-value is the larger of two upper tails: of a scaled Poisson distribution, exact if few pairs are expected, and of
+    a gamma distribution, which has twice the skewness. Uniform random numbers as wide as a rounding step are added to
+    the values, because rounding makes more of them equal than chance does.
     """
     values, grain = measured.even_sample, float(np.max(measured.noise.grain))
     close = max(_CLOSE, 2 * grain)
@@ -316,7 +288,7 @@ def equal_values(measured: NoiseMeasurements) -> TestResult:
     mean, variance = all_pairs * chance, all_pairs * (2 * (count - 2) * covariance + chance * (1 - chance))
     only_if(mean >= 20, NotTestedReason.TOO_FEW)
     spread, stretch = math.sqrt(variance), variance / mean
-    reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.EQUAL_VALUES.level))
+    reach = detectable_deviation(TestName.EQUAL_VALUES.level)
     tails = gammainc(pairs / stretch, mean / stretch), chdtrc(2 * mean / stretch, 2 * (pairs - 0.5) / stretch)
     p_value, limit = 1.0 if pairs <= 0 else float(max(tails)), min(1.0, reach * spread / count)
     statistic, more = (pairs - mean) / spread, {"close": close, "values": count}

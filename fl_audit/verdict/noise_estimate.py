@@ -33,18 +33,14 @@ BREACH = 1.5  # a run is conclusive where a breach of so many times the claimed 
 
 
 def assumption_of(claim: Claim) -> str:
-    """Return the assumptions, in plain English, under which the measured noise gives a lower bound on epsilon.
-
-    If the claim states that units are sampled, the assumption that they are sampled as claimed is added.
-    """
+    """Return the assumptions, in plain English, under which the measured noise gives a lower bound on epsilon."""
     return ASSUMPTION if claim.sampling_rate == 1 else f"{ASSUMPTION} {SAMPLING_ASSUMPTION}"
 
 
 def mechanism_in_words(claim: Claim) -> str:
-    """Name the distribution from which the claim's epsilon is computed, as a phrase in plain English.
+    """Return a phrase for the distribution from which the claim's epsilon is computed.
 
-    It is the exact Gaussian one if the claimed releases are equivalent to one Gaussian release. Otherwise it is that of
-    the privacy loss of sampled releases.
+    It is the exact Gaussian one, or that of the privacy loss of sampled releases.
     """
     is_gaussian = claim.profile.gaussian_mu is not None
     return (
@@ -73,9 +69,7 @@ class NoiseRatioEstimate:
 
 
 def ratio_interval(found: SquareSum, confidence: float) -> tuple[float, float]:
-    """Return the ends (low, high) of the exact two-sided interval of the ratio of the real to the claimed noise.
-
-    The noise is expressed as a standard deviation.
+    """Return the exact two-sided interval (low, high) of the ratio of the real to the claimed standard deviation.
 
     Parameters
     ----------
@@ -156,7 +150,7 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
 def kept_epsilon(guarantee: Guarantee) -> float:
     """Return the epsilon that follows from the guarantee's claimed noise and delta.
 
-    If the accountant cannot resolve so small a delta, the epsilon stated by the guarantee is returned.
+    If the accountant cannot resolve so small a delta, it is the epsilon that the guarantee states.
     """
     try:
         return guarantee.claim.profile.epsilon(guarantee.delta)
@@ -167,9 +161,8 @@ def kept_epsilon(guarantee: Guarantee) -> float:
 def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: float, claim: Claim) -> float:
     """Return a lower confidence bound on epsilon at the claimed sensitivity from the measured noise along f(D) - f(D').
 
-    Let f be the ratio of the real to the claimed noise, and f_high its exact one-sided upper confidence bound. The
-    result is the epsilon of the claimed releases with f_high times their noise. For Gaussian rounds it is
-    gdp_epsilon(delta, mu / f_high). The function `assumption_of` states the assumptions.
+    The result is the epsilon of the claimed releases with f_high times their noise, where f_high is the exact upper
+    confidence bound of the ratio of real to claimed noise. `assumption_of` states the assumptions.
 
     Parameters
     ----------
@@ -194,10 +187,7 @@ def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: floa
 
 @dataclass(frozen=True)
 class EpsilonDetectionLimit:
-    """The smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9.
-
-    The number of trials in which it would find 1.5 times the claimed epsilon is included.
-    """
+    """The smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9."""
 
     limit_of_detection: float  # the limit at the guarantee's delta; infinite where D and D' never differed
     conclusive: bool  # whether a breach of 1.5 times the claimed epsilon would have been found
@@ -206,7 +196,7 @@ class EpsilonDetectionLimit:
     trials_needed: int | None
 
 
-def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -> EpsilonDetectionLimit:
+def epsilon_limit(count: int, trials: int, guarantee: Guarantee) -> EpsilonDetectionLimit:
     """Return the smallest epsilon that the test of the noise along f(D) - f(D') would find with probability 0.9.
 
     Parameters
@@ -215,14 +205,12 @@ def epsilon_limit(count: int, trials: int, level: float, guarantee: Guarantee) -
         Number of rounds, over all trials, in which D and D' differ, from 0. If it is 0, the limit is infinite.
     trials
         Number of trials of the finished or planned run, from 1.
-    level
-        Significance level of the test, above 0 and below 1.
     guarantee
         Guarantee, with the claim on its releases.
     """
     if count == 0:
         return EpsilonDetectionLimit(math.inf, False, None)
-    ratio = breach_ratio(guarantee)
+    ratio, level = breach_ratio(guarantee), TestName.NOISE_ALONG_RECORD.level
     needed = smallest_number(lambda one: detectable_ratio(one, level) >= ratio, 2**52) or 2**53
     epsilon = epsilon_at(guarantee.claim, detectable_ratio(count, level))
     return EpsilonDetectionLimit(epsilon, count >= needed, math.ceil(needed * trials / count))
@@ -261,7 +249,7 @@ def planned_limits(guarantee: Guarantee, trials: int, rounds: float, parameters:
     count, level, in_all = max(1, round(trials * rounds)), TestName.NOISE_ALONG_RECORD.level, None
     if parameters is not None and parameters > 1:
         in_all = 1 - detectable_ratio(count * (parameters - 1), TestName.NOISE_TOTAL.level)
-    limit = epsilon_limit(count, trials, level, guarantee)
+    limit = epsilon_limit(count, trials, guarantee)
     return PlannedDetectionLimits(
         **vars(limit), noise_short=1 - detectable_ratio(count, level), noise_short_in_all=in_all
     )

@@ -71,7 +71,7 @@ class NoiseMeasurer:
         sigma
             Claimed standard deviation of the noise, float64 (trials,).
         distance
-            Norm ||f(D) - f(D')||, float64 (trials,). It is 0 where D and D' do not differ.
+            Norm ||f(D) - f(D')||, float64 (trials,).
         """
         residual, difference = seen.residual, seen.difference
         inverse = torch.where(distance > 0, 1 / distance, 0.0)
@@ -110,22 +110,9 @@ class NoiseMeasurer:
         return NoiseStatistics(self.layout.names, places, self.layout.size, **arrays)
 
     def _signal(self, seen: ReleaseUnderHypotheses, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
-        """Return `NoiseStatistics.signal`, shape (trials, sides, kinds), in claimed standard deviations of the noise.
+        """Return `NoiseStatistics.signal`, (trials, sides, kinds); a noise along a vector of length 0 is NaN.
 
-        A side is a hypothesis: the release contains the contribution under D, the one under D', or neither. The kinds
-        are the noise along f(D) - f(D'), the noise along the side's own contribution, and the length of this
-        contribution. A noise is NaN if the vector that gives its direction is 0.
-
-        Parameters
-        ----------
-        seen
-            Releases and the sums f(D) and f(D') of every trial.
-        along
-            <e, u> of the module's docstring, shape (trials,).
-        sigma
-            Claimed standard deviation of the noise, shape (trials,).
-        distance
-            ||f(D) - f(D')||, shape (trials,).
+        `along` is <e, u> of the module's docstring.
         """
         # Three inner products over all parameters suffice, because <e, u> and ||f(D) - f(D')|| are known.
         towards = _dot(seen.residual, seen.present)
@@ -144,10 +131,9 @@ class NoiseMeasurer:
         return sides / sigma.view(-1, 1, 1)
 
     def _noises(self, seen: ReleaseUnderHypotheses, columns: slice | Tensor) -> list[Tensor]:
-        """Return the noise of the release under each hypothesis at some coordinates, each (trials, coordinates).
+        """Return the noise of the release at some coordinates under each hypothesis, each (trials, coordinates).
 
-        It is the release minus the sum that the hypothesis claims. The hypotheses are D, D' and, if `with_neither` is
-        True, that the release contains neither of the two contributions that differ.
+        The hypotheses are D, D' and, if `with_neither`, that neither of the differing contributions is in the release.
         """
         rest = seen.release[:, columns] - seen.shared[:, columns]
         found = [rest - seen.present[:, columns], rest - seen.absent[:, columns]]
@@ -156,8 +142,7 @@ class NoiseMeasurer:
     def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
         """Return the standardised sum of squares of each tensor and its degrees of freedom, both (trials, tensors).
 
-        The parts of e and u in tensor g are e_g and u_g (see this module). For each tensor, `power` is <e_g, e_g>,
-        `towards` is <e_g, u_g> and `share` is <u_g, u_g>, all (trials, tensors). `along` is <e, u>, (trials,).
+        `power`, `towards` and `share` are the tensors' parts of <e, e>, <e, u> and <u, u>, and `along` is <e, u>.
         """
         sizes = torch.tensor([part.stop - part.start for part in self.layout.slices().values()], device=power.device)
         own = torch.where(share > 0, towards.square() / share, 0.0)
@@ -168,21 +153,9 @@ class NoiseMeasurer:
         return squares, sizes - ((share > 0) & ~counts).long()
 
     def _projections(self, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
-        """Return the projections of the noise w on the public directions V, scaled to equal variances, (trials, J).
+        """Return the whitened projections V'w of the noise w on the public directions V, (trials, directions).
 
-        w is the noise orthogonal to u, see the module's docstring, and J is the number of directions. The projections
-        V'w have the covariance sigma^2 (I - bb') with b = V'u. Whitening makes it sigma^2 I.
-
-        Parameters
-        ----------
-        residual
-            e, the release minus (f(D) + f(D'))/2, shape (trials, parameters).
-        difference
-            f(D) - f(D'), shape (trials, parameters).
-        along
-            <e, u>, shape (trials,).
-        inverse
-            1 / ||f(D) - f(D')||, or 0 if D and D' do not differ, shape (trials,).
+        Their covariance is sigma^2 (I - bb') with b = V'u before whitening. `inverse` is 1 / ||f(D) - f(D')||, or 0.
         """
         raw = self._spread(residual).float() @ self.directions
         towards = (self._spread(difference).float() @ self.directions).double() * inverse.unsqueeze(1)
@@ -193,10 +166,7 @@ class NoiseMeasurer:
         return seen + factor.unsqueeze(1) * towards
 
     def _spread(self, vectors: Tensor) -> Tensor:
-        """Return the columns of `vectors`, (trials, parameters), at the coordinates that the public directions cover.
-
-        These coordinates are evenly spread over the parameters.
-        """
+        """Return the columns of `vectors` at the evenly spread coordinates that the public directions cover."""
         size, few = vectors.shape[1], len(self.directions)
         if few == size:
             return vectors
@@ -204,23 +174,9 @@ class NoiseMeasurer:
 
 
 def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
-    """Return the noise along the part of the sum that D and D' share, shape (trials,).
+    """Return the noise along the part of the sum that D and D' share, taken orthogonal to f(D) - f(D'), (trials,).
 
-    The direction is the component of this part that is orthogonal to f(D) - f(D'). The result is NaN if the component
-    is 0.
-
-    Parameters
-    ----------
-    shared
-        Sum of the contributions that D and D' share, shape (trials, parameters).
-    residual
-        e, the release minus (f(D) + f(D'))/2, shape (trials, parameters).
-    difference
-        f(D) - f(D'), shape (trials, parameters).
-    along
-        <e, u>, where u is the unit vector of f(D) - f(D'), shape (trials,).
-    inverse
-        1 / ||f(D) - f(D')||, or 0 if D and D' do not differ, shape (trials,).
+    It is NaN without such a part. `along` is <e, u>, and `inverse` is 1 / ||f(D) - f(D')||, or 0.
     """
     towards = _dot(shared, difference) * inverse
     size = _dot(shared, shared)
@@ -231,20 +187,13 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
 
 
 def _grain(seen: ReleaseUnderHypotheses, numbers: Tensor) -> Tensor:
-    """Return the float32 rounding step at the largest of some numbers in each trial, shape (trials,).
-
-    The numbers are the absolute values of the release, and of the part of the sum that D and D' share. They are taken
-    from `seen` at the coordinates `numbers`.
-    """
+    """Return the float32 rounding step at the largest number of the release or the shared sum at some coordinates."""
     largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)
 
 
 def _strided(noise: Tensor) -> Tensor:
-    """Return the sums of squares over the coordinates with equal index modulo STRIDES, (trials, STRIDES).
-
-    `noise` has the shape (trials, coordinates).
-    """
+    """Return the sums of squares over coordinates with equal index modulo STRIDES, (trials, STRIDES)."""
     trials, size = noise.shape
     padded = noise.new_zeros(trials, -(-size // STRIDES) * STRIDES)
     torch.mul(noise, noise, out=padded[:, :size])
@@ -254,10 +203,8 @@ def _strided(noise: Tensor) -> Tensor:
 def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Tensor, Tensor]:
     """Return sums of cos(2 pi phase) over coordinates, and the numbers of summands, both (trials, sides, kinds).
 
-    The phase of a number is made of its bits below half precision. The sides are the hypotheses, for each of which
-    `noises` has one tensor of noise. The kinds are this noise, this noise over its standard deviation `width`, and the
-    release. A coordinate counts if float32 rounding does not change these bits, and if the noise is wide enough to make
-    them uniform. Both conditions compare powers of two, so numbers with equal exponents are treated alike.
+    A coordinate counts if float32 rounding keeps its bits below half precision, and the noise is wide enough to make
+    them uniform. Both conditions compare powers of two, so that numbers with equal exponents are treated alike.
     """
     sums, counts = [], []
     for noise in noises:
@@ -271,11 +218,7 @@ def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Ten
 
 
 def _phases(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum a cosine over the low bits of numbers; return the sum in each row and the number of summands, both (trials,).
-
-    The low bits are those below half precision. For a number with mantissa m, the cosine is cos(2 pi m 2^11). `values`
-    has the shape (trials, coordinates), and a value is summed where `counted`, of the same shape, is true.
-    """
+    """Return the sum of cos(2 pi m 2^11) over the counted values with mantissas m, and their number, both (trials,)."""
     steps = torch.frexp(values)[0] * _SIGNIFICANT
     waves = torch.cos(2 * math.pi * (steps - steps.round()).float()).double()
     return torch.where(counted, waves, 0.0).sum(dim=1), counted.sum(dim=1)
@@ -286,7 +229,7 @@ def _exponent(values: Tensor) -> Tensor:
 
 
 def _dot(one: Tensor, other: Tensor) -> Tensor:
-    """Return the inner product of each row of one matrix with the same row of the other, (trials,)."""
+    """Return the inner product of each row of one matrix with the same row of the other."""
     # The product that `torch.einsum` makes too, without its parsing of each call.
     return torch.bmm(one.unsqueeze(1), other.unsqueeze(2)).flatten()
 
@@ -311,10 +254,7 @@ def sampled_places(layout: ParameterLayout) -> tuple[tuple[int, str], ...]:
 
 
 def _wanted(layout: ParameterLayout) -> list[Integers]:
-    """Return groups of coordinates to sample, the most important group first.
-
-    Some coordinates may lie outside the model, and some may repeat.
-    """
+    """Return groups of coordinates to sample, the most important first; some may repeat or lie outside the model."""
     size, parts = layout.size, [part for part in layout.slices().values() if part.stop > part.start]
     room = max(1, SAMPLE // 4 // len(parts))
     ends = [_ends(part.start, part.stop, room) for part in parts]
@@ -335,10 +275,7 @@ def _wanted(layout: ParameterLayout) -> list[Integers]:
 
 
 def _ends(start: int, stop: int, room: int) -> Integers:
-    """Return all coordinates from `start` to `stop` if they are few, otherwise the first and last of them.
-
-    Few means at most `room` and at most `_FEW`.
-    """
+    """Return all coordinates from `start` to `stop` if they are few, otherwise the first and last of them."""
     if stop - start <= min(room, _FEW):
         return np.arange(start, stop)
     half = max(1, min(room, _FEW // 2) // 2)

@@ -11,37 +11,22 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import fdtr, fdtrc, fdtri, ncfdtr, stdtr, stdtrit
+from scipy.special import fdtrc, fdtri, ncfdtr
 
 from fl_audit.array_types import Floats
-from fl_audit.statistics.shift_bound import noncentrality_at
-from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, only_if
 from fl_audit.verdict.noise_scale import has_direction, why_no_direction
+from fl_audit.verdict.null_distributions import along_previous, detectable_mean, f_test_p, student_p
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
-
-
-def _student_p(values: Floats) -> tuple[float, float]:
-    """Return Student's t of the hypothesis that normal values have mean 0, and its two-sided p-value."""
-    spread, mean = float(values.std(ddof=1)), float(values.mean())
-    if spread == 0:
-        return (0.0, 1.0) if mean == 0 else (math.copysign(math.inf, mean), 0.0)
-    t = mean / spread * math.sqrt(values.size)
-    return t, float(2 * stdtr(values.size - 1, -abs(t)))
-
-
-def _detectable_mean(count: int, level: float) -> float:
-    """Return the mean, in standard deviations, that a two-sided t-test of `count` values finds with probability 0.9."""
-    critical = -float(stdtrit(count - 1, level / 2))
-    return noncentrality_at(1 - DETECTION_POWER, critical, count - 1) / math.sqrt(count)
 
 
 @of_family(TestName.DRIFT_ALONG_RECORD)
 def drift_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise along f(D) - f(D') has mean 0, in trials with D and in trials with D', by an F-test.
 
-    The values are the innovations, the standardised noise of each round. With n innovations of sum S in each of G
-    groups and N in all, the mean of S^2/n over the groups is divided by the variance within the groups. The ratio is
-    F(G, N - G). The test finds a shift under D alone as well as one under both.
+    With n innovations (standardised noise of a round) of sum S in each of G groups and N in all, the mean of S^2/n over
+    the groups is divided by the variance within the groups. The ratio is F(G, N - G). The test finds a shift under D
+    alone as well as one under both.
     """
     split = [_used(measured.innovations[rows]) for rows in (measured.members, ~measured.members)]
     groups = [group for group in split if group.size]
@@ -64,10 +49,9 @@ def _used(values: Floats) -> Floats:
 
 
 def _detectable_shift(count: int, groups: int, level: float) -> float:
-    """Return the mean, in standard deviations, that the F-test of `count` noise values finds with probability 0.9.
+    """Return the mean, in standard deviations, that the F-test of `drift_along_record` finds with `DETECTION_POWER`.
 
-    The values are in `groups` groups, and `level` is the significance level of the test. With this mean the statistic
-    is noncentral F with noncentrality count * mean^2.
+    The statistic is then noncentral F with noncentrality count * mean^2.
     """
     rest = count - groups
     critical = float(fdtri(groups, rest, 1 - level))
@@ -91,8 +75,8 @@ def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
     values = _used(measured.noise.gradient / measured.sigma)
     only_if(values.size > 0, NotTestedReason.NO_SHARED_SUM)
     only_if(values.size >= 3, NotTestedReason.TOO_FEW)
-    t, p_value = _student_p(values)
-    limit = _detectable_mean(values.size, TestName.DRIFT_ALONG_GRADIENTS.level)
+    t, p_value = student_p(values)
+    limit = detectable_mean(values.size, TestName.DRIFT_ALONG_GRADIENTS.level)
     return TestResult(TestName.DRIFT_ALONG_GRADIENTS, t, p_value, float(values.mean()), claimed=0.0, limit=limit)
 
 
@@ -100,9 +84,8 @@ def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
 def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
     """Test whether trials share noise, by the variance of noise sums over trials relative to the remaining variance.
 
-    At J coordinates in k rounds of W trials, the ratio of the two variances is F(J k, J k (W - 1)). The test is
-    two-sided: shared noise makes the ratio too large, and noise that cancels between trials, as antithetic draws do,
-    too small.
+    At J coordinates in k rounds of W trials, the ratio of the two variances is F(J k, J k (W - 1)), two-sided. Shared
+    noise makes it too large, and noise that cancels between trials, as antithetic draws do, too small.
     """
     only_if(measured.trials >= 2, NotTestedReason.ONE_TRIAL)
     return _sharing(TestName.SHARED_OVER_TRIALS, measured, axis=0)
@@ -112,9 +95,9 @@ def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
 def shared_over_rounds(measured: NoiseMeasurements) -> TestResult:
     """Test whether rounds share noise, by the variance of noise sums over rounds relative to the remaining variance.
 
-    At J coordinates in k rounds of W trials, the ratio of the two variances is F(J W, J W (k - 1)). The test is
-    two-sided: shared noise makes the ratio too large. Noise that cancels over rounds makes it too small; it protects
-    each round but not the final model.
+    At J coordinates in k rounds of W trials, the ratio of the two variances is F(J W, J W (k - 1)), two-sided. Shared
+    noise makes it too large. Noise that cancels over rounds protects each round but not the final model, and makes it
+    too small.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)
@@ -130,16 +113,15 @@ def _sharing(name: TestName, measured: NoiseMeasurements, axis: int) -> TestResu
     left = float(np.sum(np.square(sample - means))) / rest
     only_if(not common == left == 0, NotTestedReason.NO_NOISE)
     statistic = common / left if left > 0 else math.inf
-    p_value = of_looks(2, np.minimum(fdtr(freedom, rest, statistic), fdtrc(freedom, rest, statistic)))
+    p_value = f_test_p(statistic, freedom, rest)
     limit = _detectable_share(added, freedom, name.level)
     return TestResult(name, statistic, p_value, measured=statistic, claimed=1.0, limit=limit)
 
 
 def _detectable_share(added: int, freedom: int, level: float) -> float:
-    """Return the share of the noise variance that must be common to all terms for the F-test to find it.
+    """Return the share of the variance that all terms of a sum must have in common for the F-test to find it.
 
-    It is found with `DETECTION_POWER`. `added` is the number of terms m in each sum, and `freedom` the number of sums.
-    With a common share s, the variance between sums is (1 - s + m s) / (1 - s) times the remaining variance.
+    A common share s multiplies the variance between sums of m terms by (1 - s + m s) / (1 - s).
     """
     rest = freedom * (added - 1)
     factor = float(fdtri(freedom, rest, 1 - level / 2) / fdtri(freedom, rest, 1 - DETECTION_POWER))
@@ -150,23 +132,19 @@ def _detectable_share(added: int, freedom: int, level: float) -> float:
 def serial_correlation(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise of consecutive rounds of a trial is correlated at the sampled coordinates: Student's t.
 
-    Let p be the noise of a round and q that of the next round. Given p, the value <p, q> / |p| is normal with a spread
-    that does not depend on p. So these values are independent and normal over rounds and trials, and their mean is
-    tested two-sided. The test finds moving-average noise with far more power than sums over rounds do.
+    For the noise p of a round and q of the next one, <p, q> / |p| is normal with a spread that does not depend on p. So
+    these values are independent over rounds and trials, and their mean is tested two-sided. The test finds
+    moving-average noise with far more power than sums over rounds do.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     sample = measured.even_sample
-    # The noise of each round along the noise of the round before, unless that is 0.
-    before, after = sample[:, :-1], sample[:, 1:]
-    lengths = np.linalg.norm(before, axis=-1)
-    some = lengths > 0
-    steps = np.asarray(np.einsum("wij,wij->wi", before, after)[some] / lengths[some], dtype=np.float64)
+    steps = along_previous(sample[:, :-1], sample[:, 1:])
     only_if(steps.size >= 3, NotTestedReason.TOO_FEW)
-    t, p_value = _student_p(steps)
+    t, p_value = student_p(steps)
     # The mean length of a standard normal vector is sqrt(2) Gamma((J + 1)/2) / Gamma(J/2).
     places = sample.shape[-1]
     length = math.sqrt(2) * math.exp(math.lgamma((places + 1) / 2) - math.lgamma(places / 2))
     scale = math.sqrt(float(np.mean(np.square(sample))))
-    limit = min(1.0, _detectable_mean(steps.size, TestName.SERIAL_CORRELATION.level) / length)
+    limit = min(1.0, detectable_mean(steps.size, TestName.SERIAL_CORRELATION.level) / length)
     correlation = float(steps.mean()) / length / scale
     return TestResult(TestName.SERIAL_CORRELATION, t, p_value, measured=correlation, claimed=0.0, limit=limit)

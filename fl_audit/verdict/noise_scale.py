@@ -1,28 +1,21 @@
-"""Test by sums of squares whether there is enough noise, and whether its amount differs between D and D'.
+"""Test by sums of squares whether there is enough noise.
 
 If the claim holds, the sum of n squared noise values over the claimed variance is chi-square with n degrees of freedom.
 If the noise has f times the claimed standard deviation, the sum is f^2 times a chi-square variable. So too little noise
 shows in the lower tail. More noise than claimed violates nothing.
-
-The noise must not depend on the secret. Honest noise gives chi-square sums under D and under D', so the ratio of their
-means has an F distribution at any scale. Noise above the claim may differ from trial to trial. If trials with the same
-secret differ by more than chance explains, the two kinds of trials are compared by Student's t instead. This choice
-raises the false-positive rate of honest runs by a hundredth of the level at most.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtr, chdtrc, fdtr, fdtrc, fdtri, gammainccinv, gammaincinv, stdtr
+from scipy.special import chdtr, gammainccinv, gammaincinv
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_statistics import stride_names, stride_sizes
-from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
-
-_UNEVEN = 0.01  # probability with which trials of equally large noise are taken for trials of different noise
+from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 
 @dataclass(frozen=True)
@@ -54,9 +47,9 @@ class SquareSum:
 
 @dataclass(frozen=True, eq=False)
 class NoiseAlongTarget:
-    """The noise in the direction of the contribution of the target, the unit in which D and D' differ.
+    """The noise in the direction of the target's contribution, for runs in which no other noise was measured.
 
-    It is used for runs in which no other noise was measured.
+    The target is the unit in which D and D' differ.
     """
 
     squares: Floats  # sum over rounds of the squared noise, divided by the claimed variance, (trials,)
@@ -81,12 +74,12 @@ class NoiseAlongTarget:
 
 
 def chi_square_quantile(probability: float, freedom: int) -> float:
-    """Return the chi-square quantile: the value below which a chi-square variable lies with the given probability.
+    """Return the chi-square quantile of a probability.
 
     Parameters
     ----------
     probability
-        Probability that a variable lies below the quantile, above 0 and below 1.
+        Probability below the quantile, above 0 and below 1.
     freedom
         Degrees of freedom, from 1.
     """
@@ -97,7 +90,7 @@ def chi_square_quantile(probability: float, freedom: int) -> float:
 def detectable_ratio(freedom: int, level: float) -> float:
     """Return the largest ratio of real to claimed noise that a lower-tail chi-square test finds with `DETECTION_POWER`.
 
-    The ratio is that of standard deviations. A smaller ratio is found with a higher probability.
+    The ratio is that of standard deviations.
 
     Parameters
     ----------
@@ -117,7 +110,7 @@ def detectable_ratio(freedom: int, level: float) -> float:
 def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
     """Return the sum of squares of the noise orthogonal to f(D) - f(D'), over the claimed variance, in the whole run.
 
-    None is returned if this noise was not measured, or if the model has no such direction.
+    It is None if this noise was not measured, or if the model has no such direction.
     """
     if measured.residuals is None:
         return None
@@ -128,8 +121,7 @@ def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
 def record_squares(measured: NoiseMeasurements) -> SquareSum | None:
     """Return the sum of the squared innovations of a run; None if D and D' never differed.
 
-    The innovation of a round is the noise along f(D) - f(D'), divided by its claimed standard deviation. f is the sum
-    of contributions before noise.
+    The innovation of a round is the noise along f(D) - f(D'), divided by its claimed standard deviation.
     """
     values = measured.used_innovations
     return SquareSum(float(values @ values), int(values.size)) if values.size else None
@@ -149,7 +141,7 @@ def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
 
 
 def _summed(value: np.float64, freedom: int) -> SquareSum:
-    """Return a sum of squares, with a value that rounding made slightly negative replaced by 0."""
+    """Return a sum of squares, at least 0 in spite of rounding."""
     return SquareSum(float(np.maximum(0.0, value)), freedom)
 
 
@@ -159,10 +151,7 @@ def has_direction(measured: NoiseMeasurements) -> bool:
 
 
 def why_no_direction(measured: NoiseMeasurements) -> NotTestedReason:
-    """Return the reason why no noise orthogonal to f(D) - f(D') is known.
-
-    The reason is that a model with one parameter has no such direction, or otherwise that the noise was not measured.
-    """
+    """Return why no noise orthogonal to f(D) - f(D') is known: the model has one parameter, or it was not measured."""
     is_only = measured.residuals is not None and measured.residuals.parameters == 1
     return NotTestedReason.NO_OTHER_DIRECTION if is_only else NotTestedReason.NOT_MEASURED
 
@@ -177,7 +166,7 @@ def noise_total(measured: NoiseMeasurements) -> TestResult:
 def noise_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in the direction of f(D) - f(D'): chi-square, lower tail.
 
-    The statistic is the sum of the squared innovations, the standardised noise of each round in this direction.
+    The statistic is the sum of the squared innovations.
     """
     return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), NotTestedReason.NO_DIFFERENCE)
 
@@ -186,7 +175,7 @@ def noise_along_record(measured: NoiseMeasurements) -> TestResult:
 def noise_tensor(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise on any parameter tensor: chi-square, lower tail, with Bonferroni.
 
-    The sums of different tensors depend slightly on each other. The corrected p-value is valid all the same.
+    Bonferroni is valid although the sums of different tensors depend slightly on each other.
     """
     return least_of(TestName.NOISE_TENSOR, tensor_squares(measured), why_no_direction(measured))
 
@@ -195,15 +184,15 @@ def noise_tensor(measured: NoiseMeasurements) -> TestResult:
 def noise_place(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise at any sampled coordinate or in any class of coordinates: chi-square.
 
-    A class holds every 31st coordinate. The smallest lower-tail p-value is corrected by Bonferroni, which is valid
-    although a coordinate may be sampled and also belong to a class.
+    A class holds every 31st coordinate. The smallest lower-tail p-value is corrected by Bonferroni.
     """
     trials, rounds, _ = measured.sample.shape
     squares = np.sum(np.square(measured.sample), axis=(0, 1))
     places = zip(measured.noise.places, squares, strict=True)
     found = {f"coordinate {number} ({tensor})": _summed(value, trials * rounds) for (number, tensor), value in places}
     sums = measured.noise.strides[measured.sampled_trials][:, :, 0].sum(axis=(0, 1))
-    for name, size, value in zip(*_classes(measured), sums, strict=True):
+    parameters = measured.noise.parameters
+    for name, size, value in zip(stride_names(parameters), stride_sizes(parameters), sums, strict=True):
         if size > 1:
             found[name] = _summed(value, int(size) * trials * rounds)
     return least_of(TestName.NOISE_PLACE, found, NotTestedReason.NOT_MEASURED)
@@ -238,15 +227,14 @@ def noise_round(measured: NoiseMeasurements) -> TestResult:
 def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, missing: NotTestedReason) -> TestResult:
     """Test whether any sum of squares of the noise is too small, and return the result of the most significant sum.
 
-    Each sum gets a lower-tail chi-square p-value. The smallest of them is corrected by Bonferroni.
+    The smallest lower-tail chi-square p-value is corrected by Bonferroni.
 
     Parameters
     ----------
     name
         Name of the test, which decides the significance level.
     found
-        One sum of squares over the claimed variance, or several by the parts of the model that they cover; None if
-        there is none.
+        One sum of squares over the claimed variance, or several by the parts of the model that they cover, if any.
     missing
         Reason that the raised `TestNotApplicableError` has if there is no sum.
     """
@@ -257,152 +245,3 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
     more = {"places": len(found), "best_limit": min(limits)} if place else {}
     p_value = of_looks(len(found), least.p_value)
     return TestResult(name, least.ratio, p_value, least.ratio, 1.0, max(limits), place, more)
-
-
-def _classes(measured: NoiseMeasurements) -> tuple[list[str], Integers]:
-    """Return the names of the classes of coordinates, and the number of coordinates in each class.
-
-    A class is a set of evenly spaced coordinates whose squared noise is summed.
-    """
-    return stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
-
-
-_Side = tuple[Floats, Integers]  # sums of squares of trials, and their degrees of freedom
-_Sides = tuple[_Side, _Side]
-
-
-@of_family(TestName.SECRET_TOTAL)
-def secret_total(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the amount of noise orthogonal to f(D) - f(D') differs between trials with D and with D'.
-
-    The test is a two-sided F test. f is the sum of contributions in a round, before noise.
-    """
-    sides = _sides(measured, measured.noise.total / measured.sigma**2, measured.noise.total_freedom)
-    return _compared(TestName.SECRET_TOTAL, measured.members, {"": sides})
-
-
-@of_family(TestName.SECRET_PLACE)
-def secret_place(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the amount of noise on any tensor or class of coordinates differs between trials with D and with D'.
-
-    A class is a set of evenly spaced coordinates. The test is a two-sided F test, with Bonferroni over tensors and
-    classes.
-    """
-    seen, variance = measured.noise, measured.sigma**2
-    known = ~np.isnan(seen.strides[:, :, 0, 0])
-    only_if(bool(measured.sampled_trials.any()), NotTestedReason.NOT_MEASURED)
-    found = {
-        f"tensor '{name}'": _sides(measured, seen.squares[..., at] / variance, seen.freedom[..., at])
-        for at, name in enumerate(seen.tensors)
-    }
-    for number, (name, size) in enumerate(zip(*_classes(measured), strict=True)):
-        squares = np.where(known, seen.strides[:, :, 0, number], 0.0)
-        found[name] = _sides(measured, squares, int(size) * known)
-    return _compared(TestName.SECRET_PLACE, measured.members, found)
-
-
-@of_family(TestName.SECRET_ALONG_RECORD)
-def secret_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the amount of noise along f(D) - f(D') differs between trials with D and with D', by an F test.
-
-    The test is two-sided. f is the sum of contributions in a round, before noise.
-    """
-    known = ~np.isnan(measured.innovations)
-    only_if(bool(known.any()), NotTestedReason.NO_DIFFERENCE)
-    squares = np.where(known, np.square(measured.innovations), 0.0)
-    sides = _sides(measured, squares, known.astype(np.int64))
-    return _compared(TestName.SECRET_ALONG_RECORD, measured.members, {"": sides})
-
-
-def secret_along(noise: NoiseAlongTarget) -> TestResult:
-    """Test whether the amount of noise along the target unit's contribution differs between trials with D and with D'.
-
-    The test is a two-sided F test. It is for runs in which only the noise in this direction was measured.
-    """
-    sides = _split(noise.members, noise.squares, noise.freedom)
-    return _compared(TestName.SECRET_ALONG_RECORD, noise.members, {"": sides})
-
-
-def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _Sides:
-    """Sum squared noise over the rounds of each trial, and return the sums for trials with D and for trials with D'.
-
-    `squares` holds sums of squares over the claimed variance, and `freedom` their degrees of freedom, both (trials,
-    rounds). Each of the two results is a pair: the trials' sums and their degrees of freedom, both (trials of this
-    kind,). If a round has significantly more noise than claimed over all trials, its squares are divided by the excess,
-    so that it does not dominate the sums.
-    """
-    squares = np.maximum(0.0, squares)  # where noise is missing, rounding may leave a slightly negative number
-    # A round with more noise than claimed in all trials would dominate the sum: it is scaled down to the claim in all.
-    of_round, counted = squares.sum(axis=0), freedom.sum(axis=0)
-    louder = chdtrc(counted, of_round) < EVIDENT / measured.rounds
-    level = np.where(louder, of_round / np.maximum(counted, 1), 1.0)
-    return _split(measured.members, (squares / level).sum(axis=1), freedom.sum(axis=1))
-
-
-def _split(members: Flags, sums: Floats, freedom: Integers) -> _Sides:
-    """Split trials into those with D and those with D', and return the sums and degrees of freedom of each kind.
-
-    `members` is True for trials with D. `sums` and `freedom` have the shape (trials,). Trials with 0 degrees of freedom
-    are left out.
-    """
-    with_d, without = (side & (freedom > 0) for side in (members, ~members))
-    return (sums[with_d], freedom[with_d]), (sums[without], freedom[without])
-
-
-def _compared(name: TestName, members: Flags, found: dict[str, _Sides]) -> TestResult:
-    usable = {place: sides for place, sides in found.items() if all(counts.size for _, counts in sides)}
-    only_if(
-        bool(usable), NotTestedReason.ONE_SIDE if members.all() or not members.any() else NotTestedReason.NOT_MEASURED
-    )
-    p_values = {place: _p_value(*sides) for place, sides in usable.items()}
-    place = min(p_values, key=lambda name: p_values[name])
-    (with_d, freedom), (without, others) = (_total(side) for side in usable[place])
-    level = name.level / len(usable)
-    ratio = float(fdtri(freedom, others, 1 - level / 2) / fdtri(freedom, others, 1 - DETECTION_POWER))
-    share = math.sqrt(with_d / freedom / (without / others)) if without > 0 else (math.inf if with_d > 0 else 1.0)
-    p_value, limit = of_looks(len(usable), p_values[place]), math.sqrt(ratio) - 1
-    return TestResult(name, share**2, p_value, share, 1.0, limit, place, {"places": len(usable)})
-
-
-def _total(side: _Side) -> tuple[float, int]:
-    return float(side[0].sum()), int(side[1].sum())
-
-
-def _p_value(one: _Side, other: _Side) -> float:
-    """Return the p-value for equal amounts of noise in trials with D and trials with D'; 1 if neither has any noise.
-
-    The test is a two-sided F test, or Student's t-test if trials of the same kind differ by more than chance. `one` and
-    `other` hold, for each kind, the trials' sums of squares and their degrees of freedom.
-    """
-    (value, freedom), (against, others) = _total(one), _total(other)
-    if value <= 0 and against <= 0:
-        return 1.0
-    if (uneven := _uneven_p(one, other)) is not None:
-        return uneven
-    if against <= 0:
-        return 0.0
-    ratio = value / freedom / (against / others)
-    return of_looks(2, np.minimum(fdtr(freedom, others, ratio), fdtrc(freedom, others, ratio)))
-
-
-def _uneven_p(one: _Side, other: _Side) -> float | None:
-    """Return the p-value of Student's t between trials with D and trials with D'; None if no such test is needed.
-
-    It is needed only if the amount of noise differs between trials of the same kind by more than chance. `one` and
-    `other` hold the trials' sums of squares and their degrees of freedom. The test compares the cube roots of mean
-    squares, which are nearly normal with a known spread (Wilson and Hilferty 1931).
-    """
-    if (rest := one[0].size + other[0].size - 2) < 1:
-        return None
-    means, precisions, squares = [], [], 0.0
-    for sums, freedom in (one, other):
-        roots, weights = np.cbrt(sums / freedom) + 2 / (9 * freedom), 4.5 * freedom
-        means.append(float(np.average(roots, weights=weights)))
-        precisions.append(float(weights.sum()))
-        squares += float(np.sum(weights * (roots - means[-1]) ** 2))
-    # The spread is proportional to the scale of the noise, so it is compared with the mean root.
-    level = (precisions[0] * means[0] + precisions[1] * means[1]) / sum(precisions)
-    if chdtrc(rest, squares / level**2) > _UNEVEN:
-        return None
-    t = (means[0] - means[1]) / math.sqrt(squares / rest * (1 / precisions[0] + 1 / precisions[1]))
-    return float(2 * stdtr(rest, -abs(t)))

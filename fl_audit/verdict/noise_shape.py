@@ -15,12 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.fft import rfft
-from scipy.special import bdtr, bdtrc, chdtrc, kolmogorov, log_ndtr, ndtr, ndtri
+from scipy.special import chdtrc, ndtr, ndtri
 
 from fl_audit.array_types import Floats
+from fl_audit.statistics.exact_counts import binomial_p
 from fl_audit.verdict import declared_tests
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS
+from fl_audit.verdict.null_distributions import detectable_deviation, largest_p, normal_distance
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
 ROUNDING = 1e-5  # relative excess of a sensitivity that float32 gradients explain
@@ -50,7 +52,7 @@ def shape(measured: NoiseMeasurements) -> TestResult:
     groups = {"": values.reshape(-1)}
     if len(set(owners)) > 1:
         groups |= {tensor: values[:, :, owners == tensor].reshape(-1) for tensor in dict.fromkeys(owners)}
-    found = {place: _distance(part) for place, part in groups.items() if part.size >= _FEWEST_FOR_SHAPE}
+    found = {place: normal_distance(part) for place, part in groups.items() if part.size >= _FEWEST_FOR_SHAPE}
     only_if(bool(found), NotTestedReason.TOO_FEW)
     place, (distance, p_value) = min(found.items(), key=lambda entry: entry[1][1])
     limit = _detectable_distance(values.size, TestName.SHAPE.level / len(found))
@@ -58,44 +60,19 @@ def shape(measured: NoiseMeasurements) -> TestResult:
     return TestResult(TestName.SHAPE, distance, p_value, distance, 0.0, limit, place, more)
 
 
-def _distance(values: Floats) -> tuple[float, float]:
-    """Return the Kolmogorov-Smirnov distance of values from N(0, 1), and its p-value."""
-    ranked, count = ndtr(np.sort(values)), values.size
-    steps = np.arange(count + 1) / count
-    distance = float(max(np.max(steps[1:] - ranked), np.max(ranked - steps[:-1])))
-    root = math.sqrt(count)
-    return distance, float(kolmogorov(distance * (root + 0.12 + 0.11 / root)))
-
-
 def _detectable_distance(count: int, level: float) -> float:
-    """Return a distance between distributions that the Kolmogorov-Smirnov test detects with at least `DETECTION_POWER`.
-
-    `count` is the number of values, and `level` the significance level of the test. The result is the critical value
-    plus a normal quantile over 2 sqrt(count).
-    """
+    """Return a distance of distributions that the Kolmogorov-Smirnov test finds with at least `DETECTION_POWER`."""
     return (math.sqrt(-math.log(level / 2) / 2) + float(ndtri(DETECTION_POWER)) / 2) / math.sqrt(count)
 
 
 @of_family(TestName.TAILS)
 def tails(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the share of sampled noise beyond 3 standard deviations is that of normal noise: binomial.
-
-    The test is exact and two-sided.
-    """
+    """Test whether the share of sampled noise beyond 3 standard deviations is normal: exact binomial, two-sided."""
     values = measured.even_sample
     beyond, count = int(np.count_nonzero(np.abs(values) > _TAIL)), values.size
-    reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.TAILS.level / 2)) * math.sqrt(_TAIL_SHARE / count)
-    p_value, more = _binomial_p(beyond, count, _TAIL_SHARE), {"deviations": _TAIL}
+    reach = detectable_deviation(TestName.TAILS.level / 2) * math.sqrt(_TAIL_SHARE / count)
+    p_value, more = float(binomial_p(beyond, count, _TAIL_SHARE)), {"deviations": _TAIL}
     return TestResult(TestName.TAILS, beyond, p_value, beyond / count, _TAIL_SHARE, limit=reach, more=more)
-
-
-def _binomial_p(found: int, count: int, share: float) -> float:
-    """Return the two-sided p-value of a binomial count: twice the smaller tail probability, at most 1.
-
-    `found` is the number of successes among `count` trials, and `share` the probability of success under the claim.
-    """
-    upper = 1.0 if found == 0 else float(bdtrc(found - 1, count, share))
-    return of_looks(2, float(np.minimum(bdtr(found, count, share), upper)))
 
 
 @of_family(TestName.SUPPORT)
@@ -107,14 +84,8 @@ def support(measured: NoiseMeasurements) -> TestResult:
     values = measured.even_sample
     largest, count = float(np.abs(values).max()), values.size
     claimed, limit = _largest_at(0.5, count), _largest_at(TestName.SUPPORT.level / 2, count)
-    p_value, more = _largest_p(largest, count), {"values": count}
+    p_value, more = largest_p(largest, count), {"values": count}
     return TestResult(TestName.SUPPORT, largest, p_value, largest, claimed, limit=limit, more=more)
-
-
-def _largest_p(largest: float, count: int) -> float:
-    """Return the two-sided p-value of the largest absolute value of `count` independent N(0, 1) draws."""
-    log_below = count * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
-    return of_looks(2, float(np.minimum(math.exp(log_below), -math.expm1(log_below))))
 
 
 def _largest_at(probability: float, count: int) -> float:
@@ -126,9 +97,9 @@ def _largest_at(probability: float, count: int) -> float:
 def shape_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test whether the innovations, the noise along f(D) - f(D'), are normal, by three tests at once.
 
-    They test the Kolmogorov-Smirnov distance, the share of values beyond 3 standard deviations, and the largest
-    absolute value. The smallest p-value is corrected by Bonferroni. The test is not made if there is significantly more
-    noise than claimed, at level 0.001. A mixture of larger scales is no breach, but it is not normal.
+    They are those of `shape`, `tails` and `support`; the smallest p-value is corrected by Bonferroni. The test is not
+    made if there is significantly more noise than claimed, at level 0.001: a mixture of larger scales is no breach, but
+    it is not normal.
     """
     values = measured.used_innovations
     only_if(
@@ -137,10 +108,10 @@ def shape_along_record(measured: NoiseMeasurements) -> TestResult:
     squares = float(values @ values)
     only_if(not chdtrc(values.size, squares) < declared_tests.FAMILY_LEVEL, NotTestedReason.MORE_NOISE)
     values = values / max(1.0, math.sqrt(squares / values.size))
-    distance, of_distance = _distance(values)
+    distance, of_distance = normal_distance(values)
     beyond = int(np.count_nonzero(np.abs(values) > _TAIL))
     largest = float(np.abs(values).max())
-    least = min(of_distance, _binomial_p(beyond, values.size, _TAIL_SHARE), _largest_p(largest, values.size))
+    least = min(of_distance, float(binomial_p(beyond, values.size, _TAIL_SHARE)), largest_p(largest, values.size))
     limit = _detectable_distance(values.size, TestName.SHAPE_ALONG_RECORD.level / 3)
     more = {"largest": largest, "beyond": beyond / values.size}
     return TestResult(TestName.SHAPE_ALONG_RECORD, distance, of_looks(3, least), distance, 0.0, limit=limit, more=more)
@@ -151,11 +122,10 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise was rounded to half precision, by its bits below the 11 significant bits (upper tail).
 
     The phase of a number is the part of it below the last of these 11 bits, in units of this bit. Phases are uniform
-    for continuous noise, and 0 for rounded noise. `LOW_BITS_KINDS` lists the examined numbers: the noise, the noise
-    over its standard deviation, and the release. For each kind the statistic is the sum of cos(2 pi phase) over
-    sqrt(count / 2), where count is the number of coordinates. The largest statistic is compared with N(0, 1), its limit
-    for many coordinates, with Bonferroni over the kinds. For few coordinates the p-value is slightly too large, because
-    a cosine is bounded.
+    for continuous noise, and 0 for rounded noise. For each of `LOW_BITS_KINDS` (the noise, the noise over its standard
+    deviation, and the release) the statistic is the sum of cos(2 pi phase) over sqrt(count / 2), where count is the
+    number of coordinates. The largest one is compared with N(0, 1), with Bonferroni over the kinds. For few coordinates
+    the p-value is slightly too large, because a cosine is bounded.
     """
     sums, counts = measured.noise.low_bits[:, :, 0], measured.noise.low_bits_count[:, :, 0]
     known = ~np.isnan(sums)
@@ -165,7 +135,7 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
     only_if(bool(offered), NotTestedReason.ROUNDING)
     kind, largest = max(offered.items(), key=lambda item: item[1])
     place = LOW_BITS_KINDS.index(kind)
-    reach = float(ndtri(DETECTION_POWER) - ndtri(TestName.LOW_BITS.level / len(offered)))
+    reach = detectable_deviation(TestName.LOW_BITS.level / len(offered))
     fewest = float(min(count[at] for at in kinds))
     p_value, limit = of_looks(len(offered), float(ndtr(-largest))), min(1.0, reach / math.sqrt(2 * fewest))
     mean = float(total[place] / count[place])
@@ -174,10 +144,7 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
 
 @dataclass(frozen=True)
 class _CharacteristicFunctionInput:
-    """Input of the test for a grid: noise values, and the range of frequencies at which a grid would show.
-
-    A grid is a step of which all values are multiples.
-    """
+    """Noise values, and the frequencies at which a grid would show: a step of which all values are multiples."""
 
     unit: str  # name of the unit of the values; frequencies are in its inverse
     values: Floats  # values of the noise, in this unit
@@ -190,8 +157,8 @@ def grid(measured: NoiseMeasurements) -> TestResult:
     """Test whether all sampled noise values are multiples of a step, by their characteristic function phi.
 
     For N values without such a step, N |phi|^2 is exponential with mean 1 at each frequency. The noise over its claimed
-    standard deviation is tested. If that deviation changes between rounds, the noise itself is tested too. Bonferroni
-    is over all frequencies of both. Frequencies at which float32 rounding makes steps are left out.
+    standard deviation is tested and, if that changes between rounds, the noise itself. Bonferroni is over all
+    frequencies but those at which float32 rounding makes steps.
     """
     looks = [look for look in _looks(measured) if look.highest >= 2 * look.lowest]
     only_if(bool(looks), NotTestedReason.ROUNDING)
@@ -222,10 +189,7 @@ def _looks(measured: NoiseMeasurements) -> Iterator[_CharacteristicFunctionInput
 
 
 def _strongest_frequency(look: _CharacteristicFunctionInput) -> tuple[float, float, int]:
-    """Return the largest N |phi|^2 over the tested frequencies, the frequency at which it lies, and their number.
-
-    phi is the characteristic function of the N noise values. `look` holds the values and the range of the frequencies.
-    """
+    """Return the largest N |phi|^2 over the tested frequencies, its frequency, and how many were tested."""
     counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
     frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)
     first, last = np.searchsorted(frequencies, look.lowest), np.searchsorted(frequencies, look.highest, side="right")
@@ -239,9 +203,9 @@ def _strongest_frequency(look: _CharacteristicFunctionInput) -> tuple[float, flo
 def sensitivity(measured: NoiseMeasurements) -> TestResult:
     """Test whether ||f(D) - f(D')|| is at most the claimed sensitivity; the p-value is 1 if it is, otherwise 0.
 
-    Here f is the sum of contributions to a round. The norm is compared with sigma / z in each round, where sigma is the
-    standard deviation of the noise and z the claimed noise multiplier. If the claim also limits whole trials, the root
-    of the sum of (||f(D) - f(D')|| / sigma)^2 over a trial's rounds may be at most `largest_mu`.
+    The norm is compared with sigma / z in each round, where sigma is the standard deviation of the noise and z the
+    claimed noise multiplier. If the claim also limits whole trials, the root of the sum of (||f(D) - f(D')|| / sigma)^2
+    over a trial's rounds may be at most `largest_mu`.
     """
     signal = measured.sensitivity / measured.sigma
     trial, number = divmod(int(signal.argmax()), measured.rounds)

@@ -14,8 +14,8 @@ from scipy.special import chdtr, chdtrc, chdtri, ndtri
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
-from fl_audit.verdict.noise_moments import _detectable_mean, _student_p
 from fl_audit.verdict.noise_scale import SquareSum, detectable_ratio, has_direction, least_of, why_no_direction
+from fl_audit.verdict.null_distributions import along_previous, detectable_mean, student_p
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
 
 _FEWEST = 8  # rounds, over all trials, whose sizes are compared
@@ -27,7 +27,7 @@ _LARGEST_SCORE = 37.0  # a normal score of a 64-bit float is no larger
 def normal_scores(squares: Floats, freedom: Integers) -> Floats:
     """Return the normal scores of sums of squares: Phi^-1 of the chi-square probability of a sum at most as large.
 
-    The scores have the shape of `squares`. They are NaN where `freedom` is 0.
+    The scores are NaN where `freedom` is 0.
 
     Parameters
     ----------
@@ -45,19 +45,15 @@ def normal_scores(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
-    """Return True if the total amount of noise differs from the claim (chi-square tail probability under `EVIDENT`).
-
-    `squares` are sums of squares of the noise, divided by the claimed variance, and `freedom` their degrees of freedom.
-    """
+    """Return whether the total amount of noise differs from the claim, at the level `EVIDENT`."""
     total, degrees = float(squares.sum()), int(freedom.sum())
     return bool(min(chdtr(degrees, total), chdtrc(degrees, total)) < EVIDENT)
 
 
 def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
-    """Return approximately normal scores of sums of squares, at a scale that is estimated from these sums.
+    """Return approximate normal scores of sums of squares relative to their mean scale.
 
-    The scale is the mean sum per degree of freedom over all values. `freedom` holds the degrees of freedom of each sum,
-    each above 0. The scores have the shape of `squares` and are computed from cube roots (Wilson and Hilferty 1931).
+    They are computed from cube roots, which are nearly normal (Wilson and Hilferty 1931).
     """
     mean = max(1e-300, float(squares.sum() / freedom.sum()))
     spread = 2 / (9 * freedom)
@@ -65,11 +61,9 @@ def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _ranked(squares: Floats, freedom: Integers) -> Floats:
-    """Return the normal scores of the ranks of the sizes of the noise, shape (trials, rounds).
+    """Return normal scores of the ranks of the sizes of the noise, (trials, rounds).
 
-    The size of the noise in a round is its sum of squares, `squares`, over its degrees of freedom, `freedom`. The logs
-    of the sizes are ranked, after the mean of each trial and of each round is subtracted. If a trial has a round
-    without size, all its scores are NaN.
+    The means of trials and of rounds are subtracted before. A trial in which a round has no size has only NaN.
     """
     whole = (freedom > 0).all(axis=1)
     found = np.full(squares.shape, np.nan)
@@ -82,11 +76,9 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
-    """Return the sums of squares of the noise and their degrees of freedom, for the whole model and for each tensor.
+    """Return sums of squares over the claimed variance and their degrees of freedom, both (trials, rounds), by place.
 
-    Each value is a pair of arrays with the shape (trials, rounds). The sums are divided by the claimed variance. The
-    key "" stands for all parameters, and a key such as "tensor 'weight'" for one tensor; a model of one tensor has only
-    the key "".
+    The place is "" for the whole model, and a name such as "tensor 'weight'" for one of several tensors.
     """
     only_if(has_direction(measured), why_no_direction(measured))
     noise, variance = measured.noise, measured.sigma**2
@@ -103,9 +95,9 @@ def even_sizes(measured: NoiseMeasurements) -> TestResult:
     """Test whether the size of the noise varies as it should between rounds, by the variance of its normal scores.
 
     The size of the noise in a round is its sum of squares. Its normal score is the normal quantile of its chi-square
-    probability. The variance of the scores is tested two-sided by chi-square, for all parameters and for each tensor,
-    with Bonferroni over them. If the total noise differs significantly from the claim, the sizes are compared with
-    their own mean, and only a too small variance counts. A too large one may come from honest noise of several scales.
+    probability. The variance of the scores is tested two-sided by chi-square, with Bonferroni over all parameters and
+    each tensor. If the total noise differs significantly from the claim, the sizes are compared with their own mean,
+    and only a too small variance counts: honest noise of several scales makes it too large.
     """
     found = []
     for place, (squares, freedom) in _sizes(measured).items():
@@ -129,10 +121,10 @@ def even_sizes(measured: NoiseMeasurements) -> TestResult:
 def carried_sizes(measured: NoiseMeasurements) -> TestResult:
     """Test whether the size of the noise in a round depends on its size one to four rounds before, by Student's t.
 
-    The size is the sum of squares. The test finds a part of the previous round's noise that was shuffled over all
-    coordinates, which no other test finds. It is two-sided, for all parameters and for each tensor, with Bonferroni
-    over these and over the four distances. If the total noise differs significantly from the claim, the ranks of the
-    sizes are tested (see `_ranked`), and only a positive dependence counts.
+    The size is the sum of squares. No other test finds a part of the previous round's noise that was shuffled over all
+    coordinates. Bonferroni is over all parameters and each tensor, and over the four distances; the test is two-sided.
+    If the total noise differs significantly from the claim, the ranks of the sizes are tested, and only a positive
+    dependence counts.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     found = []
@@ -142,28 +134,25 @@ def carried_sizes(measured: NoiseMeasurements) -> TestResult:
         usable = usable[~np.isnan(usable).any(axis=1)]
         for lag in range(1, min(_MOST_LAGS, measured.rounds - 1) + 1):
             before, after = usable[:, :-lag], usable[:, lag:]
-            lengths = np.linalg.norm(before, axis=1)
-            some = lengths > 0
-            steps = np.einsum("wi,wi->w", before, after)[some] / lengths[some]
+            steps = along_previous(before, after)
             if steps.size >= _FEWEST:
-                size, (t, p_value) = float(steps.mean()) / math.sqrt(before.shape[1]), _student_p(steps)
+                size, (t, p_value) = float(steps.mean()) / math.sqrt(before.shape[1]), student_p(steps)
                 if is_off:  # subtracting the means makes sizes slightly negatively correlated
                     p_value = p_value / 2 if t > 0 else 1.0
                 found.append((p_value, size, f"{lag} rounds later{place and f' on {place}'}", steps.size))
     only_if(bool(found), NotTestedReason.TOO_FEW)
     p_value, size, place, count = min(found)
     level = TestName.CARRIED_SIZES.level / len(found)
-    limit = min(1.0, _detectable_mean(count, level) / math.sqrt(measured.rounds - 1))
+    limit = min(1.0, detectable_mean(count, level) / math.sqrt(measured.rounds - 1))
     more, p_value = {"looks": len(found)}, of_looks(len(found), p_value)
     return TestResult(TestName.CARRIED_SIZES, size, p_value, size, 0.0, limit, place, more)
 
 
 def _of_parts(measured: NoiseMeasurements) -> tuple[Floats, Integers]:
-    """Return the sum of squares of every tensor's noise over the claimed variance, and its degrees of freedom.
+    """Return each tensor's sum of squares over the claimed variance, and its degrees of freedom.
 
-    Both have the shape (trials, rounds, tensors). The measured sum of a tensor also contains a little noise of other
-    tensors, which could hide that a small tensor has no noise. So if every coordinate of a tensor is in the small
-    stored sample of the noise, its sum is computed from this sample.
+    Both have the shape (trials, rounds, tensors). A measured sum contains a little noise of other tensors, which could
+    hide a small tensor without noise. So a tensor that lies wholly in the stored sample is summed there.
     """
     squares = np.maximum(0.0, measured.noise.squares / (measured.sigma**2)[..., None])
     freedom, trials = measured.noise.freedom.copy(), measured.sampled_trials
@@ -180,7 +169,7 @@ def _of_parts(measured: NoiseMeasurements) -> tuple[Floats, Integers]:
 def noise_part(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise of any single tensor in any single round of a trial is too small.
 
-    Each tensor in each round gets a lower-tail chi-square p-value. The smallest of them is corrected by Bonferroni.
+    The smallest lower-tail chi-square p-value is corrected by Bonferroni.
     """
     only_if(has_direction(measured), why_no_direction(measured))
     noise, (squares, freedom) = measured.noise, _of_parts(measured)
@@ -198,9 +187,9 @@ def noise_part(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_ALONG_GRADIENTS)
 def noise_along_gradients(measured: NoiseMeasurements) -> TestResult:
-    """Test whether there is too little noise in the direction of the sum of the contributions that D and D' share.
+    """Test whether there is too little noise along the sum of the contributions that D and D' share.
 
-    The test is a lower-tail chi-square test of the squared noise in this direction over all rounds of all trials.
+    The test is a lower-tail chi-square test over all rounds of all trials.
     """
     only_if(has_direction(measured), why_no_direction(measured))
     values = measured.noise.gradient / measured.sigma

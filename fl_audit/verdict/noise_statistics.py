@@ -45,19 +45,13 @@ def stride_step(parameters: int) -> int:
 
 
 def stride_sizes(parameters: int) -> Integers:
-    """Return the number of coordinates in every class, (STRIDES,), for a model with the given number of parameters.
-
-    A class is a set of coordinates whose squared noise is summed.
-    """
+    """Return the number of coordinates in every class of coordinates (see `stride_step`), (STRIDES,)."""
     looked_at = -(-parameters // stride_step(parameters))
     return (looked_at - np.arange(STRIDES) + STRIDES - 1) // STRIDES
 
 
 def stride_names(parameters: int) -> list[str]:
-    """Return a phrase for each class of coordinates, such as "one coordinate in 31, from number 0".
-
-    A class is a set of coordinates whose squared noise is summed. `parameters` is the number of coordinates of a model.
-    """
+    """Return a phrase for each class of coordinates, such as "one coordinate in 31, from number 0"."""
     step = stride_step(parameters)
     return [f"one coordinate in {STRIDES * step}, from number {first * step}" for first in range(STRIDES)]
 
@@ -76,10 +70,7 @@ class NoiseStatisticsLayout:
     parameters: int  # P, number of scalars of the model
 
     def _entries(self) -> dict[str, tuple[str, ...] | None]:
-        """Return the names of the entries of every field of `NoiseStatistics`, keyed by field name in column order.
-
-        The names are those for one hypothesis (side). They are None if the field is a single number.
-        """
+        """Return the names of every field's entries for one side, in column order; None for a field of one number."""
         return {
             "total": None,
             "total_freedom": None,
@@ -134,10 +125,9 @@ class NoiseStatisticsLayout:
 class NoiseStatistics:
     """The noise statistics of a round, with shapes (trials, ...), or of a run, with shapes (trials, rounds, ...).
 
-    They are also called residuals. Here f(D) and f(D') are the sums of contributions under D and D', u is the unit
-    vector of f(D) - f(D'), and w is the part of the noise that is orthogonal to u. A side is a hypothesis on the
-    release. It says that the release contains the contribution in which D differs from D', the one in which D' differs
-    from D, or neither.
+    f(D) and f(D') are the sums of contributions under D and D', u is the unit vector of f(D) - f(D'), and w is the part
+    of the noise that is orthogonal to u. A side is a hypothesis: the release contains the contribution in which D
+    differs from D', the one in which D' differs from D, or neither.
     """
 
     tensors: tuple[str, ...]  # as in `NoiseStatisticsLayout`, like `places` and `parameters`
@@ -190,11 +180,10 @@ class NoiseStatistics:
         return replace(self, **true)
 
     def of_recovered(self, blurred: Flags) -> "NoiseStatistics":
-        """Return the statistics that remain valid if releases were not received but computed from successive models.
+        """Return the statistics that remain valid if releases were computed from successive models.
 
-        Such releases have rounding errors. Therefore the low bits are removed. `blurred` (trials,) marks trials in
-        which the rounding errors hide the noise: their sums of squares and degrees of freedom become 0, and their other
-        values NaN.
+        Such releases have rounding errors, so the low bits are removed. `blurred` (trials,) marks trials in which the
+        errors hide the noise: their sums of squares and degrees of freedom become 0, and their other values NaN.
         """
         found: dict[str, Any] = {"grain": np.full_like(self.grain, np.inf)}
         for name in (*_WITHOUT_SIDES, "signal", "strides", "sample"):
@@ -215,7 +204,7 @@ class NoiseStatistics:
         return self._without(("low_bits", "low_bits_count"))
 
     def _without(self, names: tuple[str, ...]) -> "NoiseStatistics":
-        """Return the statistics with the given fields emptied: sums of squares and counts are 0, other values NaN."""
+        """Return the statistics with some fields emptied: sums of squares and counts are 0, other values NaN."""
         nothing = {name: 0 if name in _SUMS else np.nan for name in names}
         return replace(self, **{name: np.full_like(getattr(self, name), value) for name, value in nothing.items()})
 

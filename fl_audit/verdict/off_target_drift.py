@@ -1,8 +1,8 @@
 """Test whether released and claimed sums differ on average in directions other than that of the target.
 
-Let r be a release, and f(b) the claimed sum under the secret bit b. The mean of r - f(b) over trials and rounds is 0 in
-every coordinate, with D and with D'. It is not if something that depends on the secret is added, or if a contribution
-is present with D only or with D' only.
+The target is the unit in which D and D' differ. Let r be a release, and f(b) the claimed sum under the secret bit b.
+The mean of r - f(b) over trials and rounds is 0 in every coordinate, with D and with D'. It is not if something that
+depends on the secret is added, or if a contribution is present with D only or with D' only.
 """
 
 import math
@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, ndtr
 
-from fl_audit.array_types import Flags, Floats
+from fl_audit.array_types import Floats
 from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, of_looks, only_if
 from fl_audit.verdict.noise_scale import chi_square_quantile
+from fl_audit.verdict.null_distributions import detectable_shift
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
-from fl_audit.verdict.signal_detection_limit import detectable_shift
 from fl_audit.verdict.target_contribution_tests import even_noise
 
 _KINDS = 4  # kinds of looks: all sampled coordinates of a side, each tensor, each coordinate, and other directions
@@ -25,6 +25,7 @@ class _StandardisedMeans(NamedTuple):
     """Means of the noise over all rounds of the trials with D, or of those with D', standardised to N(0, 1)."""
 
     name: str
+    values: int  # number of noise values in each mean at a sampled coordinate
     places: Floats  # means at the sampled coordinates, (places,)
     directions: Floats  # means along the public directions and along the shared sum, (directions,)
 
@@ -33,11 +34,10 @@ class _StandardisedMeans(NamedTuple):
 def drift_place(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise has mean 0 in directions other than the target's, in trials with D and in trials with D'.
 
-    The target is the unit in which D and D' differ. Four kinds of statistics are computed. The first is the chi-square
-    of the means at all sampled coordinates, the second the same for the coordinates of each tensor. The third is the
-    largest mean at one coordinate. The fourth is the chi-square of the means along public directions and along the sum
-    of the contributions that D and D' have in common. Each kind gets a quarter of the significance level, with
-    Bonferroni within the kind.
+    Four kinds of statistics are computed, with Bonferroni within and over the kinds: the chi-square of the means at all
+    sampled coordinates, that at the coordinates of each tensor, the largest mean at a coordinate, and the chi-square of
+    the means along public directions and along the shared sum. Means are over all rounds of the trials with D, or with
+    D'.
     """
     owners, sides = np.array(measured.owners), _sides(measured)
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
@@ -59,71 +59,54 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
             found.append(_chi_square(np.square(side.directions), len(sides), f"the public directions {where}"))
     least, size, place = min(found)
     level = TestName.DRIFT_PLACE.level / _KINDS / len(sides)
-    values = min(side[1] for side in _counts(measured))
+    values = min(side.values for side in sides)
     limit = detectable_shift(10**6, level / 2 / owners.size) / math.sqrt(values)
     more = {"places": float(owners.size), "in_all": _mean_found(owners.size, level) / math.sqrt(values)}
     return TestResult(TestName.DRIFT_PLACE, size, of_looks(_KINDS, least), size, 0.0, limit, place, more)
 
 
 def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, str]:
-    """Return the p-value of a chi-square test of standardised means, the root of their mean square, and `place`.
+    """Return the p-value of squared standardised means, the root of their mean, and `place`.
 
-    `squares` are the squared means, which are N(0, 1) before squaring if the claim holds, shape (n,). The p-value is
-    corrected by Bonferroni for `looks` such tests. `place` is a text that says where the means were taken.
+    The p-value is corrected by Bonferroni for `looks` tests.
     """
     return of_looks(looks, float(chdtrc(squares.size, squares.sum()))), math.sqrt(float(squares.mean())), place
 
 
 def _mean_found(places: int, level: float) -> float:
-    """Return the mean of the noise that the chi-square test of the noise's means detects with probability 0.9.
+    """Return the mean of the noise, in its standard deviations, that the chi-square test finds with probability 0.9.
 
-    The same mean at each of the `places` coordinates is assumed, in units of its standard deviation. `level` is the
-    significance level of the test. The result is approximate: the test statistic, a noncentral chi-square variable with
-    n degrees of freedom and noncentrality L, has the mean n + L and the variance 2 n + 4 L.
+    All coordinates are taken to have this mean. With n coordinates and noncentrality L, the statistic has about the
+    mean n + L and the variance 2 n + 4 L.
     """
     short = chi_square_quantile(1 - level, places) - places
     spread = math.sqrt(2 * places + 4 * short)
     return math.sqrt((short + 1.2816 * spread) / places)
 
 
-def _rows(measured: NoiseMeasurements) -> list[tuple[str, Flags]]:
-    return [(name, rows) for name, rows in (("D", measured.members), ("D'", ~measured.members)) if rows.any()]
-
-
-def _counts(measured: NoiseMeasurements) -> list[tuple[str, int]]:
-    """Return pairs (name, count) for D and for D'; the count is the number of noise values at each sampled coordinate.
-
-    The noise values are those of all rounds of the trials with this data set. A data set without such trials is left
-    out.
-    """
-    known = measured.sampled_trials
-    sizes = [(name, int((rows & known).sum()) * measured.rounds) for name, rows in _rows(measured)]
-    return [(name, size) for name, size in sizes if size]
-
-
 def _sides(measured: NoiseMeasurements) -> list[_StandardisedMeans]:
-    """Return the standardised means of the trials with D and of those with D'; a group without trials is left out."""
+    """Return the standardised means of the trials with D and of those with D', if there are any."""
     known, found = measured.sampled_trials, []
     sample, noise = measured.even_sample, measured.noise
     beside = np.concatenate([noise.projections, noise.gradient[..., None]], axis=-1)
     beside = beside / (measured.sigma * measured.excess)[..., None]
-    for name, rows in _rows(measured):
+    for name, rows in (("D", measured.members), ("D'", ~measured.members)):
         part = sample[rows[known]]
         if not part.size:
             continue
-        of_places = part.sum(axis=(0, 1)) / math.sqrt(part.shape[0] * part.shape[1])
+        count = part.shape[0] * part.shape[1]
+        of_places = part.sum(axis=(0, 1)) / math.sqrt(count)
         of_directions = [_standard_mean(beside[rows][:, :, at]) for at in range(beside.shape[-1])]
         found.append(
-            _StandardisedMeans(name, of_places, np.array([one for one in of_directions if not math.isnan(one)]))
+            _StandardisedMeans(name, count, of_places, np.array([one for one in of_directions if not math.isnan(one)]))
         )
     return found
 
 
 def _standard_mean(noise: Floats) -> float:
-    """Return the sum of noise values over the root of their number, which is N(0, 1) for noise as claimed.
+    """Return the sum of the known noise values over the root of their number; NaN if none is known.
 
-    `noise` holds noise over its claimed standard deviation; NaN marks unknown values, which are left out. If the values
-    are larger than claimed, they are first scaled down to the claim. The result is NaN if no value is known.
+    It is N(0, 1) for noise as claimed. Noise above the claim is scaled down to it.
     """
     count = int(np.count_nonzero(~np.isnan(noise)))
     return float(np.nansum(even_noise(noise))) / math.sqrt(count) if count else math.nan

@@ -27,7 +27,7 @@ RESIDUAL = -1
 
 @dataclass(frozen=True, eq=False)
 class OpenedParticipation:
-    """Counts of the units that took part in the rounds of each trial, which were secret and are revealed after the run.
+    """Counts of the units that took part in the rounds of each trial, revealed after the run.
 
     Raises
     ------
@@ -81,10 +81,9 @@ class LastBitCounts:
 
 @dataclass(frozen=True, eq=False)
 class OpenedSecrets:
-    """Secret values of a run that are revealed after it for the tests, such as who took part.
+    """Secret values of a run that the challenger reveals after it for the tests, such as who took part.
 
-    The challenger, who draws the secrets, reveals them. A field is None if the run has no such value, or if the value
-    was not kept.
+    A field is None if the run has no such value, or if the value was not kept.
     """
 
     members: Flags  # whether a trial used D, (trials,)
@@ -137,9 +136,9 @@ def samples_of(
     rate
         Claimed probability with which a unit takes part in a round, above 0 and below 1.
     has_target
-        True if the audit has a single target, whose participation is then returned too.
+        Whether the audit has a single target, whose participation is then returned too.
     turns
-        True for each round whose samples are used, shape (rounds,); None if all rounds are used.
+        Mask of the rounds whose samples are used, shape (rounds,); None for all.
     """
     grid = {name: opened[name].to_numpy().reshape(trials, -1) for name in ("size", "overlap", "digest", "target")}
     if turns is not None:
@@ -151,8 +150,7 @@ def samples_of(
     numbers = np.unique(units["first"].to_numpy(dtype=np.int64))
     of_units = np.zeros((numbers.size, 4), dtype=np.int64)
     of_units[np.searchsorted(numbers, units["first"]), units["second"]] = units["number"]
-    of_turns = _counted(often["first"].to_numpy(), often["second"].to_numpy(), often["number"].to_numpy(), rate)
-    of_crowds = _counted(crowds["first"].to_numpy(), crowds["second"].to_numpy(), crowds["number"].to_numpy(), rate)
+    of_turns, of_crowds = _counted(often, rate), _counted(crowds, rate)
     return OpenedParticipation(
         rate,
         numbers.size,
@@ -167,13 +165,15 @@ def samples_of(
     )
 
 
-def _counted(trials: Integers, values: Integers, numbers: Integers, rate: float) -> tuple[BinomialHistogram, ...]:
+def _counted(table: "pd.DataFrame", rate: float) -> tuple[BinomialHistogram, ...]:
+    """Return a histogram of the values "second" for each number of trials in "first"; "number" says how often."""
+    trials, values, numbers = (table[name].to_numpy(dtype=np.int64) for name in ("first", "second", "number"))
     found = []
     for one in np.unique(trials).tolist():
         often = np.zeros(one + 1, dtype=np.int64)
         rows = trials == one
-        often[values[rows].astype(np.int64)] = numbers[rows]
-        found.append(BinomialHistogram(int(one), rate, often))
+        often[values[rows]] = numbers[rows]
+        found.append(BinomialHistogram(one, rate, often))
     return tuple(found)
 
 
@@ -193,9 +193,9 @@ def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
 def last_bits_of(tallies: "pd.DataFrame") -> LastBitCounts | None:
     """Return the counts of released numbers whose last bit is 1, from the table of tallies; None if it has none.
 
-    In the table, "second" is the side, 0 for D and 1 for D'. "first" is the index of a sampled coordinate, or a code:
-    -1 for the count over all evaluated coordinates, -2 for the number of bits in this count, and -3 for the number of
-    bits evaluated at each sampled coordinate.
+    In the table, "second" is the side, 0 for D and 1 for D'. "first" is the index of a sampled coordinate, or -1 for
+    the count over all coordinates, -2 for the number of bits in it, and -3 for the number of bits at each sampled
+    coordinate.
     """
     rows = _summed(tallies, LAST_BIT)
     if rows.empty:

@@ -3,21 +3,21 @@
 The challenger, who draws the samples, opens them after the run. Under Poisson sampling every unit takes part in every
 round of every trial independently with probability q, whatever the secret. So every count is binomial, and every count
 given the totals is hypergeometric. Accountants rely on this. With mini-batches of a fixed size, or shuffled ones, an
-adversary who knows all other units also knows whether the target took part.
+adversary who knows all other units also knows whether the target, the unit in which D and D' differ, took part.
 """
 
 import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import ndtri
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.statistics.exact_counts import BinomialHistogram, binomial_p, dispersion, table_p
-from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, of_looks, only_if
+from fl_audit.verdict.null_distributions import detectable_deviation
 from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
 from fl_audit.verdict.run_measurements import of_opened
 
@@ -27,17 +27,13 @@ _EVEN = 0.5  # samples are taken to have a fixed size if the variance of the siz
 
 def _samples(opened: OpenedSecrets) -> OpenedParticipation:
     only_if(opened.is_sampled or not opened.is_kept, NotTestedReason.NOT_SAMPLED)
-    only_if(opened.samples is not None, NotTestedReason.NOT_OPENED)
-    assert opened.samples is not None
-    return opened.samples
+    return if_known(opened.samples, NotTestedReason.NOT_OPENED)
 
 
 def epsilon_without_doubt(claim: Claim) -> float:
     """Return the epsilon of the claimed releases, at the claim's delta, if the adversary sees who takes part.
 
-    This is the case with samples of a fixed size: an adversary who knows all other units of a sample knows whether the
-    target is in it. In each round the target is then in a plain Gaussian release with the claimed probability, and the
-    adversary knows whether it is.
+    With samples of a fixed size, an adversary who knows all other units also knows whether the target is in a sample.
     """
     return _epsilon(claim, seen=True)
 
@@ -67,19 +63,10 @@ def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> flo
 
 
 def _consequence(opened: OpenedSecrets, found: TestResult, real: float | None) -> TestResult:
-    """Return the test result; if the test failed, the epsilon that follows from the real sampling is added to it.
+    """Return the test result; if the test failed, with the epsilon that follows from the real sampling.
 
-    The epsilon is added only if it exceeds the claimed epsilon, which is then added, too.
-
-    Parameters
-    ----------
-    opened
-        Revealed values of the run, with the claim.
-    found
-        Result of the test.
-    real
-        Rate at which the target is really sampled. None if the adversary can find out in which rounds the target takes
-        part.
+    It is added only if it exceeds the claimed epsilon. `real` is the rate at which the target is really sampled, or
+    None if the adversary can find out in which rounds the target takes part.
     """
     claim = opened.claim
     if not found.violated or claim is None:
@@ -90,20 +77,8 @@ def _consequence(opened: OpenedSecrets, found: TestResult, real: float | None) -
 
 
 def _detectable_rate(rate: float, trials: int, level: float) -> float:
-    """Return how far above a claimed rate the true rate must be, so that a test finds it with `DETECTION_POWER`.
-
-    The result is the smallest such difference of rates, by the normal approximation, and at most 1 - `rate`.
-
-    Parameters
-    ----------
-    rate
-        Claimed rate, from 0 to 1.
-    trials
-        Number of independent draws that the test counts.
-    level
-        Level of the two-sided test.
-    """
-    reach = float(ndtri(DETECTION_POWER) - ndtri(level / 2))
+    """Return how far above a claimed rate the true rate must be for a two-sided test of `trials` draws to find it."""
+    reach = detectable_deviation(level / 2)
     return min(1 - rate, reach * math.sqrt(rate * (1 - rate) / trials))
 
 
@@ -111,15 +86,12 @@ def _detectable_rate(rate: float, trials: int, level: float) -> float:
 def target_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether the target takes part at the claimed rate, independently of the secret and of other units.
 
-    The target is the unit in which D and D' differ. There are three exact tests, corrected by Bonferroni. The first
-    compares the share of rounds in which the target takes part with the claimed rate. The second compares this share in
-    trials with D and in trials with D'. The third compares the number of other units in rounds with and without the
-    target.
+    Three exact tests are corrected by Bonferroni. They compare the share of rounds in which the target takes part with
+    the claimed rate, this share in trials with D and with D', and the number of other units in rounds with and without
+    the target.
     """
     samples = _samples(opened)
-    only_if(samples.target is not None, NotTestedReason.TARGETS_ALONE)
-    assert samples.target is not None
-    taken, members = samples.target, opened.members
+    taken, members = if_known(samples.target, NotTestedReason.TARGETS_ALONE), opened.members
     count, draws = int(taken.sum()), int(taken.size)
     looks = {"": float(binomial_p(count, draws, samples.rate))}
     if members.any() and not members.all():
@@ -144,8 +116,8 @@ def target_turns(opened: OpenedSecrets) -> TestResult:
 def unit_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether every unit except the target takes part at the claimed rate, independently of secret and target.
 
-    Three hypotheses are tested for each unit: its rate is as claimed, it does not depend on the secret, and it does not
-    depend on whether the target takes part. The smallest of all exact p-values is corrected by Bonferroni.
+    Three exact p-values of each unit are corrected by Bonferroni: for its rate, for a dependence on the secret, and for
+    a dependence on whether the target takes part.
     """
     samples = _samples(opened)
     draws = int(samples.sizes.size)
@@ -176,8 +148,8 @@ def unit_turns(opened: OpenedSecrets) -> TestResult:
 def _least_table(inside: Integers, totals: Integers, first: int, second: int) -> tuple[int, float]:
     """Return the index of the 2 x 2 table with the smallest p-value for independence, and that p-value.
 
-    Table i has inside[i] marked elements in its first row and totals[i] in both rows. `first` and `second` are the
-    sizes of the rows. Only the `_MOST_TABLES` tables that are farthest from independence are tested.
+    Table i has inside[i] of its totals[i] marked elements in the first row. Only the tables farthest from independence
+    are tested.
     """
     whole = first + second
     share = totals / whole
@@ -190,10 +162,9 @@ def _least_table(inside: Integers, totals: Integers, first: int, second: int) ->
 
 @of_opened(TestName.SAMPLE_SIZES)
 def sample_sizes(opened: OpenedSecrets) -> TestResult:
-    """Test whether the sizes of the samples vary like binomial counts at the claimed sampling rate.
+    """Test whether the sizes of the samples vary like binomial counts at the claimed sampling rate: exact, two-sided.
 
-    A size is the number of units that take part in a round. The test is exact and two-sided. It uses the sum of squared
-    deviations of all sizes from their expectation.
+    The statistic is the sum of squared deviations of all sizes from their expectation.
     """
     samples = _samples(opened)
     often = np.bincount(samples.sizes.reshape(-1), minlength=samples.units + 1)
@@ -204,7 +175,7 @@ def _spread(
     opened: OpenedSecrets, name: TestName, counts: tuple[BinomialHistogram, ...], place: str = ""
 ) -> TestResult:
     found, number = dispersion(counts), sum(int(one.often.sum()) for one in counts)
-    reach = float(ndtri(DETECTION_POWER) - ndtri(name.level / 2))
+    reach = detectable_deviation(name.level / 2)
     limit = min(1.0, reach * math.sqrt(2 / number))
     more = {"counts": number}
     result = TestResult(name, found.ratio, found.p_value, found.ratio, 1.0, limit, place, more)
@@ -216,9 +187,9 @@ def _spread(
 def even_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether the rounds of a trial sample units independently, by two exact binomial tests with Bonferroni.
 
-    The first test counts, for each unit and trial, the rounds in which the unit takes part. These counts vary too much
-    if one sample is used for a whole trial. The second test counts the units that take part in both of two consecutive
-    rounds. They are too few with shuffled mini-batches, where a unit has to wait for its next turn.
+    The numbers of rounds in which a unit takes part vary too much if one sample is used for a whole trial. The units
+    that take part in both of two consecutive rounds are too few with shuffled mini-batches, where a unit has to wait
+    for its next turn.
     """
     samples = _samples(opened)
     only_if(samples.sizes.shape[1] >= 2, NotTestedReason.ONE_ROUND)
@@ -247,9 +218,8 @@ def even_turns(opened: OpenedSecrets) -> TestResult:
 def shared_samples(opened: OpenedSecrets) -> TestResult:
     """Test whether trials sample units independently of each other, by two tests with Bonferroni.
 
-    The first test counts, for each round and unit, the trials in which the unit takes part in this round. It tests
-    exactly and two-sided whether these counts vary like binomial counts. The second test counts repetitions of the same
-    sample.
+    The numbers of trials in which a unit takes part in a round must vary like binomial counts (exact, two-sided). The
+    second test counts repetitions of the same sample.
     """
     samples = _samples(opened)
     only_if(len(samples.sizes) >= 2, NotTestedReason.ONE_TRIAL)
@@ -268,15 +238,7 @@ def shared_samples(opened: OpenedSecrets) -> TestResult:
 def _repeats_p(samples: OpenedParticipation, repeats: int) -> float:
     """Return an upper bound on the probability that at least `repeats` disjoint pairs of samples are equal.
 
-    It is a union bound for independent samples at the claimed rate. Disjoint pairs are independent. Among P pairs there
-    are fewer than P^m / m! sets of m disjoint pairs.
-
-    Parameters
-    ----------
-    samples
-        Samples of all rounds and trials, with the claimed rate.
-    repeats
-        Number m of disjoint pairs of equal samples, from 0.
+    Disjoint pairs are independent, and among P pairs there are fewer than P^m / m! sets of m disjoint pairs.
     """
     if repeats == 0:
         return 1.0

@@ -17,7 +17,7 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require, require_number
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestNotApplicableError, TestResult, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, only_if
 from fl_audit.verdict.llr_increments import SMALLEST_SIGNAL, innovations
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.opened_secrets import OpenedSecrets
@@ -113,18 +113,14 @@ class NoiseMeasurements:
 
     @cached_property
     def used_innovations(self) -> Floats:
-        """All innovations that are not NaN, as a flat array.
-
-        An innovation is the noise of a round along f(D) - f(D'), divided by the claimed standard deviation.
-        """
+        """All innovations that are not NaN, as a flat array."""
         return self.innovations[~np.isnan(self.innovations)]
 
     @property
     def _opened(self) -> Floats | None:
-        """Noise along f(D) - f(D'), noise along the target unit's contribution, and the length of this contribution.
+        """Noise along f(D) - f(D'), noise along the target's contribution, and the length of the latter.
 
-        These are the three entries of the last axis, (trials, rounds, 3), each divided by the claimed standard
-        deviation. None if they were not measured.
+        The shape is (trials, rounds, 3), in claimed standard deviations. None if they were not measured.
         """
         seen = self.residuals
         return None if seen is None or np.isnan(seen.signal[..., :2]).all() else seen.signal[..., 0, :]
@@ -133,8 +129,7 @@ class NoiseMeasurements:
     def own_length(self) -> Floats:
         """Length of the target unit's contribution, divided by the claimed standard deviation, (trials, rounds).
 
-        It is 0 in rounds in which the unit contributes nothing. If the length was not measured, half of ||f(D) -
-        f(D')|| is used instead.
+        It is 0 in rounds without a contribution. If it was not measured, half of ||f(D) - f(D')|| is used instead.
         """
         if self._opened is None:
             found = np.where(np.isnan(self.innovations), 0.0, self.sensitivity / self.sigma / 2)
@@ -146,8 +141,8 @@ class NoiseMeasurements:
     def own_noise(self) -> Floats:
         """Noise along the target unit's contribution, divided by the claimed standard deviation, (trials, rounds).
 
-        It is NaN in rounds in which the target unit contributes nothing. If it was not measured, the noise along f(D) -
-        f(D') is used in trials with D, and its negative in trials with D'.
+        It is NaN in rounds without a contribution. If it was not measured, the noise along f(D) - f(D') is used in
+        trials with D, and its negative in trials with D'.
         """
         towards = np.where(self.members, 1.0, -1.0)[:, None] * self.innovations
         along = towards if self._opened is None else self._opened[..., 1]
@@ -155,18 +150,15 @@ class NoiseMeasurements:
 
     @property
     def target_noise(self) -> Floats:
-        """Noise along the target unit's contribution, divided by the claimed standard deviation, (trials, rounds).
-
-        In rounds in which the target unit contributes nothing, it is the noise along f(D) - f(D').
-        """
+        """`own_noise`, but the noise along f(D) - f(D') in rounds in which the target unit contributes nothing."""
         return np.where(np.isnan(self.own_noise), self.innovations, self.own_noise)
 
     @cached_property
     def excess(self) -> Floats:
-        """Ratio of measured to claimed noise orthogonal to f(D) - f(D'), (trials, rounds).
+        """Ratio of measured to claimed noise orthogonal to f(D) - f(D'), (trials, rounds), where it is significant.
 
-        The ratio is 1 unless it is significantly above 1. It is tested for each round of each trial, for each trial,
-        for each round over all trials, and for the whole run. The significant ratios are multiplied.
+        It is the product of the significant ratios of each round of each trial, each trial, each round over all trials,
+        and the whole run, and 1 without any.
         """
         found: Floats = np.ones(self.increments.shape)
         if self.residuals is None or not self.residuals.total_freedom.any():
@@ -182,16 +174,14 @@ class NoiseMeasurements:
     @property
     def noise(self) -> NoiseStatistics:
         """The noise statistics; raises `TestNotApplicableError` if none were measured."""
-        if self.residuals is None:
-            raise TestNotApplicableError(NotTestedReason.NOT_MEASURED)
-        return self.residuals
+        return if_known(self.residuals, NotTestedReason.NOT_MEASURED)
 
     @cached_property
     def sampled_trials(self) -> Flags:
-        """True for each trial whose sampled noise is tested, bool (trials,).
+        """Mask of the trials whose sampled noise is tested, bool (trials,).
 
-        Trials in which rounding hides the noise are left out. If the sample of all others needs too much memory, evenly
-        spaced ones are taken.
+        Trials in which rounding hides the noise are left out. If the others need too much memory, evenly spaced ones
+        are taken.
         """
         if self.residuals is None or self.residuals.sample.shape[-1] == 0:
             return np.zeros(self.trials, dtype=np.bool_)
@@ -217,22 +207,18 @@ class NoiseMeasurements:
 
     @cached_property
     def even_sample(self) -> Floats:
-        """The sampled noise with every scale reduced to at most the claimed one, for tests of shape and dependence.
+        """The sampled noise with every scale reduced to at most the claimed one, in the shape of `sample`.
 
-        It has the shape of `sample`. Scales are estimated for tensors, for single rounds of trials, for tensors in
-        single rounds, and for coordinates. If scales of one kind differ by more than chance explains, the values are
-        divided by them, except where the noise is clearly below the claim. Then every tensor that is still above the
-        claim is divided by its scale. Honest noise changes little.
+        Scales are estimated for tensors, for single rounds of trials, for tensors in single rounds, and for
+        coordinates. If scales of one kind differ by more than chance explains, the values are divided by them, except
+        where the noise is clearly below the claim. Then every tensor that is still above the claim is divided by its
+        scale.
         """
         return _without_excess(self.sample, self.owners)
 
 
 def _without_excess(sample: Floats, owners: list[str]) -> Floats:
-    """Return noise with every scale reduced to at most the claim, as `NoiseMeasurements.even_sample` describes.
-
-    `sample` is the noise divided by the claimed standard deviation, (trials, rounds, coordinates); the result has the
-    same shape. `owners` names the parameter tensor of each coordinate.
-    """
+    """Return noise with every scale reduced to at most the claim; see `NoiseMeasurements.even_sample`."""
     names, which = np.unique(owners, return_inverse=True)
     groups = np.eye(names.size)[which]
     sizes, (trials, rounds, places) = groups.sum(axis=0), sample.shape
@@ -264,11 +250,9 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
 
 
 def _scale(means: Floats, freedom: Floats) -> Floats:
-    """Return the mean squares by which squared noise is to be divided; all 1 if chance explains their differences.
+    """Return the mean squares by which squared noise is to be divided; (1, 1, 1) if chance explains their differences.
 
-    `means` are mean squares of standardised noise, and `freedom` are their numbers of values. The result has the shape
-    of `means`, or (1, 1, 1) if all are 1. A mean that is clearly below the claim is replaced by 1. Cube roots of means
-    of squares are nearly normal (Wilson and Hilferty 1931).
+    A mean clearly below the claim becomes 1. Cube roots of means are compared (Wilson and Hilferty 1931).
     """
     counts = np.broadcast_to(freedom, means.shape)
     if counts.min() < _FEWEST or means.size < 2:
@@ -281,10 +265,9 @@ def _scale(means: Floats, freedom: Floats) -> Floats:
 
 
 def _studentized(values: Floats) -> Floats:
-    """Return each value divided by the root mean square of the other values of its trial and round, as a normal score.
+    """Return each value over the root mean square of the others of its trial and round, as a normal score.
 
-    `values` and the result have the shape (trials, rounds, coordinates). For normal noise the quotient has Student's t
-    distribution, and its normal score is the normal quantile of its probability.
+    The quotient has Student's t distribution for normal noise.
     """
     places = values.shape[2]
     others = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (places - 1)
@@ -296,7 +279,7 @@ Test = Callable[[NoiseMeasurements], TestResult]
 OpenedTest = Callable[[OpenedSecrets], TestResult]
 
 TESTS: dict[TestName, Test] = {}
-"""The tests of the family, in the order of the imports of their modules; `verdict.FAMILY` has the declared order."""
+"""The tests of the family, in the order of the imports of their modules; `judging.FAMILY` has the declared order."""
 
 
 OPENED_TESTS: dict[TestName, OpenedTest] = {}
@@ -306,15 +289,12 @@ OPENED_TESTS: dict[TestName, OpenedTest] = {}
 def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
     """Return a decorator that registers a function as the test with the given name.
 
-    The function tests secret values that are revealed after a run, such as who took part. It may raise
-    `TestNotApplicableError`.
+    The function tests secret values that are opened after a run. It may raise `TestNotApplicableError`.
     """
 
     def declared(test: OpenedTest) -> OpenedTest:
         def of_measured(measured: NoiseMeasurements) -> TestResult:
-            if measured.opened is None:
-                raise TestNotApplicableError(NotTestedReason.NOT_OPENED)
-            return test(measured.opened)
+            return test(if_known(measured.opened, NotTestedReason.NOT_OPENED))
 
         OPENED_TESTS[name], TESTS[name] = test, of_measured
         return test

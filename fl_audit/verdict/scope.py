@@ -26,7 +26,7 @@ _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
 def questions_text(found: VerdictDetails, unit: UnitWords) -> str:
     """Return sentences on the tests of participation, other released values, and noise that depends on the secret.
 
-    For each test that was made they state the limit of detection. For the others they state why they were not made.
+    They state the limit of detection of each test that was made, and why the others were not made.
 
     Parameters
     ----------

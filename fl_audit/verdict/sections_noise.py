@@ -40,20 +40,13 @@ def _sentence(numbers: NoiseFinding, contents: ReportContents) -> str:
 
 
 def _accuracy(row: Row) -> str:
-    """Return the distance from a ratio to the farther end of its interval, as text in percentage points.
-
-    The distance is not divided by the ratio. With the ratio 0.98 and the interval from 0.94 to 1.01, the text is "4 %".
-    `row` is the table row that contains the ratio and its interval.
-    """
+    """Return the distance from a ratio to the farther end of its interval, in percentage points, such as "4 %"."""
     half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
     return percent(float(f"{half:.2g}"))
 
 
 def _meaning(row: Row) -> str:
-    """Return the end of a sentence that says whether the measured noise agrees with the claim.
-
-    `row` is the table row of the ratio of the measured to the claimed noise.
-    """
+    """Return the end of a sentence that says whether the measured noise agrees with the claim."""
     match row.reading:
         case ClaimStatus.NO_CONTRADICTION if row.read is not None and row.read.wide is not None:
             return f"and at the level of the verdict this fits the claim: {row.reading_text}"
@@ -74,20 +67,9 @@ def _meaning(row: Row) -> str:
 
 
 def _row(name: str, noise: Sequence[float], basis: str, found: NoiseRatioEstimate, of: tuple[SquareSum, float]) -> Row:
-    """Return the table row that shows the ratio of the measured to the claimed noise in one place.
+    """Return the table row of a ratio of measured to claimed noise, given as (ratio, low, high).
 
-    Parameters
-    ----------
-    name
-        Name of the row.
-    noise
-        The ratio with its interval, as (ratio, low, high).
-    basis
-        Text on the values from which the ratio is measured.
-    found
-        The noise estimate, which gives the confidence of the interval.
-    of
-        The sum of squares behind the ratio, and the significance level of its test.
+    `of` has the sum of squares behind the ratio, and the significance level of its test.
     """
     (ratio, low, high), (squares, level) = noise, of
     return Row(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,
@@ -96,17 +78,16 @@ def _row(name: str, noise: Sequence[float], basis: str, found: NoiseRatioEstimat
 
 def _rows(numbers: NoiseFinding, contents: ReportContents) -> list[Row]:
     found, one = numbers.estimate, contents.words.one
+    beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
+    along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
     rows = []
     if found.total is not None:
-        beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
-        of, noise = (found.total, TestName.NOISE_TOTAL.level), (found.ratio, found.low, found.high)
+        noise = found.ratio, found.low, found.high
+        of = found.total, TestName.NOISE_TOTAL.level
         rows.append(_row("Noise, measured over claimed", noise, beside, found, of))
     if found.along is not None:
-        along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"
-        of, noise = (
-            (found.along, TestName.NOISE_ALONG_RECORD.level),
-            (found.along_record, found.along_low, found.along_high),
-        )
+        noise = found.along_record, found.along_low, found.along_high
+        of = found.along, TestName.NOISE_ALONG_RECORD.level
         rows.append(_row(f"Noise where it hides the {one}", noise, along, found, of))
     return rows
 
@@ -129,8 +110,7 @@ def _tables(numbers: NoiseFinding, contents: ReportContents) -> list[Table]:
 def excess_text(found: VerdictDetails) -> str:
     """Return a sentence on the cost of noise above the claim; empty if the noise is not significantly above it.
 
-    If the noise depends on the secret, or if the clients' shares of the noise are not known to be independent, the
-    sentence says that it may be harmful.
+    The sentence says that more noise may be harmful if it depends on the secret, or if clients' shares may be copies.
     """
     if found.noise.excess is None:
         return ""
@@ -185,10 +165,7 @@ def _noise_figure(figure: Figure, numbers: NoiseFinding, contents: ReportContent
 
 
 def _draw_interval(axes: Axes, height: int, interval: Sequence[float], marker: str, colour: str) -> None:
-    """Draw a value and its interval in one row of the axes, and write the numbers to the right of the axes.
-
-    `height` is the vertical position of the row, and `interval` holds value, lower end and upper end.
-    """
+    """Draw (value, lower end, upper end) in one row of the axes, and write the numbers to the right."""
     value, low, high = interval
     ends = [low, high]
     axes.plot(ends, [height, height], "-", color=colour, linewidth=2.4)

@@ -95,10 +95,7 @@ def _counted(number: float) -> str:
 
 
 def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
-    """Return a sentence on the largest epsilon that a test of attack scores can show with so many scores as it has.
-
-    `of_scores` is the result of the test, and `claimed` the claimed epsilon.
-    """
+    """Return a sentence on the largest epsilon that a test can show with so many attack scores."""
     ceiling = of_scores.more["ceiling"]
     only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
     most = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"
@@ -142,7 +139,7 @@ def _limits(contents: ReportContents) -> str:
     anywhere, at_unit = (None if share is None else percent(float(f"{share:.2g}")) for share in shares)
     if at_unit is None:
         return ""
-    signal = verdict_of(contents).judged.signal
+    signal = numbers.judged.signal
     counted = "" if signal is None else f", and a {unit} that counts {_counted(signal.times)}"
     if anywhere is None:
         return f"Had {at_unit} of the noise been missing where it hides the {unit}, we would have found it{counted}."
@@ -197,11 +194,9 @@ def _alarms(found: VerdictDetails, facts: RunDescription) -> str:
 
 
 def _looks_text(found: VerdictDetails | None, facts: RunDescription) -> str:
-    """Return sentences on the false-positive rate of a run that was judged repeatedly as it grew; empty if judged once.
-
-    If the numbers of trials are fixed in advance, the rate is bounded by Bonferroni. If they depend on earlier results,
-    the rate of two analyses is up to 3.1 times that of one (for a test whose statistic is a sum of normal numbers).
-    """
+    """Return sentences on the false-positive rate of a run that was judged more than once; empty if judged once."""
+    # If the numbers of trials depend on earlier results, the rate of two looks is up to 3.1 times that of one (for a
+    # test whose statistic is a sum of normal numbers).
     often = len(facts.looks)
     if found is None or often < 2:
         return ""
@@ -263,11 +258,7 @@ def _detection_text(found: VerdictDetails, guarantee: Guarantee, unit: UnitWords
 
 
 def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
-    """Return sentences on the limit of detection for a target unit that counts more than once, ending with a space.
-
-    The first sentences are about a target that counts more than once in every training. The last one is about a target
-    that counts more than once in a few trainings. The text is empty if `signal` is None.
-    """
+    """Return sentences on the limit of detection for a target that counts more than once, ending with a space."""
     if signal is None:
         return ""
     if signal.trials_needed is None:
@@ -287,9 +278,8 @@ def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit
     )
 
 
-def _finding_of(test: TestResult) -> str:
-    """Return "broken" if the test failed, otherwise "no contradiction", as the report words them."""
-    return str(ClaimStatus.BROKEN if test.violated else ClaimStatus.NO_CONTRADICTION)
+def _finding_of(test: TestResult) -> ClaimStatus:
+    return ClaimStatus.BROKEN if test.violated else ClaimStatus.NO_CONTRADICTION
 
 
 def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
@@ -300,7 +290,7 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
         return [covers]
     columns = ("Test of", "Finding", "Measured", "Claimed", "Would have been found", "p-value", "Its level")
     rows = tuple(
-        (told.title, _finding_of(told.test), told.words.measured, told.words.claimed,
+        (told.title, str(_finding_of(told.test)), told.words.measured, told.words.claimed,
          told.words.limit or formatting.DASH, p_text(told.test.p_value), f"{told.test.level:.3g}")
         for told in (TestMessage(test, words) for test in found.tests)
     )  # fmt: skip
@@ -317,10 +307,7 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
 
 
 def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list[Table]:
-    """Return a table of how often the target unit counts, as measured, and how often it must count to be found.
-
-    The list is empty if this was not measured.
-    """
+    """Return a table of how often the target counts, as measured and as would be found; [] if not measured."""
     if signal is None or signal.trials_needed is None:
         return []
     rare = f"Trials that find one that counts {RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"

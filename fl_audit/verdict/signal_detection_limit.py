@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc, ndtr, ndtri, stdtrit
+from scipy.special import chdtrc, ndtr, ndtri
 
 from fl_audit.array_types import Floats, finite
 from fl_audit.root_finding import smallest_number
-from fl_audit.statistics.shift_bound import noncentrality_at
 from fl_audit.verdict.declared_tests import DETECTION_POWER, TestName
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.noise_scale import chi_square_quantile
+from fl_audit.verdict.null_distributions import detectable_shift
 from fl_audit.verdict.run_measurements import EVIDENT
 
 RARE_TIMES, RARE_SHARE = 5.0, 0.02
@@ -34,9 +34,8 @@ _MOST_FREEDOM = 10**6  # with so many degrees of freedom Student's t is normal
 class TargetDrift:
     """Drift along a target: the standardised noise in the direction of its contributions, summed over the run.
 
-    The target is the unit in which D and D' differ. It counts k times if the released sums contain its contribution k
-    times; the claim allows k = 1. The sum is normal with mean (k - 1) `unit`. Its standard deviation is the ratio of
-    the real to the claimed standard deviation of the noise.
+    The sum is normal with mean (k - 1) `unit` if the target counts k times. Its standard deviation is the ratio of the
+    real to the claimed standard deviation of the noise.
     """
 
     value: float  # the sum of the noise, divided by the claimed standard deviation
@@ -62,11 +61,9 @@ class TargetDrift:
 
 @dataclass(frozen=True)
 class SignalDetectionLimit:
-    """Limits of detection: how often the released sums must contain a target's contribution for a test to find it.
+    """Limits of detection: how often a target must count in the released sums for a test to find it.
 
-    The target is the unit in which D and D' differ. It counts k times if the sums contain its contribution k times; the
-    claim allows k = 1. The fields hold the smallest k that is found, the numbers of trials needed to find given
-    breaches, and the measured k.
+    A target counts k times if the sums contain its contribution k times; the claim allows k = 1.
     """
 
     # Number of times that a target that contributes the clipping norm must count to be found with `DETECTION_POWER`.
@@ -100,78 +97,53 @@ class SignalDetectionLimit:
         }
 
 
-def detectable_shift(freedom: int, level: float) -> float:
-    """Return the shift of a normal sum, in standard deviations, that Student's t finds with `DETECTION_POWER`.
-
-    Parameters
-    ----------
-    freedom
-        Degrees of freedom of the estimated standard deviation, at least 1.
-    level
-        Significance level of the one-sided test, above 0 and below 0.5.
-
-    Examples
-    --------
-    >>> round(detectable_shift(10_000, 2e-4), 2)
-    4.82
-    """
-    critical = -float(stdtrit(freedom, level))
-    return noncentrality_at(1 - DETECTION_POWER, critical, freedom)
-
-
-def limit_of(drift: TargetDrift, level: float, unit: float) -> float:
+def limit_of(drift: TargetDrift, unit: float) -> float:
     """Return how often the released sums must contain a target's contribution for the test of its drift to find it.
 
-    The number is infinite if `unit` is 0. If the noise is significantly above the claim, the number grows in
-    proportion.
+    It is infinite if `unit` is 0, and grows in proportion to noise that is significantly above the claim.
 
     Parameters
     ----------
     drift
         Measured drift along the target, with the measured noise.
-    level
-        Significance level of the one-sided test, above 0 and below 0.5.
     unit
         Growth of the drift, in claimed standard deviations, with every further time that the sums contain the
         contribution.
     """
     is_louder = chdtrc(drift.freedom, drift.rest) < EVIDENT
     scale = drift.scale if is_louder else 1.0
-    return 1 + scale * detectable_shift(drift.freedom, level) / unit if unit > 0 else math.inf
+    return 1 + scale * detectable_shift(drift.freedom, TestName.SIGNAL.level) / unit if unit > 0 else math.inf
 
 
-def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int, level: float) -> SignalDetectionLimit:
+def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int) -> SignalDetectionLimit:
     """Compute after a run how often the released sums must contain a target's contribution for a test to find it.
 
-    The test is `target_contribution_tests`. The result also says how often they contain it, as measured. If nothing was
-    measured, all limits are infinite.
+    The result also says how often they contain it, as measured. If nothing was measured, all limits are infinite.
 
     Parameters
     ----------
     drift
-        Drift along the target over the run, a standardised sum of noise; None if it was not measured.
+        Drift along the target over the run; None if it was not measured.
     lengths
         Shift of each trial's standardised drift with every further time that the sums contain the contribution, shape
         (trials,). It is 0 in trials without the target.
     trials
         Number of trials of the run, from 1.
-    level
-        Significance level of the test.
     """
     if drift is None or drift.freedom < 2 or drift.unit == 0:
         return SignalDetectionLimit()
     # A target whose contribution exceeds the norm, which no claim allows, takes the place of the norm.
-    limits = [limit_of(drift, level, unit) for unit in (max(drift.claimed or 0.0, drift.unit), drift.unit)]
+    limits = [limit_of(drift, unit) for unit in (max(drift.claimed or 0.0, drift.unit), drift.unit)]
     held = lengths[lengths > 0]
     each = math.sqrt(float(np.mean(np.square(held)))) if held.size else 0.0
-    found = _limits(limits[0], trials, drift.freedom, level, each, held.size / trials)
+    found = _limits(limits[0], trials, drift.freedom, each, held.size / trials)
     return replace(found, times=limits[1], counted=1 + drift.value / drift.unit)
 
 
 def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalDetectionLimit:
     """Compute before a run how often the released sums must contain a target's contribution for a test to find it.
 
-    The test is `target_contribution_tests`. The contribution is assumed to have the clipping norm.
+    The contribution is assumed to have the clipping norm.
 
     Parameters
     ----------
@@ -186,52 +158,30 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
     """
     count = max(3, round(trials * rounds * share))
     unit = length * math.sqrt(trials * rounds * share)
-    level = TestName.SIGNAL.level
-    times = 1 + detectable_shift(count - 1, level) / unit
-    return _limits(times, trials, count - 1, level, length * math.sqrt(rounds), share)
+    times = 1 + detectable_shift(count - 1, TestName.SIGNAL.level) / unit
+    return _limits(times, trials, count - 1, length * math.sqrt(rounds), share)
 
 
-def _limits(limit: float, trials: int, freedom: int, level: float, each: float, share: float) -> SignalDetectionLimit:
-    """Return the limits of detection of the test `target_contribution_tests`, given how often the target must count to
-    be found.
+def _limits(limit: float, trials: int, freedom: int, each: float, share: float) -> SignalDetectionLimit:
+    """Return the limits of detection of a run whose tests find a target that counts `limit` times.
 
-    A target counts k times if the released sums contain its contribution k times. The result also has the numbers of
-    trials that are needed to find two breaches: a target that counts 1.5 times, and the rare breach (see `_rare`).
-
-    Parameters
-    ----------
-    limit
-        Smallest k that the test finds in the run.
-    trials
-        Number of trials of the run, from 1.
-    freedom
-        Degrees of freedom of the estimated noise in the run.
-    level
-        Significance level of the test.
-    each
-        Shift of one trial's standardised noise with every further time that the target counts.
-    share
-        Share of the trials with the target.
+    `each` is the shift of one trial's standardised noise with every further time that the target counts, and `share`
+    the share of the trials with the target.
     """
     if not math.isfinite(limit):
         return SignalDetectionLimit()
-    found = detectable_shift(freedom, level)
+    found = detectable_shift(freedom, TestName.SIGNAL.level)
 
     def is_enough(number: int) -> bool:
         known = min(_MOST_FREEDOM, max(2, round((freedom + 1) * number / trials) - 1))
-        shift = detectable_shift(known, level) / found
+        shift = detectable_shift(known, TestName.SIGNAL.level) / found
         return (limit - 1) * shift * math.sqrt(trials / number) <= (BREACH - 1) * (1 + 1e-9)
 
     return SignalDetectionLimit(limit, limit, smallest_number(is_enough, _MOST_NEEDED), _rare(each, share))
 
 
 def _rare(each: float, share: float) -> int | None:
-    """Return the number of trials with which the test `signal_trial` finds a rare breach; None if no number is enough.
-
-    In a rare breach, the target counts `RARE_TIMES` times in a share `RARE_SHARE` of its trials, and once in the
-    others. `each` is the shift of one trial's standardised noise with every further time that the target counts.
-    `share` is the share of the trials with the target.
-    """
+    """Return the number of trials with which `signal_trial` finds the rare breach; None if no number is enough."""
     shift, affected = (RARE_TIMES - 1) * each, RARE_SHARE * share
     return smallest_number(lambda trials: rare_power(trials, shift, affected) >= DETECTION_POWER, _MOST_TRIALS)
 

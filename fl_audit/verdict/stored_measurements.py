@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -44,8 +45,8 @@ def _measured(run: FinishedRun) -> NoiseMeasurements:
 def claimed_length(federation: Federation) -> float | None:
     """Return the largest norm of a target unit's contribution to a round that the claim allows, over the noise.
 
-    This is the clipping norm over the noise's standard deviation. It is None if the noise is scaled to f(D) - f(D'). If
-    clients train privately, the noise is that of all clients whose noise the adversary does not know.
+    It is None if the noise is scaled to f(D) - f(D'). If clients train privately, the noise is that of all clients
+    whose noise the adversary does not know.
     """
     mechanism = federation.mechanism
     if mechanism.scaling is SensitivityKind.LOCAL:
@@ -59,25 +60,17 @@ def claimed_length(federation: Federation) -> float | None:
 def opened_of_pair(run: FinishedRun) -> OpenedSecrets:
     """Return the values that the challenger opened after a run on a pair D, D', such as who took part.
 
-    The secret bits are included. The result is computed once for each run.
+    They include the secret bits, and are read once.
     """
-    return run.once(_opened_of_pair)
+    return run.once(_OF_PAIR)
 
 
 def opened_of_targets(run: FinishedRun) -> OpenedSecrets:
     """Return the values that the challenger opened after a run on many targets, such as who took part.
 
-    The secret bits are included. The result is computed once for each run.
+    They include the secret bits, and are read once.
     """
-    return run.once(_opened_of_targets)
-
-
-def _opened_of_pair(run: FinishedRun) -> OpenedSecrets:
-    return _opened(run, True)
-
-
-def _opened_of_targets(run: FinishedRun) -> OpenedSecrets:
-    return _opened(run, False)
+    return run.once(_OF_TARGETS)
 
 
 def _opened(run: FinishedRun, of_pair: bool) -> OpenedSecrets:
@@ -109,11 +102,13 @@ def _opened(run: FinishedRun, of_pair: bool) -> OpenedSecrets:
     )
 
 
-def _opened_rounds(federation: Federation) -> Flags | None:
-    """Return whether the samples of units in each round are revealed after the run, bool (rounds,).
+_OF_PAIR, _OF_TARGETS = partial(_opened, of_pair=True), partial(_opened, of_pair=False)
 
-    If groups of units take turns, only the samples of the first group's rounds are revealed. Without groups, the
-    samples of all rounds are revealed, and the result is None.
+
+def _opened_rounds(federation: Federation) -> Flags | None:
+    """Return a mask of the rounds whose samples are opened; None if all are.
+
+    If groups of units take turns, these are the rounds of the first group.
     """
     if (first := federation.turn(1)) is None:
         return None
@@ -122,11 +117,9 @@ def _opened_rounds(federation: Federation) -> Flags | None:
 
 
 def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
-    """Return the noise along f(D) - f(D') as standard normal scores, (trials, rounds), or None.
+    """Return the noise along f(D) - f(D') as normal scores, (trials, rounds); None if it follows from the increments.
 
-    It is None if the run stored no scores, because they follow from the increments of the log-likelihood ratio. If the
-    target's participation is secret, the scores are taken from the noise statistics `residuals`, which take into
-    account in which rounds the target took part. Otherwise they are the scores that the run stored.
+    With secret participation, the scores come from the noise statistics, which know when the target took part.
     """
     if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
         return run.scores
@@ -137,7 +130,7 @@ def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | Non
 def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> NoiseAlongTarget | None:
     """Return the noise along the contribution of one target unit in every trial, summed over the rounds.
 
-    None is returned if it was not measured, as in runs of an older version.
+    It is None if it was not measured, as in runs of an older version.
 
     Parameters
     ----------
@@ -163,12 +156,9 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
 
 
 def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | None:
-    """Return the sum of the noise along each target over all trials that contain it, scaled to variance 1, (targets,).
+    """Return the noise along each target, summed over all trials that contain it and scaled to variance 1, (targets,).
 
-    The inputs have the shape (trials, targets). `is_in` says whether the trial contains the target. `rounds` is the
-    number of rounds in which the noise along the target was measured. `sums` is the sum of this noise over these
-    rounds, in standard deviations of the noise. Targets without a measured round are left out, and None is returned if
-    fewer than two targets remain.
+    Targets without a measured round are left out; None if fewer than two remain.
     """
     held = is_in & (rounds > 0)
     counts, drifts = (np.where(held, values, 0.0).sum(axis=0) for values in (rounds, sums))

@@ -19,16 +19,11 @@ import numpy as np
 from scipy.special import chdtr, chdtrc, fdtrc, stdtr
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, of_looks, only_if
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, detectable_ratio
+from fl_audit.verdict.null_distributions import detectable_shift
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
-from fl_audit.verdict.signal_detection_limit import (
-    SignalDetectionLimit,
-    TargetDrift,
-    detectable_shift,
-    limit_of,
-    signal_limit,
-)
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit, TargetDrift, limit_of, signal_limit
 
 _OVER_ROUNDS = "the sums over all rounds"
 _FEWEST = 3  # values from which a drift is tested
@@ -57,8 +52,7 @@ def drift_of_run(measured: NoiseMeasurements) -> TargetDrift | None:
 def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
     """Return the drift along the target units' contributions, computed from sums over rounds.
 
-    The drift is the sum of the noise in this direction, which grows if a unit counts more than once. None is returned
-    if no target unit contributes or the sums were not measured.
+    It is None if no target unit contributes or the sums were not measured.
     """
     held = along.members & (along.freedom > 0)
     if along.sums is None or along.lengths is None or not held.any():
@@ -70,34 +64,29 @@ def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
 
 
 def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
-    """Return how many times the target unit must count in the released sums so that the test
-    `target_contribution_tests` finds it.
+    """Return how many times the target unit must count in the released sums of a run for the tests to find it.
 
-    An honest unit counts once. The result, computed from the measurements of a run, also has the number of trials that
-    suffice to find a unit that counts 1.5 times.
+    An honest unit counts once. The result also has the number of trials that find a unit that counts 1.5 times.
     """
     length, known = measured.own_length, measured.own_length > 0
     each = length.sum(axis=1) / np.sqrt(np.maximum(1, known.sum(axis=1)))
-    return signal_limit(drift_of_run(measured), each, measured.trials, TestName.SIGNAL.level)
+    return signal_limit(drift_of_run(measured), each, measured.trials)
 
 
 def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
-    """Return how many times a target unit must count in the released sums so that the test `target_contribution_tests`
-    finds it.
+    """Return how many times a target unit must count for the tests to find it, from sums of noise over rounds.
 
-    An honest unit counts once. The result, computed from sums of noise over rounds, also has the number of trials that
-    suffice to find a unit that counts 1.5 times.
+    An honest unit counts once. The result also has the number of trials that find a unit that counts 1.5 times.
     """
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))
-    return signal_limit(drift_along(along), each, along.members.size, TestName.SIGNAL.level)
+    return signal_limit(drift_along(along), each, along.members.size)
 
 
 def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
-    """Return the noise of each round summed over trials, with the lengths as weights, and the norm of these lengths.
+    """Return the noise of each round, summed over trials with the lengths as weights, and the norm of these lengths.
 
-    `noise` and `length` have the shape (trials, rounds); NaN in `noise` is left out. Both results have the shape
-    (rounds,). The sums are divided by the norms, so each is N(0, 1) if a length in its round is not 0.
+    The sums are divided by the norms, so that each is N(0, 1) where the norm is not 0.
     """
     known = ~np.isnan(noise)
     weights = np.where(known, length, 0.0)
@@ -116,8 +105,7 @@ def even_noise(noise: Floats) -> Floats:
     Parameters
     ----------
     noise
-        Noise along one direction divided by the claimed standard deviation, (trials, rounds). The result has this shape
-        too.
+        Noise along one direction over the claimed standard deviation, (trials, rounds).
     """
     for axis in (1, 0, (0, 1)):
         counts = np.sum(~np.isnan(noise), axis=axis, keepdims=True) - 1
@@ -134,25 +122,22 @@ def even_noise(noise: Floats) -> Floats:
 def signal(measured: NoiseMeasurements) -> TestResult:
     """Test whether the target unit counts more than once in the released sums of a run: Student's t, upper tail.
 
-    In the result, `measured` is the estimated number of times that the unit counts. `limit` is the smallest number of
-    times that the test finds with probability 0.9.
+    `measured` is the estimated number of times, and `limit` the smallest number that is found with probability 0.9.
     """
     return signal_of(drift_of_run(measured))
 
 
 def signal_of(drift: TargetDrift | None) -> TestResult:
-    """Return the result of the test `target_contribution_tests`, which tests whether the target unit counts more than
-    once in the sums.
+    """Return the test of whether the target unit counts more than once in the released sums, from its drift.
 
-    Raises `TestNotApplicableError` if `drift`, the measured drift along the target's contribution, is None.
+    Raises `TestNotApplicableError` if `drift` is None.
     """
-    if drift is None or drift.unit == 0:
-        only_if(False, NotTestedReason.NO_DIFFERENCE)
-    assert drift is not None
+    drift = if_known(drift, NotTestedReason.NO_DIFFERENCE)
+    only_if(drift.unit != 0, NotTestedReason.NO_DIFFERENCE)
     only_if(drift.freedom + 1 >= _FEWEST, NotTestedReason.TOO_FEW)
     t = drift.student
     counted = 1 + drift.value / drift.unit
-    limit = limit_of(drift, TestName.SIGNAL.level, drift.unit)
+    limit = limit_of(drift, drift.unit)
     return TestResult(TestName.SIGNAL, t, float(stdtr(drift.freedom, -t)), counted, 1.0, limit)
 
 
@@ -167,8 +152,8 @@ class _NormalDriftSums(NamedTuple):
 def signal_round(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise of any single round is shifted over all trials: Student's t, two-sided, with Bonferroni.
 
-    Every round is tested three times: along the target's contribution, along f(D) - f(D') in the trials with D, and
-    along f(D) - f(D') in the trials with D'. The scale is that of the deviations from the means of the rounds.
+    The directions are the target's contribution and, separately in trials with D and with D', f(D) - f(D'). The scale
+    is that of the deviations from the means of the rounds.
     """
     only_if(measured.trials > 1, NotTestedReason.ONE_TRIAL)
     noise = even_noise(measured.own_noise / measured.excess)
@@ -192,21 +177,16 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
 
 
 def _beside_rounds(along: Floats) -> tuple[float, int]:
-    """Return the sum of squared deviations of the noise from its mean in each round, and the degrees of freedom.
-
-    `along` is the noise in one direction, (trials, rounds). A round's mean is over trials. NaN is left out.
-    """
+    """Return the sum of squared deviations of the noise from its mean in each round, and the degrees of freedom."""
     known = np.sum(~np.isnan(along), axis=0)
     means = np.nansum(along, axis=0) / np.maximum(known, 1)
     return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())
 
 
 def _largest(name: TestName, looks: _NormalDriftSums, variance: float, freedom: int, limit: float) -> TestResult:
-    """Return the result of the test `name`, whose statistic is the largest absolute value among several sums of noise.
+    """Return the result of a test by the largest absolute value of several sums of noise: Student's t, two-sided.
 
-    `looks` holds the sums with their names, and `variance` is the measured variance of the noise, with `freedom`
-    degrees of freedom. The p-value is from Student's t, two-sided, with Bonferroni over the sums. `limit`, the limit of
-    detection, is only stored in the result.
+    `variance` is the measured variance of the noise, with `freedom` degrees of freedom.
     """
     scale = math.sqrt(variance)
     at = int(np.abs(looks.values).argmax())
@@ -234,16 +214,14 @@ def signal_trial(measured: NoiseMeasurements) -> TestResult:
 def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     """Return the result of the test `signal_trial`, computed from each trial's sum of noise over its rounds.
 
-    If there are several targets, `along` also holds, for each target, a sum over all trials with this target. These
-    sums are tested too.
+    With several targets, the sums over all trials with each target are tested, too.
     """
     used = along.freedom > 0
-    if along.sums is None or along.lengths is None or not used.any():
-        only_if(False, NotTestedReason.NO_DIFFERENCE)
-    assert along.sums is not None
-    assert along.lengths is not None
+    sums = if_known(along.sums, NotTestedReason.NO_DIFFERENCE)
+    lengths = if_known(along.lengths, NotTestedReason.NO_DIFFERENCE)
+    only_if(bool(used.any()), NotTestedReason.NO_DIFFERENCE)
     counts = along.freedom[used]
-    drawn = along.sums[used] / np.sqrt(counts)
+    drawn = sums[used] / np.sqrt(counts)
     total, between = float(along.squares[used].sum()), float(np.square(drawn).sum())
     freedom, within = int(counts.sum() - counts.size), max(0.0, total - between)
     only_if(freedom >= _FEWEST, NotTestedReason.TOO_FEW)
@@ -253,7 +231,7 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
         values = np.append(values, along.of_targets)
         names += [f"all trials with target {number}" for number in range(along.of_targets.size)]
     shift = detectable_shift(freedom, TestName.SIGNAL_TRIAL.level / 4 / len(names))
-    each = (along.lengths[used] / np.sqrt(counts))[along.lengths[used] > 0]
+    each = (lengths[used] / np.sqrt(counts))[lengths[used] > 0]
     limit = 1 + shift / float(np.median(each)) if each.size else math.inf
     largest = _largest(TestName.SIGNAL_TRIAL, _NormalDriftSums(values, names), within / freedom, freedom, limit)
     ratio = between / counts.size / (within / freedom) if within > 0 else (math.inf if between > 0 else 1.0)
@@ -279,10 +257,9 @@ def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
 
 
 def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
-    """Return the sum of squares of the trials' standardised noise sums, and its degrees of freedom, both of shape (1,).
+    """Return the sum of squares of the trials' standardised noise sums, and its degrees of freedom, both (1,).
 
-    `sums` holds the sum of each trial's noise over its rounds, (trials,), and `counts` the number of these rounds,
-    (trials,). A sum is standardised by the square root of this number. Trials with a single round are left out.
+    Trials with a single round are left out.
     """
     several = counts > 1
     square = float(np.sum(np.square(sums[several]) / counts[several]))
@@ -292,8 +269,7 @@ def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
 def noise_trial_of(along: NoiseAlongTarget) -> TestResult:
     """Test for too little noise along the target unit's contribution, in any single trial or in the sums over rounds.
 
-    A sum over rounds is that of one trial's noise. Unlike the test `noise_along_record_trial`, which also tests single
-    rounds, this one needs no noise of single rounds.
+    Unlike `noise_along_record_trial`, it needs no noise of single rounds.
     """
     of_sums = [] if along.sums is None else [(*_over_rounds(along.sums, along.freedom), _OVER_ROUNDS, 0)]
     return _least([(along.squares, along.freedom, "trial {}", 0), *of_sums])
@@ -302,8 +278,7 @@ def noise_trial_of(along: NoiseAlongTarget) -> TestResult:
 def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
     """Test whether any of several sums of squared noise is too small: chi-square, lower tail, with Bonferroni.
 
-    Each entry of `sums` has sums of squares, their degrees of freedom, a format for the names of their places, such as
-    "trial {}", and the number of the first place. The result is that of the sum with the smallest p-value.
+    Each entry has sums, their degrees of freedom, a format such as "trial {}" for their places, and the first number.
     """
     looks, found = 0, []
     for squares, freedom, name, first in sums:

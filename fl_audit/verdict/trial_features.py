@@ -40,17 +40,16 @@ _GRIDS = {"decimal": tuple(10.0**-k for k in (4, 3, 2, 1)), "binary": tuple(2.0*
 def seed_of(members: Flags) -> int:
     """Return the seed of random draws that replace unknown values, computed from the secret bits, bool (trials,).
 
-    With a fixed seed, chance differences between the draws of trials with D and with D' would be the same in every run.
-    The noise does not enter the seed, because a seed that depends on the tested values could favour one result of the
-    test.
+    With a fixed seed, the draws of trials with D and with D' would differ in the same way in every run. A seed from the
+    tested noise could favour one result of the test.
     """
     return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
 
 
 def sample_features(measured: NoiseMeasurements) -> Features:
-    """Return the features of the noise at sampled coordinates, keyed by name, each with one value per tested trial.
+    """Return the features of the noise at sampled coordinates by name, one value per tested trial.
 
-    The tested trials are those that `measured.sampled_trials` marks. Tensors and rounds are combined into a few groups.
+    The tested trials are those of `measured.sampled_trials`. Tensors and rounds are combined into a few groups.
     """
     groups, known = _tensor_groups(measured.owners), measured.sampled_trials
     neighbours = np.diff([number for number, _ in measured.noise.places]) == 1
@@ -73,13 +72,11 @@ def sample_features(measured: NoiseMeasurements) -> Features:
 def direction_features(measured: NoiseMeasurements) -> Features:
     """Return the features of the noise along f(D) - f(D') and along the gradients, each (trials,), keyed by name.
 
-    The challenger may have revealed two further kinds of values after the run. Features of each kind that it revealed
-    are added. One kind is the noise of the quantile bits, the counts that adaptive clipping releases. The other is the
-    share of ones among the last bits of a release, as a standardised deviation from 1/2. The result is empty if nothing
-    was measured.
+    If they were opened after the run, the noise of the quantile bits of adaptive clipping, and the shares of ones among
+    the last bits of the releases, have features, too. The result is empty if nothing was measured.
 
-    Unknown values are replaced by normal draws, because the number of unknown values may differ between D and D'. The
-    draws have standard deviation 1, or that of the known values if these show more noise than claimed.
+    Unknown values are replaced by normal draws, because their number may differ between D and D'. The draws have
+    standard deviation 1, or that of the known values if these show more noise than claimed.
     """
     seed = seed_of(measured.members)
     directions = {"along the record": measured.innovations}
@@ -103,10 +100,7 @@ def direction_features(measured: NoiseMeasurements) -> Features:
 
 
 def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
-    """Return groups of neighbouring tensors, keyed by name, each as a mask of the sampled coordinates in the group.
-
-    `owners` holds, for each sampled coordinate, the name of its tensor. There are at most `_TENSOR_GROUPS` groups.
-    """
+    """Return at most `_TENSOR_GROUPS` groups of neighbouring tensors by name, as masks of the sampled coordinates."""
     tensors = list(dict.fromkeys(owners))
     split = np.array_split(np.arange(len(tensors)), min(_TENSOR_GROUPS, len(tensors)))
     groups = [[tensors[at] for at in part] for part in split]
@@ -115,12 +109,9 @@ def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
 
 
 def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
-    """Return standardised sums of the first four Hermite polynomials of the noise, each (trials,), keyed by name.
+    """Return standardised sums of the first four Hermite polynomials of the noise, over all values and over groups.
 
-    There is a sum over all values, and sums over each group of tensors and each group of rounds. `values` is the noise
-    over its claimed standard deviation, shape (trials, rounds, coordinates), and `groups` has a mask of the coordinates
-    of each group of tensors. Hermite polynomials of a normal number are uncorrelated, so each adds information that the
-    others lack.
+    Hermite polynomials of a normal number are uncorrelated, so each adds information that the others lack.
     """
     squares = np.square(values)
     polynomials = (
@@ -149,11 +140,7 @@ def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
 
 
 def _round_groups(rounds: int) -> dict[str, slice]:
-    """Return groups of rounds, keyed by name, as slices of an axis of rounds: odd, even, and consecutive rounds.
-
-    The groups of consecutive rounds, at most `_ROUND_GROUPS`, have about equal lengths. With a single round, the result
-    is empty.
-    """
+    """Return slices of rounds by name: odd, even, and a few runs of rounds; none if there is a single round."""
     if rounds == 1:
         return {}
     edges = np.linspace(0, rounds, min(_ROUND_GROUPS, rounds) + 1).astype(int).tolist()
@@ -162,11 +149,9 @@ def _round_groups(rounds: int) -> dict[str, slice]:
 
 
 def _tail_features(values: Floats) -> Features:
-    """Return features of the sizes and signs of the noise values, each (trials,), keyed by name.
+    """Return the standardised shares of values beyond 2 and 3 standard deviations and above 0, and the largest value.
 
-    They are the shares of values beyond 2 and beyond 3 standard deviations and the share of positive values, each
-    standardised under N(0, 1), and the largest absolute value, as minus the log of its tail probability. `values` is
-    the noise over its claimed standard deviation, shape (trials, rounds, coordinates).
+    The largest absolute value is given as minus the log of its tail probability.
     """
     sizes = np.abs(values).reshape(len(values), -1)
     count = sizes.shape[1]
@@ -181,36 +166,33 @@ def _tail_features(values: Floats) -> Features:
 
 
 def _lag_features(values: Floats) -> Features:
-    """Return the correlations between rounds, and of the signs of consecutive rounds, each (trials,), keyed by name.
-
-    Rounds that are 1 and 2 apart are compared, if there are enough rounds. `values` is the noise over its claimed
-    standard deviation, shape (trials, rounds, coordinates).
-    """
+    """Return the correlations of rounds 1 and 2 apart, and of the signs of consecutive rounds."""
     features = {}
     for lag in (1, 2):
         if values.shape[1] > lag:
             earlier, later = values[:, :-lag], values[:, lag:]
-            count = math.sqrt(earlier[0].size)
-            features[f"correlation of rounds {lag} apart"] = np.einsum("wrs,wrs->w", earlier, later) / count
+            features[f"correlation of rounds {lag} apart"] = _correlation(earlier, later)
             if lag == 1:
-                same = np.sign(earlier) * np.sign(later)
-                features["equal signs of consecutive rounds"] = same.sum(axis=(1, 2)) / count
+                features["equal signs of consecutive rounds"] = _correlation(np.sign(earlier), np.sign(later))
     return features
 
 
-def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
-    """Return features that show copied noise within a trial, each (trials,), keyed by name.
+def _correlation(one: Floats, other: Floats) -> Floats:
+    """Return the sum of products of two parts of each trial's noise, (trials,), over its standard deviation."""
+    return np.asarray(np.einsum("wij,wij->w", one, other) / math.sqrt(one[0].size), dtype=np.float64)
 
-    They compare rounds, coordinates, neighbouring coordinates and single values with each other. `values` is the noise
-    over its claimed standard deviation, shape (trials, rounds, coordinates). `neighbours` is True for each sampled
-    coordinate whose right neighbour is sampled as well. Single values that differ by less than `close` count as equal.
+
+def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
+    """Return features that show noise copied within a trial, from a round, a coordinate or a single value to another.
+
+    `neighbours` marks sampled coordinates whose right neighbour is sampled as well. Single values that differ by less
+    than `close` count as equal.
     """
     features = _lag_features(values)
     if (first := np.flatnonzero(neighbours)).size:
         left, right = values[:, :, first], values[:, :, first + 1]
-        count = math.sqrt(left[0].size)
-        features["correlation of neighbouring coordinates"] = np.einsum("wrs,wrs->w", left, right) / count
-        features["equal signs of neighbouring coordinates"] = (np.sign(left) * np.sign(right)).sum(axis=(1, 2)) / count
+        features["correlation of neighbouring coordinates"] = _correlation(left, right)
+        features["equal signs of neighbouring coordinates"] = _correlation(np.sign(left), np.sign(right))
     features |= _magnitude_features(values, first)
     features |= _pair_features(values, "rounds") | _pair_features(values.swapaxes(1, 2), "coordinates")
     if close <= _LARGEST_CLOSE:
@@ -220,18 +202,16 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
 
 
 def _magnitude_features(values: Floats, first: Integers) -> Features:
-    """Return correlations of magnitudes of the noise, each (trials,), keyed by name.
+    """Return the correlations of magnitudes between neighbouring coordinates and between consecutive rounds.
 
-    They are taken between neighbouring coordinates, and between consecutive rounds. `values` is the noise over its
-    claimed standard deviation, shape (trials, rounds, coordinates). `first` has the positions of the sampled
-    coordinates that are followed by their neighbours.
+    `first` has the positions of the sampled coordinates that are followed by their neighbours.
     """
     scores, features = magnitude_scores(values), Features()
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}
     if values.shape[1] > 1:
         pairs["consecutive rounds"] = scores[:, :-1], scores[:, 1:]
     for name, (one, other) in pairs.items():
-        features[f"correlation of magnitudes of {name}"] = np.einsum("wij,wij->w", one, other) / math.sqrt(one[0].size)
+        features[f"correlation of magnitudes of {name}"] = _correlation(one, other)
     return features
 
 
@@ -252,12 +232,10 @@ def _pair_features(vectors: Floats, what: str) -> Features:
 
 
 def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
-    """Return, by feature name, the grids on which the noise could lie and for which each trial is tested.
+    """Return, by feature name, whether noise or noise over sigma is tested for a grid, and the step of the grid.
 
-    An entry is a pair. The first value is True if the noise itself is tested, and False if the noise divided by sigma
-    is tested. The second value is the step of the grid. It is the finest of its kind, decimal or binary, that is not
-    hidden by float32 rounding, whose largest step over sigma is `grain`. Noise on a coarser grid whose step is a
-    multiple of it is found, too. All trials are tested for the same steps, although `sigma` differs.
+    The step is the finest of its kind, decimal or binary, that float32 rounding does not hide. All trials are tested
+    for the same steps, although `sigma` differs.
     """
     limits = {"of the claimed noise": (grain, 0.25), "as such": (grain * float(sigma.max()), float(sigma.min()) / 4)}
     steps = {}
@@ -269,12 +247,7 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
 
 
 def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the log of the size of the noise in classes of coordinates and over rounds, keyed by name.
-
-    A class consists of evenly spaced coordinates. There are features of each class, of all classes together, and of the
-    changes over the rounds. All are computed from logs of mean squares, each divided by its standard deviation under
-    N(0, 1) noise. A feature has one value for each trial that the mask `known` marks.
-    """
+    """Return logs of the size of the noise in classes of evenly spaced coordinates, and of its changes over rounds."""
     names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
     squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds
     features = {
@@ -295,19 +268,14 @@ def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
 
 
 def _log_scale(squares: Floats, freedom: int) -> Floats:
-    """Return log(`squares` / `freedom`) divided by its standard deviation under N(0, 1) noise, shape as `squares`.
-
-    `squares` are sums of squared noise over sigma, and `freedom` is the number of squares in each sum.
-    """
+    """Return log(`squares` / `freedom`) divided by its standard deviation under N(0, 1) noise."""
     return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
 
 
 def _low_bits_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return features that show noise rounded to half precision, one value per known trial, keyed by kind of value.
+    """Return the standardised sums of cosines of low bits, by kind of number, to find noise in half precision.
 
-    For each kind, the feature is the standardised sum over coordinates and rounds of the cosine of the phase of the low
-    bits, those that half precision does not have. `known` marks the trials. A kind is left out if some trial knows too
-    few of its values.
+    A kind is left out if some trial knows too few of its values.
     """
     sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
     offered = ~np.isnan(sums)

@@ -11,8 +11,8 @@ from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import played
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
+from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
-from fl_audit.verdict.verdict import run_family
 from tests.validation.breach_kinds import BREACHES
 from tests.validation.breaches import _real_run
 from tests.validation.engine_runs import breach_plan, measured_run, parties_of

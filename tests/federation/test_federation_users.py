@@ -34,8 +34,8 @@ from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.user_batching import UserRecords
 from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
-from fl_audit.verdict.verdict import run_family
 
 Changes = dict[str, dict[str, Any]]
 

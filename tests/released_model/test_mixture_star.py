@@ -5,11 +5,11 @@ import pytest
 from scipy.stats import kstest, norm
 
 from fl_audit.errors import InputError
-from fl_audit.released_model.empirical_star import epsilon_star_of_rates
 from fl_audit.released_model.mechanism_star import mechanism_star_gaussian, parametric_mechanism_star
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures, threshold_limits, threshold_log_ratios
 from fl_audit.released_model.normal_mixture import NormalMixture, choose_mixture, fit_mixture, ks_check, normal
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian
+from tests.released_model.rates import epsilon_star_of_rates
 
 
 def random_mixture(rng: np.random.Generator, components: int) -> NormalMixture:

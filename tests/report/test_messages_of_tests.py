@@ -16,9 +16,10 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.report.formatting import unit_words
 from fl_audit.verdict.declared_tests import OF_NOISE, OF_OPENED, NotTestedReason, TestName, TestResult
+from fl_audit.verdict.judging import judge, judge_scores, run_family
 from fl_audit.verdict.sections_noise import excess_text
 from fl_audit.verdict.sections_verdict import _detection_text
-from fl_audit.verdict.verdict import VerdictDetails, judge, judge_scores, run_family
+from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TEST_WORDS, TestMessage, broken_tests, title_of
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import synthetic_run

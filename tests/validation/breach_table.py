@@ -12,10 +12,11 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.report.formatting import unit_words
 from fl_audit.verdict.declared_tests import TestName, TestResult
+from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.noise_estimate import epsilon_limit
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.target_contribution_tests import limit_of_run
-from fl_audit.verdict.verdict import run_family, verdict_on
+from fl_audit.verdict.verdict import verdict_on
 from fl_audit.verdict.verdict_messages import TestMessage
 from tests.validation.breach_kinds import Breach
 from tests.validation.breach_truths import DELTA, MULTIPLIER, ROUNDS, claimed, true_epsilon
@@ -76,8 +77,7 @@ def _missed_verdict(line: Line) -> str:
     multiplier = 2.0 if isinstance(breach, OpenedBreach) else breach.multiplier or MULTIPLIER
     relation = Adjacency.ADD_REMOVE_RECORD if isinstance(breach, OpenedBreach) else Adjacency.REPLACE_RECORD
     guarantee = derive_guarantee(Claim(relation, gaussian_rounds(multiplier, ROUNDS, 1.0), DELTA))
-    level = TestName.NOISE_ALONG_RECORD.level
-    noise = epsilon_limit(int(measured.used_innovations.size), measured.trials, level, guarantee)
+    noise = epsilon_limit(int(measured.used_innovations.size), measured.trials, guarantee)
     return str(verdict_on(False, noise.conclusive and limit_of_run(measured).conclusive))
 
 

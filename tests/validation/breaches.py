@@ -29,8 +29,8 @@ from rich.progress import track
 
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
+from fl_audit.verdict.judging import FAMILY, run_family
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.verdict import FAMILY, run_family
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breach_table import Line, write
 from tests.validation.engine_runs import breach_plan, measured_run, parties_of

@@ -24,8 +24,8 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED
 from fl_audit.verdict.declared_tests import TestName as T
+from fl_audit.verdict.judging import FAMILY, run_family
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.verdict import FAMILY, run_family
 from tests.validation.engine_runs import honest_plans, measured_run
 from tests.validation.journal import append, read, until
 from tests.validation.opened_breaches import measured_of

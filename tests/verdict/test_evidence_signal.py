@@ -10,6 +10,7 @@ from scipy.stats import binom, kstest
 
 from fl_audit.array_types import Floats
 from fl_audit.verdict.declared_tests import BESIDE_SCORES, FAMILY_LEVEL, TestName
+from fl_audit.verdict.judging import FAMILY, run_family
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.signal_detection_limit import planned_signal, rare_power
@@ -21,7 +22,6 @@ from fl_audit.verdict.target_contribution_tests import (
     signal_of,
     signal_trial_of,
 )
-from fl_audit.verdict.verdict import FAMILY, run_family
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import synthetic_run
 from tests.validation.held_back_breaches import cancelling

@@ -15,33 +15,20 @@ from scipy import special, stats
 
 from fl_audit.errors import InputError
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
-from fl_audit.verdict.noise_copies import (
-    _cosine_at,
-    _cosine_tail,
-    _joint_distribution,
-    _likest_pair,
-    _product_log_tail,
-    joint_places,
-)
+from fl_audit.verdict.judging import run_family
+from fl_audit.verdict.noise_copies import _joint_distribution, _likest_pair, _product_log_tail, joint_places
 from fl_audit.verdict.noise_moments import (
-    _detectable_mean,
     _detectable_share,
     _detectable_shift,
-    _student_p,
     serial_correlation,
     shared_over_rounds,
     shared_over_trials,
 )
-from fl_audit.verdict.noise_scale import (
-    chi_square_quantile,
-    detectable_ratio,
-    noise_along_record,
-    noise_round,
-    secret_total,
-)
+from fl_audit.verdict.noise_scale import chi_square_quantile, detectable_ratio, noise_along_record, noise_round
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS, NoiseStatistics, stride_sizes
+from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_mean, student_p
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.verdict import run_family
+from fl_audit.verdict.secret_dependence import secret_total
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.breaches import _study_breach, synthetic_run
 from tests.validation.synthetic_noise import NoiseSetting, play
@@ -148,8 +135,8 @@ def test_limits_of_detection_are_found_nine_times_in_ten() -> None:
 
 def test_limits_of_drift_and_sharing_hold_by_simulation() -> None:
     rng = np.random.default_rng(6)
-    mean = _detectable_mean(50, 1e-3)
-    found = sum(_student_p(mean + rng.standard_normal(50))[1] < 1e-3 for _ in range(1000))
+    mean = detectable_mean(50, 1e-3)
+    found = sum(student_p(mean + rng.standard_normal(50))[1] < 1e-3 for _ in range(1000))
     assert stats.binom.ppf(1e-4, 1000, 0.9) <= found <= stats.binom.ppf(1 - 1e-4, 1000, 0.9)
     shift = _detectable_shift(80, 2, 1e-3)
     groups = shift + rng.standard_normal((1000, 2, 40))
@@ -175,9 +162,9 @@ def test_the_cosine_of_independent_vectors_has_its_tail() -> None:
     rng = np.random.default_rng(7)
     pairs = rng.standard_normal((2, 20_000, 5))
     cosines = np.abs(np.sum(pairs[0] * pairs[1], axis=1)) / np.prod(np.linalg.norm(pairs, axis=2), axis=0)
-    assert stats.kstest([_cosine_tail(float(c), 5) for c in cosines[:2000]], "uniform").pvalue > 1e-4
+    assert stats.kstest([cosine_tail(float(c), 5) for c in cosines[:2000]], "uniform").pvalue > 1e-4
     for p in (0.3, 1e-6, 1e-12):
-        assert _cosine_tail(_cosine_at(p, 16), 16) == pytest.approx(p, rel=1e-6)
+        assert cosine_tail(cosine_at(p, 16), 16) == pytest.approx(p, rel=1e-6)
 
 
 @pytest.mark.parametrize(("count", "group"), [(2, 100), (3000, 10_000), (5000, 2100), (4097, 4096)])

@@ -11,9 +11,10 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.verdict.declared_tests import TestName, TestResult, of_looks
+from fl_audit.verdict.judging import judge, judge_scores, run_family
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.verdict import Verdict, judge, judge_scores, run_family
+from fl_audit.verdict.verdict import Verdict
 
 GUARANTEE = derive_guarantee(Claim("replace-record", gaussian_rounds(8.0, 30), 0.01))
 OF_RUN = ("increments", "sensitivity", "sigma", "scores")

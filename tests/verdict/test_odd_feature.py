@@ -11,7 +11,8 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.statistics.shift_bound import gaussian_shift
-from fl_audit.verdict.verdict import Verdict, judge
+from fl_audit.verdict.judging import judge
+from fl_audit.verdict.verdict import Verdict
 from tests.validation.synthetic_noise import OddFeature, play_odd_feature
 
 

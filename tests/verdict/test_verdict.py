@@ -16,6 +16,7 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED, NotTestedReason, TestName
+from fl_audit.verdict.judging import judge, judge_scores
 from fl_audit.verdict.noise_estimate import (
     breach_ratio,
     epsilon_limit,
@@ -25,7 +26,7 @@ from fl_audit.verdict.noise_estimate import (
 )
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum, record_squares, total_squares
 from fl_audit.verdict.run_measurements import NoiseMeasurements
-from fl_audit.verdict.verdict import Verdict, VerdictDetails, depends_on_secret, judge, judge_scores
+from fl_audit.verdict.verdict import Verdict, VerdictDetails, depends_on_secret
 
 
 def guarantee_of(accountant: Accountant, noise_multiplier: float) -> Guarantee:
@@ -95,16 +96,16 @@ def test_few_trials_are_inconclusive_and_say_how_many_would_do() -> None:
     assert needed is not None
     assert not result.conclusive
     for trials, conclusive in ((needed - 1, False), (needed, True)):
-        limit = epsilon_limit(trials * 30, trials, TestName.NOISE_ALONG_RECORD.level, GUARANTEE)
+        limit = epsilon_limit(trials * 30, trials, GUARANTEE)
         assert (limit.conclusive, limit.trials_needed) == (conclusive, needed)
         assert (limit.limit_of_detection <= 1.5 * GUARANTEE.epsilon) is conclusive
 
 
 @pytest.mark.long
 def test_a_breach_at_the_limit_of_detection_is_found_nine_times_in_ten() -> None:
-    rng, level = np.random.default_rng(7), TestName.NOISE_ALONG_RECORD.level
+    rng = np.random.default_rng(7)
     plain = {"silent": 0.0, "measured_residuals": False}
-    limit = epsilon_limit(600, 20, level, GUARANTEE)
+    limit = epsilon_limit(600, 20, GUARANTEE)
     ratio = GUARANTEE.mu / gdp_mu(limit.limit_of_detection, 0.001)
     runs = [draw_measured(rng, 20, 30, along=ratio, **plain) for _ in range(400)]  # type: ignore[arg-type]
     found = sum("noise-along-record" in {test.name for test in verdict(run).broken} for run in runs)

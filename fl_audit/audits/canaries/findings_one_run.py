@@ -20,8 +20,9 @@ from fl_audit.privacy.events import local_events
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.statistics.shift_bound import detectable_slope, spread_of_parts
 from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
+from fl_audit.verdict.judging import judged_by_one
 from fl_audit.verdict.noise_estimate import breach_ratio
-from fl_audit.verdict.verdict import VerdictDetails, VerdictPhrases, judged_by_one
+from fl_audit.verdict.verdict import VerdictDetails, VerdictPhrases
 
 
 @dataclass(frozen=True)

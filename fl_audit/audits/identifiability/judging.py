@@ -6,10 +6,11 @@ from fl_audit.audits.common.planned_detection_limits import limit_of_signal, lim
 from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.verdict.judging import judge, judge_scores, judged_with_opened
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 from fl_audit.verdict.stored_measurements import measured_in, opened_of_pair
-from fl_audit.verdict.verdict import VerdictDetails, judge, judge_scores, judged_with_opened
+from fl_audit.verdict.verdict import VerdictDetails
 
 
 class IdentifiabilityJudging(AuditJudging):

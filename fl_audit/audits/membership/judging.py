@@ -6,8 +6,9 @@ from fl_audit.audits.membership.attack_results import OneTargetPerTrialScores, o
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
+from fl_audit.verdict.judging import judge_scores, judged_with_opened
 from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
-from fl_audit.verdict.verdict import VerdictDetails, judge_scores, judged_with_opened
+from fl_audit.verdict.verdict import VerdictDetails
 
 
 class MembershipJudging(TargetsJudging):

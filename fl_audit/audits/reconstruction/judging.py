@@ -6,8 +6,9 @@ from fl_audit.array_types import Integers
 from fl_audit.audits.common.targets_judging import TargetsJudging, log_odds_of_targets
 from fl_audit.audits.reconstruction.reconstruction_metrics import judge_hits, ranks_of_truth
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.verdict.judging import judged_with_opened
 from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
-from fl_audit.verdict.verdict import VerdictDetails, judged_with_opened
+from fl_audit.verdict.verdict import VerdictDetails
 
 
 class ReconstructionJudging(TargetsJudging):

@@ -20,8 +20,9 @@ from fl_audit.errors import require
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult
+from fl_audit.verdict.judging import judged_by_one, judged_with_noise
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
-from fl_audit.verdict.verdict import VerdictDetails, VerdictPhrases, judged_by_one, judged_with_noise
+from fl_audit.verdict.verdict import VerdictDetails, VerdictPhrases
 
 
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:

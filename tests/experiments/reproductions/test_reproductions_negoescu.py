@@ -32,7 +32,7 @@ from fl_audit.experiments.reproductions.paper_types import (
 )
 from fl_audit.experiments.reproductions.reproduce import chosen_items, reproduce
 from fl_audit.experiments.reproductions.statistics import t_interval
-from fl_audit.released_model.empirical_star import epsilon_star_of_rates
+from tests.released_model.rates import epsilon_star_of_rates
 
 # One worker makes what tests of this file share.
 pytestmark = pytest.mark.xdist_group("negoescu")

@@ -1,0 +1,253 @@
+"""Judge a run: make the tests of its guarantee, and estimate the noise and epsilon.
+
+The tests are a family, `FAMILY`, that is fixed before the run. Each test is exact or conservative under the claimed
+distribution. The probability that an honest federation fails any of them is at most 0.001.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from fl_audit.array_types import Floats
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.statistics.lower_bound_methods import BoundMethod
+from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
+
+# The modules of tests declare their tests where they are imported.
+from fl_audit.verdict import copied_noise_magnitudes as copied_noise_magnitudes
+from fl_audit.verdict import distinguisher as distinguisher
+from fl_audit.verdict import noise_copies as noise_copies
+from fl_audit.verdict import noise_estimate as estimates
+from fl_audit.verdict import noise_moments as noise_moments
+from fl_audit.verdict import noise_scale, secret_dependence, target_contribution_tests
+from fl_audit.verdict import noise_shape as noise_shape
+from fl_audit.verdict import noise_size_variation as noise_size_variation
+from fl_audit.verdict import off_target_drift as off_target_drift
+from fl_audit.verdict import participation as participation
+from fl_audit.verdict import side_release_tests as side_release_tests
+from fl_audit.verdict.declared_tests import (
+    FAMILY_LEVEL,
+    OF_OPENED,
+    NotTestedReason,
+    TestName,
+    TestNotApplicableError,
+    TestResult,
+)
+from fl_audit.verdict.noise_scale import NoiseAlongTarget
+from fl_audit.verdict.opened_secrets import OpenedSecrets
+from fl_audit.verdict.run_measurements import OPENED_TESTS, TESTS, NoiseMeasurements, Test
+from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
+from fl_audit.verdict.verdict import VerdictDetails
+
+FAMILY: dict[TestName, Test] = {name: TESTS[name] for name in TestName if name in TESTS}
+"""The tests by name, in the order of their declaration."""
+_Tested = tuple[tuple[TestResult, ...], tuple[tuple[TestName, NotTestedReason], ...]]
+
+
+def run_family(measured: NoiseMeasurements, names: Iterable[TestName] = FAMILY) -> _Tested:
+    """Make the named tests on a run and return their results, and the reasons why some could not be made.
+
+    The first element holds the results, the second one pairs (name of the test, reason).
+
+    Parameters
+    ----------
+    measured
+        Noise measurements of the run.
+    names
+        Names of the tests to make. By default all of `FAMILY` are made.
+    """
+    return _offered({name: partial(FAMILY[name], measured) for name in names})
+
+
+def _offered(tests: Mapping[TestName, Callable[[], TestResult]]) -> _Tested:
+    made, missing = [], []
+    for name, test in tests.items():
+        try:
+            made.append(test())
+        except TestNotApplicableError as why:
+            missing.append((name, why.reason))
+    return tuple(made), tuple(missing)
+
+
+def judge(measured: NoiseMeasurements, guarantee: Guarantee, confidence: float) -> VerdictDetails:
+    """Test a guarantee of Gaussian noise by the noise measurements of a run, and return the results with the verdict.
+
+    Parameters
+    ----------
+    measured
+        Noise measurements of the run, with the claimed noise.
+    guarantee
+        Guarantee with Gaussian noise.
+    confidence
+        Confidence of the intervals of the noise and of the lower bound on epsilon, at least 0.5 and below 1. It does
+        not change the level of the tests.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+    claim, count, name = guarantee.claim, int(measured.used_innovations.size), TestName.NOISE_ALONG_RECORD
+    total, along = noise_scale.total_squares(measured), noise_scale.record_squares(measured)
+    return VerdictDetails(
+        *run_family(measured),
+        estimates.estimate_noise(confidence, total, along, noise_scale.tensor_squares(measured)),
+        estimates.epsilon_lower_bound_from_noise(measured, confidence, claim),
+        estimates.epsilon_lower_bound_from_noise(measured, 1 - FAMILY_LEVEL, claim),
+        confidence,
+        str(name),
+        estimates.assumption_of(claim),
+        **vars(estimates.epsilon_limit(count, measured.trials, guarantee)),
+        signal=target_contribution_tests.limit_of_run(measured),
+    )
+
+
+def judge_scores(
+    member_scores: Floats,
+    nonmember_scores: Floats,
+    guarantee: Guarantee,
+    confidence: float,
+    noise: NoiseAlongTarget | None = None,
+) -> VerdictDetails:
+    """Test a guarantee by attack scores of unknown distribution, and by the noise along the target unit if known.
+
+    The guarantee is violated if the lower bound on epsilon from the scores, at the test's significance level, exceeds
+    its epsilon. Otherwise the verdict is that of `judged_with_noise`. Scores alone never give a consistent verdict,
+    because it is unknown how well they would separate under less noise.
+
+    Parameters
+    ----------
+    member_scores
+        Final scores of the trials with D, shape (trials with D,). A higher score means that D is more likely.
+    nonmember_scores
+        Final scores of the trials with D', shape (trials with D',).
+    guarantee
+        Guarantee with noise of any distribution.
+    confidence
+        Confidence of the reported lower bound on epsilon, above 0.5 and below 1. It does not change the level of the
+        tests.
+    noise
+        Noise along the target's contribution in every trial; None if it cannot be computed.
+
+    Raises
+    ------
+    InputError
+        If a score is not a number or the confidence is out of its range.
+    """
+    scores = np.asarray(member_scores, dtype=np.float64), np.asarray(nonmember_scores, dtype=np.float64)
+    sizes, delta = (scores[0].size, scores[1].size), guarantee.delta
+    rule, level = BoundMethod.ORDER_STATISTIC, TestName.SCORES.level
+    low, at_level, ceiling = 0.0, 0.0, 0.0
+    if min(sizes) > 0:
+        low, at_level = (epsilon_lower_bound(*scores, delta, one, rule).epsilon for one in (confidence, 1 - level))
+        ceiling = bound_limit(rule, *sizes, delta, 1 - level)
+    # The p-value is not computed, only on which side of the level it lies.
+    p_value, more = 0.0 if at_level > guarantee.epsilon else 1.0, {"delta": delta, "ceiling": ceiling}
+    test = TestResult(TestName.SCORES, at_level, p_value, measured=at_level, claimed=guarantee.epsilon, more=more)
+    alone = judged_by_one(
+        test,
+        (low, at_level),
+        NotTestedReason.SCORES_ALONE,
+        confidence=confidence,
+        method=str(rule),
+        assumption=rule.assumption,
+    )
+    return judged_with_noise(alone, noise, guarantee)
+
+
+def judged_with_noise(alone: VerdictDetails, noise: NoiseAlongTarget | None, guarantee: Guarantee) -> VerdictDetails:
+    """Add the tests of the noise along the target unit to the result of another test, and return all with the verdict.
+
+    The guarantee is violated if any test fails. Otherwise the verdict is consistent if the run would have found two
+    breaches: noise so small that epsilon is 1.5 times the claimed one, and a target that counts 1.5 times. If not, it
+    is inconclusive.
+
+    Parameters
+    ----------
+    alone
+        Result of the other test, at its share of the significance level.
+    noise
+        Noise along the target in every trial. If it is None, because it cannot be computed, `alone` is returned.
+    guarantee
+        Guarantee that is tested.
+    """
+    if noise is None:
+        return alone
+    if noise.total.freedom == 0:
+        return replace(
+            alone,
+            not_offered=tuple((name, NotTestedReason.NO_DIFFERENCE) for name in FAMILY),
+            signal=SignalDetectionLimit(),
+        )
+    of_noise: dict[TestName, Callable[[], TestResult]] = {
+        TestName.NOISE_ALONG_RECORD: partial(
+            noise_scale.least_of, TestName.NOISE_ALONG_RECORD, noise.total, NotTestedReason.NO_DIFFERENCE
+        ),
+        TestName.NOISE_TRIAL: partial(target_contribution_tests.noise_trial_of, noise),
+        TestName.SIGNAL: lambda: target_contribution_tests.signal_of(target_contribution_tests.drift_along(noise)),
+        TestName.SIGNAL_TRIAL: partial(target_contribution_tests.signal_trial_of, noise),
+        TestName.SECRET_ALONG_RECORD: partial(secret_dependence.secret_along, noise),
+    }
+    made, missing = _offered(of_noise)
+    tests, reasons = (*made, *alone.tests), dict(missing)
+    names = {test.name for test in tests}
+    return replace(
+        alone,
+        tests=tests,
+        not_offered=tuple(
+            (name, reasons.get(name, NotTestedReason.TARGETS_ALONE)) for name in FAMILY if name not in names
+        ),
+        noise=estimates.estimate_noise(alone.confidence, along=noise.total),
+        **vars(estimates.epsilon_limit(noise.total.freedom, noise.members.size, guarantee)),
+        signal=target_contribution_tests.limit_along(noise),
+    )
+
+
+def judged_with_opened(found: VerdictDetails, opened: OpenedSecrets | None) -> VerdictDetails:
+    """Add the tests of values revealed after the run, such as who took part, to the results of other tests.
+
+    Parameters
+    ----------
+    found
+        Results of tests by scores or guesses, which leave the added tests their share of the significance level.
+    opened
+        Secret values that the challenger revealed after the run. If there are none, `found` is returned.
+    """
+    if opened is None or not opened.is_kept:
+        return found
+    tests, missing = _offered({name: partial(OPENED_TESTS[name], opened) for name in OF_OPENED})
+    left = tuple((name, reason) for name, reason in found.not_offered if name not in OF_OPENED)
+    return replace(found, tests=(*found.tests, *tests), not_offered=(*left, *missing))
+
+
+def judged_by_one(
+    test: TestResult,
+    lower_bounds: tuple[float, float],
+    missing: NotTestedReason | None = None,
+    *,
+    confidence: float,
+    method: str,
+    assumption: str,
+) -> VerdictDetails:
+    """Return the result of a single test, made instead of `FAMILY`, as a judgement without a limit of detection.
+
+    Parameters
+    ----------
+    test
+        Result of the single test.
+    lower_bounds
+        Lower bounds on epsilon that hold with probability `confidence` and with probability 1 - `FAMILY_LEVEL`.
+    missing
+        Reason, if any, to store for each test of `FAMILY`.
+    confidence
+        Confidence of the first lower bound, above 0 and below 1.
+    method
+        Method of the lower bounds, in plain English.
+    assumption
+        Assumption of the lower bounds, in plain English.
+    """
+    not_offered = () if missing is None else tuple((name, missing) for name in FAMILY)
+    nothing = estimates.estimate_noise(confidence)
+    return VerdictDetails((test,), not_offered, nothing, *lower_bounds, confidence, method, assumption)

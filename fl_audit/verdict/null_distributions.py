@@ -1,0 +1,150 @@
+"""Compute p-values of statistics that several tests of the noise use, and the deviations that such tests find."""
+
+import math
+
+import numpy as np
+from scipy.special import betainc, betaincinv, fdtr, fdtrc, kolmogorov, log_ndtr, ndtr, ndtri, stdtr, stdtrit
+
+from fl_audit.array_types import Floats
+from fl_audit.statistics.shift_bound import noncentrality_at
+from fl_audit.verdict.declared_tests import DETECTION_POWER, of_looks
+
+
+def student_p(values: Floats) -> tuple[float, float]:
+    """Return Student's t of the hypothesis that normal values have mean 0, and its two-sided p-value."""
+    spread, mean = float(values.std(ddof=1)), float(values.mean())
+    if spread == 0:
+        return (0.0, 1.0) if mean == 0 else (math.copysign(math.inf, mean), 0.0)
+    t = mean / spread * math.sqrt(values.size)
+    return t, float(2 * stdtr(values.size - 1, -abs(t)))
+
+
+def detectable_shift(freedom: int, level: float) -> float:
+    """Return the shift of a normal sum, in standard deviations, that Student's t finds with `DETECTION_POWER`.
+
+    Parameters
+    ----------
+    freedom
+        Degrees of freedom of the estimated standard deviation, at least 1.
+    level
+        Significance level of the one-sided test, above 0 and below 0.5.
+
+    Examples
+    --------
+    >>> round(detectable_shift(10_000, 2e-4), 2)
+    4.82
+    """
+    critical = -float(stdtrit(freedom, level))
+    return noncentrality_at(1 - DETECTION_POWER, critical, freedom)
+
+
+def detectable_mean(count: int, level: float) -> float:
+    """Return the mean, in standard deviations, that a two-sided t-test finds with `DETECTION_POWER`.
+
+    Parameters
+    ----------
+    count
+        Number of normal values that are tested, from 2.
+    level
+        Significance level of the test.
+    """
+    return detectable_shift(count - 1, level / 2) / math.sqrt(count)
+
+
+def detectable_deviation(level: float) -> float:
+    """Return the shift of an N(0, 1) statistic that a one-sided test at a level finds with `DETECTION_POWER`."""
+    return float(ndtri(DETECTION_POWER) - ndtri(level))
+
+
+def f_test_p(ratio: float, freedom: int, others: int) -> float:
+    """Return the two-sided p-value of the F test that two variances are equal.
+
+    Parameters
+    ----------
+    ratio
+        Ratio of the two estimated variances, at least 0.
+    freedom
+        Degrees of freedom of the first variance.
+    others
+        Degrees of freedom of the second variance.
+    """
+    return of_looks(2, np.minimum(fdtr(freedom, others, ratio), fdtrc(freedom, others, ratio)))
+
+
+def along_previous(before: Floats, after: Floats) -> Floats:
+    """Return <p, q> / |p| for every vector p of `before` and its successor q in `after`; a p of 0 is left out.
+
+    Given p, the value is N(0, 1) if q consists of independent N(0, 1) noise. So the values are independent, too.
+
+    Parameters
+    ----------
+    before
+        Noise of rounds; the last axis has the vectors.
+    after
+        Noise of the rounds that follow, in the shape of `before`.
+    """
+    lengths = np.linalg.norm(before, axis=-1)
+    some = lengths > 0
+    return np.asarray(np.einsum("...i,...i->...", before, after)[some] / lengths[some], dtype=np.float64)
+
+
+def cosine_tail(cosine: float, dimensions: int) -> float:
+    """Return the probability that two independent normal vectors have at least this absolute cosine.
+
+    Parameters
+    ----------
+    cosine
+        Absolute cosine, from 0 to 1.
+    dimensions
+        Dimension of the vectors, from 2.
+    """
+    return float(betainc((dimensions - 1) / 2, 0.5, (1 - cosine) * (1 + cosine)))
+
+
+def cosine_at(probability: float, dimensions: int) -> float:
+    """Return the absolute cosine that two independent normal vectors exceed with a probability.
+
+    Parameters
+    ----------
+    probability
+        Probability to exceed the cosine, above 0 and below 1.
+    dimensions
+        Dimension of the vectors, from 2.
+    """
+    return math.sqrt(1 - float(betaincinv((dimensions - 1) / 2, 0.5, probability)))
+
+
+def detectable_cosine(level: float, dimensions: int) -> float:
+    """Return the absolute cosine of two normal vectors that a test finds with `DETECTION_POWER`, at most 1.
+
+    Parameters
+    ----------
+    level
+        Significance level of the test of one pair of vectors.
+    dimensions
+        Dimension of the vectors.
+    """
+    return min(1.0, cosine_at(level, dimensions) + 1.2816 / math.sqrt(dimensions))
+
+
+def normal_distance(values: Floats) -> tuple[float, float]:
+    """Return the Kolmogorov-Smirnov distance of values from N(0, 1), and its p-value."""
+    ranked, count = ndtr(np.sort(values)), values.size
+    steps = np.arange(count + 1) / count
+    distance = float(max(np.max(steps[1:] - ranked), np.max(ranked - steps[:-1])))
+    root = math.sqrt(count)
+    return distance, float(kolmogorov(distance * (root + 0.12 + 0.11 / root)))
+
+
+def largest_p(largest: float, count: int) -> float:
+    """Return the two-sided p-value of the largest absolute value of independent N(0, 1) draws.
+
+    Parameters
+    ----------
+    largest
+        The largest absolute value.
+    count
+        Number of draws.
+    """
+    log_below = count * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
+    return of_looks(2, float(np.minimum(math.exp(log_below), -math.expm1(log_below))))
