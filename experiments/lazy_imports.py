@@ -1,4 +1,4 @@
-"""Late imports for commands: modules that take seconds to import are imported when a command first uses them.
+"""Late imports: modules that take seconds to import are imported when a command first uses them.
 
 Commands are declared in modules that import nothing slow, so that help, shell completion and error messages appear
 without delay. A late module is an attribute of this one: `lazy_imports.audit_plan.resolve(...)` imports
@@ -21,6 +21,7 @@ PLACES = (
     "fl_audit.data.tables",
     "fl_audit.experiments.comparisons.figure",
     "fl_audit.experiments.exports.trackers",
+    "fl_audit.experiments.figures.epsilon_star",
     "fl_audit.experiments.figures.guarantee",
     "fl_audit.experiments.figures.paths",
     "fl_audit.experiments.reproductions.paper_types",
@@ -28,11 +29,13 @@ PLACES = (
     "fl_audit.experiments.runs.cluster.ray_connection",
     "fl_audit.experiments.runs.config.settings_reference",
     "fl_audit.experiments.runs.data_warnings",
+    "fl_audit.experiments.runs.init_options",
     "fl_audit.experiments.runs.new_config",
     "fl_audit.experiments.runs.audit_plan",
     "fl_audit.experiments.runs.replay",
     "fl_audit.experiments.runs.run",
     "fl_audit.experiments.runs.run_check",
+    "fl_audit.experiments.runs.run_report",
     "fl_audit.experiments.runs.signed_statement",
     "fl_audit.experiments.runs.stored_run",
     "fl_audit.experiments.runs.non_private_run",
@@ -60,17 +63,20 @@ if TYPE_CHECKING:
     from fl_audit.data import tables as tables
     from fl_audit.experiments.comparisons import figure as figure
     from fl_audit.experiments.exports import trackers as trackers
+    from fl_audit.experiments.figures import epsilon_star as epsilon_star
     from fl_audit.experiments.figures import guarantee as guarantee
     from fl_audit.experiments.figures import paths as paths
     from fl_audit.experiments.reproductions import paper_types as paper_types
     from fl_audit.experiments.reproductions import reproduce as reproduce
     from fl_audit.experiments.runs import audit_plan as audit_plan
     from fl_audit.experiments.runs import data_warnings as data_warnings
+    from fl_audit.experiments.runs import init_options as init_options
     from fl_audit.experiments.runs import new_config as new_config
     from fl_audit.experiments.runs import non_private_run as non_private_run
     from fl_audit.experiments.runs import replay as replay
     from fl_audit.experiments.runs import run as run
     from fl_audit.experiments.runs import run_check as run_check
+    from fl_audit.experiments.runs import run_report as run_report
     from fl_audit.experiments.runs import signed_statement as signed_statement
     from fl_audit.experiments.runs import stored_run as stored_run
     from fl_audit.experiments.runs.cluster import ray_connection as ray_connection

@@ -29,10 +29,7 @@ class EscapingConsole(Console):
 def console(stderr: bool = False) -> Console:
     """Return a console of the library rich that shows square brackets as they are, and escapes control characters.
 
-    Parameters
-    ----------
-    stderr
-        Whether the console writes to standard error instead of standard output.
+    It writes to standard output, or with `stderr` to standard error.
     """
     return EscapingConsole(stderr=stderr, markup=False)
 

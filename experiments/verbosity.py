@@ -32,8 +32,8 @@ def choose(quiet: bool, level: str | None) -> None:
     quiet
         Whether to print only results and errors.
     level
-        Lowest level of log messages, of this program and of Flower, that are printed to standard error: one of
-        `LEVELS`. None prints no log messages.
+        Lowest level of log messages, of this program and of Flower, that go to standard error: one of `LEVELS`. None
+        prints no log messages.
     """
     _chosen.update(quiet=quiet, log=level is not None)
     for handler in LOG.handlers[:]:
@@ -140,15 +140,12 @@ class EscapingStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Write buffered text to the underlying stream."""
         self._stream.flush()
 
     def isatty(self) -> bool:
-        """Return whether the underlying stream is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """Return the file descriptor of the underlying stream."""
         return self._stream.fileno()
 
     def __getattr__(self, name: str) -> Any:
@@ -171,20 +168,7 @@ def protect_terminal() -> None:
 
 
 def _readable(error: UnicodeError) -> tuple[str, int]:
-    """Return what to write instead of characters that the output's encoding lacks.
-
-    This is an error handler for `codecs`.
-
-    Parameters
-    ----------
-    error
-        The error, which has the text and the position of the characters.
-
-    Returns
-    -------
-    tuple
-        The replacement (ordinary spaces, hyphens or escape sequences), and the position after the characters.
-    """
+    """Return what to write instead of characters that the encoding lacks, and the position after them; for `codecs`."""
     assert isinstance(error, UnicodeEncodeError)
     found = error.object[error.start : error.end]
     return "".join(_ASCII.get(one) or printable(ascii(one)[1:-1]) for one in found), error.end

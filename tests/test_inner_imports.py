@@ -90,7 +90,8 @@ def test_a_late_module_is_the_module_itself_and_an_unknown_one_is_an_error() -> 
 
 def test_the_list_of_commands_says_what_their_own_help_begins_with() -> None:
     program, listed = get_command(app), CliRunner().invoke(app, ["--help"]).stdout
-    for name, (_, said) in Commands.places.items():
+    words = " ".join(listed.split())
+    for name in Commands.places:
         command = program.commands[name]  # type: ignore[attr-defined]
-        assert (command.help or "").partition("\n")[0] == said, name
         assert f"  {name} " in listed
+        assert " ".join((name, *(command.help or "").partition("\n")[0].split())) in words

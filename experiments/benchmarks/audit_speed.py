@@ -20,8 +20,7 @@ graphics card in this process; with Ray it does not include the client processes
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -37,7 +36,7 @@ from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_tools import parser_of, table_of
+from fl_audit.experiments.studies.study_tools import at_each_round, parser_of, table_of
 from fl_audit.federation.loaded_federation import load_federation
 
 _ROUNDS, _PASSES = 30, 3
@@ -116,8 +115,7 @@ def configuration(
     has_random_records
         Whether random records take the place of a data set.
     uses_all_cores
-        Whether the local engine on the CPU makes as many client calls at a time as the machine has cores. Otherwise it
-        makes the number of calls that is fixed for the setting.
+        Whether the local engine on the CPU makes one client call per core at a time, not the setting's fixed number.
     """
     setting, is_threaded = SETTINGS[name], engine is Engine.LOCAL and device is Device.CPU
     data = {"clients": 10, **setting.data}
@@ -175,23 +173,7 @@ def main() -> None:
 
 
 def _cells(setting: AuditSpeedSetting, engine: Engine, device: Device, found: list[MeasuredAudit]) -> tuple[str, ...]:
-    """Return the cells of an audit's row in the table of speeds, as text.
-
-    They are: median time per trial, its range, its median ratio to the lower bound on the time, the factor by which the
-    audit is faster than the published code of the audit's authors, the target, the time of the first run, and the
-    memory.
-
-    Parameters
-    ----------
-    setting
-        The benchmark's setting, with the authors' time and the targets.
-    engine
-        The engine that trained the clients.
-    device
-        The device on which they were trained.
-    found
-        Repeated measurements of this audit.
-    """
+    """Return the cells of an audit's table row, from repeated measurements of this audit."""
     taken = [one.trial for one in found]
     spread, floors = f"{min(taken):.1f} - {max(taken):.1f}", median(one.trial / one.floor for one in found)
     times = f"{setting.authors_seconds * 1000 / median(taken):.0f}x the time"
@@ -201,16 +183,9 @@ def _cells(setting: AuditSpeedSetting, engine: Engine, device: Device, found: li
 
 
 def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> MeasuredAudit:
-    """Run an audit and return its measured times and memory.
-
-    `configured` takes a scratch directory and returns the audit's configuration.
-    """
+    """Run an audit and measure it; `configured` returns its configuration for a scratch directory."""
     over: list[float] = []
-
-    @contextmanager
-    def noted(total: int) -> Iterator[Callable[[int], None]]:
-        yield lambda moved: over.append(time.perf_counter())
-
+    noted = at_each_round(lambda: over.append(time.perf_counter()))
     with tempfile.TemporaryDirectory() as directory:
         plan = resolve(configured(Path(directory)))
         on_card, floor = plan.public.device is Device.CUDA, _floor(plan)
@@ -224,10 +199,9 @@ def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> Measur
 
 
 def _floor(plan: AuditPlan) -> float:
-    """Return a lower bound on the time of an audit: the time of its clipped gradients alone, in milliseconds per trial.
+    """Return the time of an audit's clipped gradients alone, in milliseconds per trial.
 
-    It is computed from the shortest time of one stacked pass on all cores or on the graphics card. Passes that other
-    programs interrupt can last twenty times as long.
+    The shortest of several passes counts, because other programs can make a pass twenty times as long.
     """
     federation, trials = load_federation(plan.public), plan.config.run.trials_per_batch or 1
     size, common, taken = federation.model.layout.size, federation.common, list[float]()

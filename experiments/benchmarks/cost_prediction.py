@@ -93,7 +93,7 @@ class MeasuredCosts(NamedTuple):
 
 
 def _written(name: str, scratch: Path) -> Path:
-    """Write a setting's configuration and random records to `scratch`, and return the path of the configuration."""
+    """Write a setting's configuration and random records, and return the path of the configuration."""
     setting, draw = SETTINGS[name], np.random.default_rng(0)
     values = json.loads(json.dumps(setting.values))
     if setting.records:
@@ -106,21 +106,21 @@ def _written(name: str, scratch: Path) -> Path:
 
 
 def _predicted(file: Path, engine: Engine) -> dict[str, Any]:
-    """Return the estimate of `fl-audit check` for a configuration file, from a new process, keyed by quantity."""
+    """Return the estimate of `fl-audit check`, computed in a new process, by quantity."""
     command = [sys.executable, "-m", __spec__.name, "--child", str(file), "--engine", engine]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
 
 
 def _child(file: Path, engine: Engine) -> None:
-    """Print as JSON the estimated time and memory of running a configuration file on an engine."""
+    """Print the estimated time and memory as JSON."""
     found = check_plan(resolve(parse_config(json.loads(file.read_text()))), engine=engine).probe
     assert found is not None, "a check makes an estimate unless it is told not to"
     print(json.dumps(asdict(found)))
 
 
 def _costs(file: Path, engine: Engine) -> MeasuredCosts:
-    """Run a configuration file in a new process and write its report; return the measured time and memory."""
+    """Run a configuration file in a new process, and measure its time and memory."""
     module = "fl_audit.experiments.benchmarks.cost_prediction"
     program = f"import json, sys, pathlib; from {module} import play; play(*sys.argv[1:])"
     began = time.monotonic()
@@ -145,17 +145,14 @@ def play(file: str, engine: str) -> None:
     file
         Path of the configuration file, which is JSON.
     engine
-        Name of the engine, "local" or "ray".
+        "local" or "ray".
     """
     path = Path(file)
     run_audit(resolve(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))
 
 
 def _looked(pid: int, busy: dict[int, float]) -> int:
-    """Record CPU seconds of a process and its descendants in `busy`, keyed by process id; return their memory in bytes.
-
-    The memory is resident memory without shared pages. Processes that end meanwhile are left out.
-    """
+    """Record CPU seconds of a process and its descendants in `busy`; return their unshared memory in bytes."""
     held = 0
     try:
         parent = psutil.Process(pid)

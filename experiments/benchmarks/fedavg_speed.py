@@ -16,8 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -43,7 +42,7 @@ from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, usable_
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_tools import parser_of, table_of
+from fl_audit.experiments.studies.study_tools import at_each_round, parser_of, table_of
 
 _FEATURES, _HIDDEN, _CLASSES, _BATCH, _RATE = 784, 128, 10, 10, 0.1
 _MANY_TRIALS = 50
@@ -107,13 +106,9 @@ class MeasuredSeconds(NamedTuple):
 
 
 def _ours(federation: FederationSizes, engine: Engine, trials: int) -> list[float]:
-    """Train the federation by fl_audit, and return the time at the end of each round (monotonic clock, seconds)."""
+    """Train the federation by fl_audit, and return the end of each round in seconds of the monotonic clock."""
     over: list[float] = []
-
-    @contextmanager
-    def noted(total: int) -> Iterator[Callable[[int], None]]:
-        yield lambda moved: over.append(time.monotonic())
-
+    noted = at_each_round(lambda: over.append(time.monotonic()))
     with tempfile.TemporaryDirectory() as scratch:
         plan = resolve(federation.configuration(trials))
         run_audit(plan, Path(scratch) / "run", engine, progress=noted, with_report=False)
@@ -121,10 +116,7 @@ def _ours(federation: FederationSizes, engine: Engine, trials: int) -> list[floa
 
 
 def _loop(federation: FederationSizes) -> list[float]:
-    """Train the federation by a plain torch loop in one thread, and return the time at the end of each round.
-
-    The times are in seconds by the monotonic clock.
-    """
+    """Train in a plain torch loop in one thread, and return the end of each round in seconds of the monotonic clock."""
     torch.set_num_threads(1)
     features, labels = (one.to(federation.device) for one in load_records(str(federation.path)))
     module, over = network(_FEATURES, _HIDDEN, _CLASSES).to(federation.device), list[float]()
@@ -145,10 +137,7 @@ def _loop(federation: FederationSizes) -> list[float]:
 
 
 def _pfl(federation: FederationSizes, processes: int) -> list[float]:
-    """Train the federation by pfl-research in other processes, and return the time at the end of each round.
-
-    The times are in seconds by the monotonic clock.
-    """
+    """Train by pfl-research in other processes, and return the end of each round in seconds of the monotonic clock."""
     assert federation.pfl is not None, "this way is measured only where there is an interpreter"
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch) / "pfl_rounds.py"
@@ -174,7 +163,7 @@ WAYS: dict[str, tuple[int, Callable[[FederationSizes], list[float]]]] = {
 
 
 def _measured(federation: FederationSizes, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
-    """Run the implementations named in `ways` in turns, `repeat` times each, and return their times keyed by name."""
+    """Run the implementations `repeat` times in turns, and return their times by name."""
     found = {way: MeasuredSeconds([], []) for way in ways}
     for _ in range(repeat):
         for way, (start_up, rounds) in found.items():
@@ -189,7 +178,7 @@ def _measured(federation: FederationSizes, ways: list[str], repeat: int) -> dict
 
 
 def _show(federation: FederationSizes, found: dict[str, MeasuredSeconds]) -> None:
-    """Print the table of times, and the ratios of client updates per second next to their targets."""
+    """Print the times, and the ratios of client updates per second next to their targets."""
     size = f"{federation.clients} clients of {federation.records} records, {federation.cohort} in a round"
     title = f"DP-FedAvg, {_FEATURES}-{_HIDDEN}-{_CLASSES}, {size}, {federation.cores} cores"
     title += f", ours and the loop on {federation.device}"

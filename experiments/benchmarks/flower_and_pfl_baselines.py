@@ -33,7 +33,7 @@ def network(features: int, hidden: int, classes: int) -> nn.Module:
     hidden
         Width of the hidden layer.
     classes
-        Number of classes, the width of the output layer.
+        Width of the output layer.
     """
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
@@ -44,7 +44,7 @@ def train_epoch(module: nn.Module, features: Tensor, labels: Tensor, batch: int,
     Parameters
     ----------
     module
-        The module, which is trained in place.
+        The module.
     features
         Features of n records, shape (n, features).
     labels
@@ -90,10 +90,10 @@ def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
     Parameters
     ----------
     config
-        Settings of the clients, by name ("path" of the data, "records", "batch", "rate", "hidden", "classes"), and the
-        numbers of "clients", of clients in a round ("cohort") and of "rounds".
+        Settings of the clients ("path" of the data, "records", "batch", "rate", "hidden", "classes"), and the numbers
+        of "clients", of clients in a round ("cohort") and of "rounds".
     options
-        Options of Ray, the same as for runs of fl_audit.
+        Options of Ray.
     """
     over: list[float] = []
     clients, cohort, rounds = (int(str(config[name])) for name in ("clients", "cohort", "rounds"))

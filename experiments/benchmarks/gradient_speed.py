@@ -67,11 +67,9 @@ SETTINGS = (
 
 
 def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float, float, float]:
-    """Measure four ways of computing gradients, and return the seconds that each takes for all trials.
+    """Return the seconds of four ways of computing the gradients of all trials.
 
-    The ways are: clipped sums of stacked trials; plain gradients of all trials at once; plain gradients, one trial
-    after the other; clipped sums by Opacus. Each time is the median of `repeat` turns after a warm-up. Opacus is timed
-    on at most 4 trials, and its time is scaled to all.
+    The ways are clipped sums of stacked trials, plain gradients at once, plain gradients one by one, and Opacus.
     """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)
@@ -91,10 +89,7 @@ def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float,
 
 
 def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Return each trial's gradient of the summed loss, computed by torch.func for all trials at once.
-
-    Gradients are keyed by the parameter's name and have the trials in their first dimension.
-    """
+    """Return the gradients of the summed loss by torch.func, with the trials in the first dimension."""
 
     def loss(parameters: dict[str, Tensor]) -> Tensor:
         return F.cross_entropy(functional_call(stacked.template, parameters, (features,)), labels, reduction="sum")
@@ -104,7 +99,7 @@ def _plain_at_once(stacked: StackedModel, models: Tensor, features: Tensor, labe
 
 
 def _plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return each trial's gradient of the summed loss (trials, parameters), computed by one backward pass per trial."""
+    """Return the gradients of the summed loss, shape (trials, parameters), by one backward pass per trial."""
     module = copy.deepcopy(stacked.template).requires_grad_(True)
     rows = []
     for model in models:
@@ -115,7 +110,7 @@ def _plain_one_by_one(stacked: StackedModel, models: Tensor, features: Tensor, l
 
 
 def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """Return each trial's sum of clipped per-sample gradients, shape (trials, parameters), computed by Opacus."""
+    """Return the sums of clipped per-sample gradients by Opacus, shape (trials, parameters)."""
     rows = []
     for model in models:
         module = copy.deepcopy(stacked.template).requires_grad_(True).train()
@@ -130,12 +125,7 @@ def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels
 
 
 def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tuple[float, list[float]]:
-    """Measure clipping per record and clipping per user on one network.
-
-    Return the seconds of clipping per record for all trials, and for each number of records per user in `_SIZES` the
-    time of clipping per user, as a multiple of the former. Times are medians of `repeat` turns. `spec` defines the
-    network, and `records` is the number of records.
-    """
+    """Return the seconds of clipping per record, and for each of `_SIZES` the relative time of clipping per user."""
     source = torch.Generator().manual_seed(0)
     features = torch.rand(records, *spec.feature_shape, generator=source)
     labels, order = torch.randint(spec.classes, (records,), generator=source), torch.randperm(records, generator=source)
@@ -154,7 +144,6 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
 
 
 def _table_of_users(repeat: int) -> Table:
-    """Return the table of times of clipping per user relative to clipping per record, medians of `repeat` turns."""
     columns = ("network", "records", "ms of records", *(f"users of {size or '1 to 16'} / records" for size in _SIZES))
     table = table_of(columns, f"Clipped sums of users beside those of records (target <= {_SLOWEST_TO_RECORDS:g})")
     for label, spec, records, trials in _OF_USERS:

@@ -24,7 +24,6 @@ import tempfile
 import time
 from argparse import SUPPRESS
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +42,7 @@ from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.run import PartyApps, run_audit
-from fl_audit.experiments.studies.study_tools import parser_of, table_of
+from fl_audit.experiments.studies.study_tools import at_each_round, parser_of, table_of
 from fl_audit.report.figure_style import to_png
 
 Values = dict[str, dict[str, Any]]
@@ -68,9 +67,9 @@ class ScalingAxis(NamedTuple):
 
 
 def _values(clients: int, records: int, trials: int, rounds: int, model: str, **run: Any) -> Values:
-    """Return the configuration of a DP-FedAvg run, without the path of its data, as nested dictionaries.
+    """Return the configuration of a DP-FedAvg run, without the path of its data.
 
-    `records` is the number of records of all clients together, and `run` holds settings of section [run].
+    `records` counts the records of all clients together, and `run` holds settings of section [run].
     """
     data = {"name": "npz", "records": records, "clients": clients, "test-records": _OTHERS // 2}
     training = {"strategy": "dp-fedavg", "rounds": rounds, "local-batch": 10, "local-learning-rate": 0.1}
@@ -90,7 +89,7 @@ _DENSE_FEATURES, _CLASSES = 100, 10
 
 
 def _dense(parameters: int) -> str:
-    """Return the model name of a dense network with about the given number of parameters, which is a power of ten."""
+    """Return the model name of a dense network with about this number of parameters, a power of ten."""
     return f"fl_audit.experiments.benchmarks.user_networks:dense_{len(str(parameters)) - 1}"
 
 
@@ -126,15 +125,7 @@ class RunCosts(NamedTuple):
 
 
 def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores: int = 0) -> RunCosts:
-    """Run a configuration in a new process on `cores` cores (0: all), and return its time and memory.
-
-    `features` is the number of features of its random records.
-
-    Raises
-    ------
-    RuntimeError
-        If the run fails.
-    """
+    """Run a configuration in a new process on `cores` cores (0: all), and measure it."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, records = np.random.default_rng(0), values["data"]["records"] + _OTHERS + 2
         drawn = draw.standard_normal((records, features), dtype=np.float32)
@@ -151,7 +142,7 @@ def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores:
 
 
 def _child(scratch: Path, engine: Engine, cores: int) -> None:
-    """Run the configuration in the directory `scratch` on `cores` cores (0: all), and print time and memory as JSON."""
+    """Run the configuration in `scratch` on `cores` cores (0: all), and print time and memory as JSON."""
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     began = psutil.Process().create_time()
@@ -164,10 +155,7 @@ def _child(scratch: Path, engine: Engine, cores: int) -> None:
         finally:
             busy.append(time.thread_time() - before)
 
-    @contextmanager
-    def noted(total: int) -> Iterator[Callable[[int], None]]:
-        yield lambda moved: over.append((time.monotonic(), time.process_time(), sum(busy)))
-
+    noted = at_each_round(lambda: over.append((time.monotonic(), time.process_time(), sum(busy))))
     plan = resolve(parse_config(json.loads((scratch / "run.json").read_text())))
     parties = PartyApps(build_app([timed])) if engine is Engine.LOCAL else PartyApps()
     run_audit(plan, scratch / "run", engine, progress=noted, parties=parties, with_report=False)
@@ -181,7 +169,7 @@ Row = tuple[str, str, float, float, float, str]
 
 
 def _measured(axis: str, quick: bool) -> Iterator[Row]:
-    """Yield a table row of measured time and memory for each size of an axis; `quick` keeps the three smallest."""
+    """Yield a measured row for each size of an axis; `quick` keeps the three smallest."""
     growing = AXES[axis]
     for size in growing.sizes[: 3 if quick else None]:
         found = _played(growing.values(size), growing.features)
@@ -189,7 +177,7 @@ def _measured(axis: str, quick: bool) -> Iterator[Row]:
 
 
 def _cores() -> Iterator[Row]:
-    """Yield the table rows over the number of cores: measured on one core and two, extrapolated for larger machines."""
+    """Yield the rows over the number of cores: measured on one and two, extrapolated for larger machines."""
     values, features = _on_cores(), 784
     for cores in (1, 2):
         found = min((_played(values, features, cores=cores) for _ in range(2)), key=lambda one: one.round_seconds)
@@ -205,10 +193,7 @@ def _cores() -> Iterator[Row]:
 
 
 def _written(rows: list[Row], path: Path) -> pd.DataFrame:
-    """Write rows to the CSV file `path`, in place of its rows of the same axes, and return the whole table.
-
-    An axis is the size that grows, such as the number of clients.
-    """
+    """Write rows to a CSV file in place of its rows of the same axes, and return the whole table."""
     table = pd.DataFrame(rows, columns=list(_COLUMNS))
     if path.exists():
         before = pd.read_csv(path, dtype={"size": str})

@@ -21,7 +21,7 @@ _UNITS = {"clients": "clients", "trials": "trials", "parameters": "parameters", 
 class ScalingFit(NamedTuple):
     """A power function fitted to costs: `least` + (`most` - `least`) * (size / `largest`)^`power`.
 
-    `least` and `most` are the costs at the smallest and the largest size, and `largest` is the largest size.
+    `least` and `most` are the costs at the smallest and the largest size.
     """
 
     least: float
@@ -65,10 +65,7 @@ def slope_of(sizes: Floats, costs: Floats) -> ScalingFit:
 def growth_figure(table: pd.DataFrame) -> Figure:
     """Return the figure of a table of `growth`, with a column of panels per axis: time above, memory below.
 
-    Parameters
-    ----------
-    table
-        A table with columns `axis` (what grows), `size`, `seconds`, `processor_seconds`, `mib` and `kind`.
+    The columns of the table are `axis` (what grows), `size`, `seconds`, `processor_seconds`, `mib` and `kind`.
     """
     axes_there = [name for name in (*_UNITS, "cores") if (table["axis"] == name).any()]
     figure = new_figure(_HEIGHT, _WIDTH)
@@ -108,7 +105,7 @@ def _draw_memory(axes: Axes, part: pd.DataFrame, name: str) -> None:
 
 
 def _label_plainly(axes: Axes) -> None:
-    """Label the vertical axis with 1, 2, 5, 10 and so on, in plain numbers."""
+    """Label the vertical axis with 1, 2, 5, 10 and so on."""
     axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())

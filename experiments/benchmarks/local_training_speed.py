@@ -49,7 +49,7 @@ SCHEDULE = LocalSchedule(learning_rate=0.1, batch=10, epochs=1)
 
 
 def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float, float]:
-    """Return client updates per second of the plain loop, of one trial, and of many trials (medians over turns)."""
+    """Return client updates per second of the plain loop, of one trial, and of many trials."""
     source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
     features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.records,), generator=source)
@@ -75,7 +75,7 @@ def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float,
 def _plain_update(
     module: nn.Module, start: Tensor, features: Tensor, labels: Tensor, batches: Sequence[Integers]
 ) -> Tensor:
-    """Return one trial's clipped update, shape (parameters,), computed by a plain torch loop over the given batches."""
+    """Return one trial's clipped update, shape (parameters,), by a plain torch loop."""
     parameters = list(module.parameters())
     nn.utils.vector_to_parameters(start.clone(), parameters)
     optimizer = torch.optim.SGD(parameters, lr=SCHEDULE.learning_rate)

@@ -55,14 +55,14 @@ class ModelTimes(NamedTuple):
 
 
 def _timed(work: Callable[[], object], count: int) -> ModelTimes:
-    """Call `work`, which trains `count` models, and return the seconds per model."""
+    """Return the seconds per model of `work`, which trains `count` models."""
     clock, processor = time.perf_counter(), time.process_time()
     work()
     return ModelTimes((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
 def _compared(shape: DataModelShape, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
-    """Return the seconds per model in a plain loop over `loops` models, and in `trials` trials trained together."""
+    """Return the seconds per model in a plain loop over `loops` models, and in trials trained together."""
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)
     model, source = StackedModel.of(spec), np.random.default_rng(0)
@@ -81,10 +81,7 @@ def _compared(shape: DataModelShape, trials: int, epochs: int, loops: int) -> tu
 
 
 def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features: Tensor, labels: Tensor) -> None:
-    """Train one model from the weights `start` with Adam on the given mini-batches, in a plain torch loop.
-
-    Each mini-batch holds indices of records; negative indices are left out.
-    """
+    """Train one model with Adam in a plain torch loop; negative indices in a mini-batch are left out."""
     template = model.template
     template.load_state_dict(model.layout.of_one(start))
     template.requires_grad_(True)
@@ -100,7 +97,7 @@ def _loop(model: StackedModel, start: Tensor, batches: list[Integers], features:
 
 
 def _whole(epochs: int, trials: int) -> None:
-    """Run a complete audit with the attack LiRA on Location-30, from the configuration to the tables of results."""
+    """Run a complete audit with the attack LiRA on Location-30."""
     local = {"local-epochs": epochs, "local-batch": _BATCH, "local-optimizer": "adam", "local-learning-rate": _RATE}
     audit = {"kind": "membership", "targets": 2000, "trials": trials, "attacks": ["lira"], "epsilon-star": False}
     played({

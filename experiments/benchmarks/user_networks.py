@@ -38,7 +38,7 @@ def residual_net() -> nn.Module:
 
 
 def _dense(parameters: int) -> nn.Module:
-    """Return a dense network on 100 features for ten classes, with about the given number of parameters."""
+    """Return a dense network of about this many parameters, on 100 features for ten classes."""
     hidden = max(1, round((parameters - 10) / 111))
     return nn.Sequential(nn.Linear(100, hidden), nn.ReLU(), nn.Linear(hidden, 10))
 

@@ -70,7 +70,7 @@ def wished_apart(
     out
         Directory to which the module writes files; None writes no files.
     seconds
-        Limit of the module's running time in seconds.
+        Limit of the running time in seconds.
     is_quiet
         Whether the output of the module is hidden.
 
@@ -112,9 +112,9 @@ def run_isolated(
     directory
         Working directory of the module; None for that of this process.
     environment
-        Additional environment variables; None for none.
+        Additional environment variables.
     log
-        File for the output of the module; None copies it to standard error, with terminal escape sequences removed.
+        File for the output; None copies it to standard error, with terminal escape sequences removed.
     """
     request, told = room / "request.json", room / "told.json"
     request.write_text(json.dumps({**asked, "told": str(told)}), encoding="utf-8")
@@ -148,10 +148,7 @@ def run_isolated(
 
 
 def _pass_on(output: IO[bytes]) -> None:
-    """Copy a subprocess's output to standard error line by line, without colours and with control characters escaped.
-
-    The output comes from other people's code, and a terminal would obey its control characters.
-    """
+    """Copy a subprocess's output to standard error, without colours and with control characters escaped."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     with output:
         for line in output:
@@ -176,17 +173,17 @@ def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int
 
 
 def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]) -> None:
-    """Read a request from the file named on the command line, and write the answer to a file.
+    """Read a request from the file named on the command line, and write the answer to the file that the request names.
 
-    The request names the file of the answer. Programs that `run_isolated` starts call this function.
+    Programs that `run_isolated` starts call this function.
 
     Parameters
     ----------
     found
         Function that takes the request and a function for sending a preliminary answer, and returns the final answer.
-        Requests and answers are JSON values, keyed by name. If `found` fails, the last preliminary answer counts. The
-        answer has the single key `error` in three cases: the input is wrong; a file cannot be written; or other
-        people's code raises an exception such as `SystemExit` before a preliminary answer was sent.
+        All are JSON values, keyed by name. If `found` fails, the last preliminary answer counts. The answer has the
+        single key `error` if the input is wrong, if a file cannot be written, or if other people's code raises an
+        exception such as `SystemExit` before a preliminary answer was sent.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """The files of a black-box audit: a self-contained HTML page with figures of the findings, and its content as JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def write_result(result: ClaimAudit, found: Sequence[ScenarioFinding], name: str
     result
         Result of the audit.
     found
-        Findings of the audit.
+        Its findings.
     name
         Name of the audited mechanism.
     directory
@@ -88,10 +88,9 @@ def write_page(
     directory
         Directory of the files, which is created if it is missing.
     """
-    rows = "".join(f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen)
     first, _ = results[0]
     details = "\n".join(_details(result, found) for result, found in results)
-    body = f"<dl>{rows}</dl>\n<details><summary>Every trial that was followed</summary>\n{details}\n</details>"
+    body = f"{_listed(screen)}\n<details><summary>Every trial that was followed</summary>\n{details}\n</details>"
     unseen = bool(values.get("not_loaded"))
     # A claim about more than was played, or of which a part could not be loaded, is judged otherwise than the trials.
     is_of_trials = verdict is first.verdict and not unseen
@@ -115,24 +114,26 @@ def write_assessment(assessment: Assessment, values: Mapping[str, Any], director
     assessment
         Assessment of the training.
     values
-        The assessment as JSON values, for `summary.json`.
+        The assessment as JSON values.
     directory
         Directory of the files, which is created if it is missing.
     """
-    rows = "".join(
-        f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen(assessment)
-    )
     broken = [one for one in assessment.found if one.weight is Severity.BREAKS]
     page = html_page(
         title=f"{assessment.name}: {assessment.verdict}",
         heading=assessment.name,
         subtitle="Private training with Opacus, as it ran",
         opening="",
-        body=f"<dl>{rows}</dl>",
+        body=_listed(screen(assessment)),
         banner=verdict_banner(assessment.verdict, headline(assessment)),
         step=broken[0].fix if broken else "Run it with the data and the configuration that you will train with.",
     )
     return _written(page, values, directory)
+
+
+def _listed(screen: Iterable[tuple[str, str]]) -> str:
+    rows = "".join(f"<dt><strong>{escape(about)}</strong></dt><dd>{escape(said)}</dd>" for about, said in screen)
+    return f"<dl>{rows}</dl>"
 
 
 def _written(page: str, values: Mapping[str, Any], directory: Path) -> Path:
@@ -149,16 +150,13 @@ def _details(result: ClaimAudit, found: Sequence[ScenarioFinding]) -> str:
 
 
 def _opening(result: ClaimAudit, found: Sequence[ScenarioFinding]) -> str:
-    """Return sentences on the main cause of a broken claim, on untried scenarios, and on floating-point leaks.
-
-    Parts that do not apply are left out; the result may be empty.
-    """
+    """Return sentences on the cause of a broken claim, on untried scenarios, and on floating-point leaks."""
     causes = [finding.cause for finding in found[:1] if finding.attempt.is_broken]
     return " ".join(part for part in (*causes, untried_words(result), floating_words(result)) if part)
 
 
 def _next(result: ClaimAudit, found: Sequence[ScenarioFinding]) -> str:
-    """Return a sentence of advice on what to do next, depending on the verdict."""
+    """Return a sentence of advice that depends on the verdict."""
     broken = [finding for finding in found if finding.attempt.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."

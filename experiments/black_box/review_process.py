@@ -33,9 +33,9 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     app
         Directory of the app, which is copied and not changed.
     wishes
-        Options of the review, such as the time limit.
+        Options of the review.
     out
-        Directory for `report.html` and `summary.json`; None writes no files.
+        Directory for `report.html` and `summary.json`; None for no files.
 
     Raises
     ------

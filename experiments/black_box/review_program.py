@@ -15,24 +15,13 @@ _REFUSED = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
 
 
 def _without_network(event: str, arguments: tuple[Any, ...]) -> None:
-    """Raise a `ConnectionError` for Python's audit events of network operations, except on local (Unix) sockets.
-
-    The function is an audit hook, see `sys.addaudithook`.
-
-    Raises
-    ------
-    ConnectionError
-        If the event is a network operation, except on a local socket.
-    """
+    """Refuse network operations, except on local (Unix) sockets; an audit hook, see `sys.addaudithook`."""
     if event in _REFUSED and not isinstance(arguments[-1], (str, bytes)):
         raise ConnectionError("a review has no network")
 
 
 def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Review the app in the working directory, and return the review as JSON values, keyed by name.
-
-    `asked` holds the options, and `tell` receives preliminary results.
-    """
+    """Review the app in the working directory; `asked` holds the options, and `tell` receives preliminary results."""
     sys.addaudithook(_without_network)
     done = review(
         Path.cwd(),

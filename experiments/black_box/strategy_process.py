@@ -50,9 +50,10 @@ class StrategyOptions:
 
 
 def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    """Audit a strategy in a subprocess, and return the result, its lines for the console and its page.
+    """Audit a strategy in a subprocess, and return the result.
 
-    The keys of the result are "result" (JSON values), "lines" (list of lines) and "report" (path of the page, or None).
+    Its keys are "result" (JSON values), "lines" (list of lines for the console) and "report" (path of the page, or
+    None).
 
     Parameters
     ----------

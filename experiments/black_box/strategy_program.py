@@ -18,14 +18,15 @@ from fl_audit.user_modules import search_last
 
 
 def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
-    """Audit a strategy in this process, and return the result, its lines for the console and its page.
+    """Audit a strategy in this process, and return the result.
 
-    The keys of the result are "result" (JSON values), "lines" (list of lines) and "report" (path of the page, or None).
+    Its keys are "result" (JSON values), "lines" (list of lines for the console) and "report" (path of the page, or
+    None).
 
     Parameters
     ----------
     asked
-        Request of `held_apart`: the options ("wishes") and the directory of files ("out", None for no files).
+        The options ("wishes") and the directory of files ("out", None for no files).
     tell
         Function that receives preliminary results, in the form of the result, while trials go on.
     """
@@ -56,7 +57,7 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
 
 
 def _lines(result: ClaimAudit, found: tuple[ScenarioFinding, ...]) -> list[str]:
-    """Return the verdict, the findings, and scenarios that could not be carried out, as lines for the console."""
+    """Return the verdict, the findings and the refused scenarios as lines for the console."""
     lines = [opening(result)]
     for finding in found:
         if finding.attempt.is_broken:

@@ -14,12 +14,7 @@ from fl_audit.user_modules import import_function, search_last
 
 
 def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Audit a training function in a temporary copy of the working directory, and return the assessment as JSON values.
-
-    `asked` holds the options of the audit (`wishes`) and the path of the report, or None (`out`). If a report is
-    written, its path is added to the result as `report`. The second argument, a function that sends preliminary
-    results, is not used.
-    """
+    """Audit a training function in a copy of the working directory, and return the assessment as JSON values."""
     wishes = TrainingAuditRequest(**asked["wishes"])
     options = TrainingAuditOptions(
         wishes.rounds, wishes.calls, wishes.claim_epsilon, wishes.claim_delta, wishes.records_per_user

@@ -108,8 +108,7 @@ def _limit_of_detection(found: "RunCheckResult") -> str:
     limits = found.limits
     if limits is None:
         return "nothing, for no insider holds a guarantee against what is released"
-    count = found.plan.config.audit.trials
-    trials = f"{plural(count, 'trial')} {'finds' if count == 1 else 'find'}"
+    trials = _trials_find(found.plan.config.audit.trials)
     if not found.plan.public.mechanism.has_exact_llr:
         return (
             f"{trials} a breach only as far as their scores separate, and nobody knows how far they would under "
@@ -124,8 +123,7 @@ def _limit_of_detection(found: "RunCheckResult") -> str:
         enough = f"No number of trials finds {breach}: the verdict can only be inconclusive"
     else:
         verdict = "" if limits.conclusive else ", so with fewer the verdict is inconclusive"
-        needed = f"{plural(limits.trials_needed, 'trial')} {'finds' if limits.trials_needed == 1 else 'find'}"
-        enough = f"{needed} {breach}{verdict}"
+        enough = f"{_trials_find(limits.trials_needed)} {breach}{verdict}"
     return (
         f"{trials} noise that is {percent(limits.noise_short)} short along the {unit}{others}, which makes an "
         f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability "
@@ -134,13 +132,12 @@ def _limit_of_detection(found: "RunCheckResult") -> str:
     )
 
 
-def _limit_of_signal(found: "RunCheckResult") -> str:
-    """Return a sentence on the smallest weight of the target that a planned run would detect.
+def _trials_find(count: int) -> str:
+    return f"{plural(count, 'trial')} {'finds' if count == 1 else 'find'}"
 
-    The weight is the number of times that the target's contribution counts in the released sum; the claim allows 1. The
-    sentence begins with ". " because it continues a text on the limit of detection; it is empty if the run does not
-    test the weight.
-    """
+
+def _limit_of_signal(found: "RunCheckResult") -> str:
+    """Return a sentence on the smallest multiple of the target's contribution that the run would find."""
     if (signal := found.signal) is None:
         return ""
     unit = found.plan.public.mechanism.unit
@@ -150,9 +147,8 @@ def _limit_of_signal(found: "RunCheckResult") -> str:
     )
     if signal.trials_needed is None or signal.conclusive:
         return said
-    trials = f"{plural(signal.trials_needed, 'trial')} {'finds' if signal.trials_needed == 1 else 'find'}"
     one = f"one that counts {lazy_imports.noise_estimate.BREACH:g} times"
-    return f"{said}. {trials} {one}, so with fewer the verdict is inconclusive"
+    return f"{said}. {_trials_find(signal.trials_needed)} {one}, so with fewer the verdict is inconclusive"
 
 
 def _takes(probe: "TimeAndMemoryEstimate", engine: Engine) -> str:

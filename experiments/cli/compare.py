@@ -51,7 +51,7 @@ def compare(
 
 
 def _print(found: "list[RunRow]") -> None:
-    """Print a numbered list of runs, then tables of their values, each with as many runs as fit the width."""
+    """Print a list of the runs, then tables of their values, each with as many runs as fit the width."""
 
     console = console_for()
     for place, row in enumerate(found, start=1):
@@ -78,7 +78,7 @@ def _print(found: "list[RunRow]") -> None:
 
 
 def _in_words(row: "RunRow") -> dict[str, str]:
-    """Return the texts to print for a run, by name: values of its guarantee, and findings of its report."""
+    """Return the texts to print for a run by name: its guarantee and its findings."""
 
     def text(value: float | None, is_share: bool = False) -> str:
         return "-" if value is None else percent(value).replace(SPACE, "") if is_share else number_text(value, 3)
@@ -136,15 +136,7 @@ def export(
 
 
 def _write_badge(runs: list[Path], out: Path) -> None:
-    """Write the verdict of a single run as an SVG badge; raise `InputError` if there are several runs.
-
-    Parameters
-    ----------
-    runs
-        Run directories, of which only one is accepted.
-    out
-        Path of the SVG file.
-    """
+    """Write the verdict of a single run as an SVG badge."""
     if len(runs) > 1:
         raise InputError(f"--to badge with {len(runs)} runs: accepted is one run")
     summary = read_summary(runs[0])

@@ -10,12 +10,8 @@ from typing import Any, get_type_hints
 def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return a function like the command, in which each dataclass parameter is replaced by one parameter per field.
 
-    Typer, which reads the command line, needs one parameter per option.
-
-    Parameters
-    ----------
-    command
-        A function whose parameters are options, or frozen dataclasses whose fields are options.
+    The parameters of the command are options, or frozen dataclasses whose fields are options. Typer, which reads the
+    command line, needs one parameter per option.
     """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
@@ -38,7 +34,7 @@ def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters_of(group: type[Any]) -> list[Parameter]:
-    """Return the fields of a dataclass as keyword-only parameters with the same defaults and annotations."""
+    """Return the fields of a dataclass as keyword-only parameters."""
     hints = get_type_hints(group, include_extras=True)
     return [
         Parameter(

@@ -1,26 +1,15 @@
 """The commands about guarantees that need no run: `calibrate` and `account`."""
 
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Annotated, assert_never
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, choice, require
-from fl_audit.experiments import lazy_imports
+from fl_audit.experiments.cli.guarantee_output import AccountantResult, OutputFormatOptions, print_guarantee
 from fl_audit.experiments.cli.ledger import account_ledger, real_noise
-from fl_audit.experiments.cli.options import (
-    ADJACENCY_HELP,
-    AdjacencyOption,
-    JsonOption,
-    NoiseOverOption,
-    noise_over_of,
-    option,
-    print_json,
-)
+from fl_audit.experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of, option
 from fl_audit.experiments.names import OVER_BUDGET
-from fl_audit.experiments.terminal import print_table
 from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
 from fl_audit.privacy import lazy_imports as late_privacy
@@ -31,7 +20,6 @@ from fl_audit.privacy.stated_releases import StatedReleases
 if TYPE_CHECKING:
     from fl_audit.privacy.claim import Claim
     from fl_audit.privacy.events import ReleaseEvent
-    from fl_audit.privacy.guarantee import Guarantee
     from fl_audit.privacy.targets import Target
 
 DeltaOption = Annotated[float, option("D", "delta of (epsilon, delta)-DP, in (0, 1).")]
@@ -42,14 +30,6 @@ _LEDGER = (
 _BUDGET = (
     f"With --ledger: largest epsilon of all together; a training that passes it is not added (status {OVER_BUDGET})."
 )
-
-
-class _AccountantResult(NamedTuple):
-    """The guarantee by one accountant; None, with the reason as remark, if this accountant cannot compute it."""
-
-    accountant: Accountant
-    guarantee: "Guarantee | None"
-    remark: str
 
 
 @dataclass(frozen=True)
@@ -76,10 +56,7 @@ class TargetOptions:
     ] = None
 
     def target(self) -> "Target":
-        """Return the guarantee that the calibrated noise must give.
-
-        Raises `InputError` unless exactly one option states a guarantee.
-        """
+        """Return the guarantee that the noise must give; raise `InputError` unless exactly one option states it."""
         return late_privacy.targets.one_target({name.replace("_", "-"): it for name, it in vars(self).items()}, "--")
 
 
@@ -123,18 +100,10 @@ class AccountingOptions:
         delta
             Delta of the claim, above 0 and below 1.
         accountant
-            The accountant that computes the claim's guarantee.
+            The accountant of the claim's guarantee.
         """
         chosen_by = choice(SignalToNoiseAdaptivity, "--sensitivities", self.sensitivities)
         return late_privacy.claim.Claim(adjacency, events, delta, self.prior, accountant, chosen_by)
-
-
-@dataclass(frozen=True)
-class OutputFormatOptions:
-    """Command-line options of the output: JSON, and a figure."""
-
-    as_json: JsonOption = False
-    plot: Annotated[Path | None, option("FILE", "Draw epsilon, belief and advantage to a PNG, PDF or SVG.")] = None
 
 
 def calibrate(
@@ -155,7 +124,7 @@ def calibrate(
     events = late_privacy.events.gaussian_rounds(1.0, rounds, rate)
     neighbours = choice(Adjacency, "--adjacency", adjacency)
 
-    def found(name: Accountant) -> _AccountantResult:
+    def found(name: Accountant) -> AccountantResult:
         claim = accounting.claim(neighbours, events, delta, name)
         noise = late_privacy.calibration.noise_multiplier_for(target, claim)
         guarantee = late_privacy.guarantee.derive_guarantee(claim.with_noise(noise))
@@ -166,10 +135,10 @@ def calibrate(
                 f"rounds with a probability of {claim.participation:.3g} only; {noise:g} is the smallest noise "
                 "multiplier offered"
             )
-        return _AccountantResult(name, guarantee, remark)
+        return AccountantResult(name, guarantee, remark)
 
     title = f"noise for {_said(target)} at delta {delta:g} over {plural(rounds, 'round')}"
-    _answer(found, events, accounting.accountant, title, shown, saving=True)
+    print_guarantee(found, events, accounting.accountant, title, shown, saving=True)
 
 
 @dataclass(frozen=True)
@@ -193,12 +162,7 @@ class NoiseAndRoundsOptions:
         sampling_rate
             Poisson sampling rate, above 0 and at most 1.
         may_lack
-            Whether noise multiplier, rounds and adjacency may all be left out.
-
-        Returns
-        -------
-        StatedReleases or None
-            None if all three options are left out.
+            Whether noise multiplier, rounds and adjacency may all be left out; the result is then None.
 
         Raises
         ------
@@ -244,61 +208,12 @@ def account(
     noise, said = real_noise(LedgerTraining("", terms, sensitivity, clipping_norm), delta)
     events = late_privacy.events.gaussian_rounds(noise, terms.rounds, terms.sampling_rate)
 
-    def found(name: Accountant) -> _AccountantResult:
+    def found(name: Accountant) -> AccountantResult:
         guarantee = late_privacy.guarantee.derive_guarantee(accounting.claim(terms.adjacency, events, delta, name))
-        return _AccountantResult(name, guarantee, guarantee.remark)
+        return AccountantResult(name, guarantee, guarantee.remark)
 
     title = f"what noise multiplier {noise:g} guarantees at delta {delta:g} over {plural(terms.rounds, 'round')}"
-    _answer(found, events, accounting.accountant, title, shown, beside=said)
-
-
-def _answer(
-    found: Callable[[Accountant], _AccountantResult],
-    events: "tuple[ReleaseEvent, ...]",
-    accountant: str | None,
-    title: str,
-    shown: OutputFormatOptions,
-    saving: bool = False,
-    beside: str = "",
-) -> None:
-    """Print the guarantee of releases, and draw it if requested.
-
-    Parameters
-    ----------
-    found
-        Function that returns the guarantee by a given accountant.
-    events
-        The releases of all rounds.
-    accountant
-        Name of the accountant. None prints a table of all accountants; the exact accountant is then the main result.
-    title
-        Title printed above the table.
-    shown
-        Options of the output: JSON, and the file of a figure.
-    saving
-        Whether the table has a column of the noise that each accountant saves.
-    beside
-        A further line to print; empty for none.
-    """
-    exact = late_privacy.accounting.exact_accountant(events)
-    rows = _rows(exact if shown.as_json and accountant is None else accountant, found, exact)
-    [best] = [row for row in rows if row.guarantee and (accountant or row.accountant is exact)]
-    assert best.guarantee is not None, "rows without a guarantee are left out"
-    if shown.as_json:
-        print_json(_guarantee_json(best.guarantee) | ({"remark": best.remark} if best.remark else {}))
-    else:
-        _print(rows, best.guarantee, title, saving)
-    if beside:
-        print(beside, file=sys.stderr if shown.as_json else sys.stdout)
-    if shown.plot is not None:
-        lazy_imports.paths.save_figure(lazy_imports.guarantee.guarantee_figure(best.guarantee), shown.plot, dpi=150)
-        if not shown.as_json:
-            print(f"figure: {shown.plot}")
-
-
-def _noise(guarantee: "Guarantee") -> float:
-    assert guarantee.noise_multiplier is not None, "the command line claims Gaussian noise only"
-    return guarantee.noise_multiplier
+    print_guarantee(found, events, accounting.accountant, title, shown, beside=said)
 
 
 def _said(target: "Target") -> str:
@@ -317,99 +232,3 @@ def _said(target: "Target") -> str:
             return f"a noise multiplier of {noise:g}"
         case _:
             assert_never(target)
-
-
-def _rows(
-    accountant: str | None, found: Callable[[Accountant], _AccountantResult], exact: Accountant
-) -> list[_AccountantResult]:
-    """Return the guarantee by the named accountant, or one for every accountant if none is named.
-
-    If an accountant cannot compute the guarantee, its result has the reason instead. But `InputError` is raised if this
-    is the named accountant, or the exact one.
-
-    Parameters
-    ----------
-    accountant
-        Name of the accountant, or None.
-    found
-        Function that returns the guarantee by a given accountant.
-    exact
-        The accountant that is exact for the releases.
-    """
-    if accountant is not None:
-        return [found(choice(Accountant, "--accountant", accountant))]
-    rows = []
-    for name in Accountant:
-        try:
-            rows.append(found(name))
-        except InputError as error:
-            if name is exact:  # the main result; another accountant may fail for an irrelevant reason
-                raise
-            rows.append(_AccountantResult(name, None, str(error)))
-    return rows
-
-
-def _print(rows: list[_AccountantResult], best: "Guarantee", title: str, saving: bool) -> None:
-    columns = ["accountant", "noise multiplier", "epsilon", "belief at most", "advantage at most"]
-    columns += ["noise saved"] * saving
-    most = max(_noise(row.guarantee) for row in rows if row.guarantee)
-    shown = [(str(row.accountant), *_cells(row.guarantee, most))[: len(columns)] for row in rows]
-    # The title says what the table holds for: neighbours, sampling, prior and sensitivities.
-    rate = "" if best.sampling_rate == 1 else f", sampling rate {best.sampling_rate:g}"
-    holds = f"neighbours: {best.adjacency}{rate}, prior {best.prior:g}, sensitivities: {best.claim.sensitivities}"
-    print_table(columns, shown, f"{title}\n{holds}; what counts: {best.accountant}", range(1, len(columns)))
-    print(_multiplied(best))
-    values = late_privacy.guarantee_line.guarantee_values(best.epsilon, best.claims)
-    print(f"Guarantee: {late_privacy.guarantee_line.guarantee_line(values)}.")
-    if best.rho_alpha is not None:
-        print(
-            f"rho_alpha is {best.rho_alpha:.4f}: the score of Bernau et al. 2021 (theorem 3), a bound for noise by the "
-            "classic formula only. The advantage above is exact."
-        )
-    named = best.reconstruction_bound(1 / defaults.CANDIDATES)
-    if named is not None:
-        likely = f"Of {defaults.CANDIDATES:,} equally likely {best.adjacency.unit}s an attacker who knows all others"
-        print(f"{likely} names the right one with probability at most {named:.2g}.")
-    for name, _, remark in rows:
-        if remark:
-            print(remark if remark.startswith(f"{name} ") else f"{name}: {remark}")
-
-
-def _multiplied(guarantee: "Guarantee") -> str:
-    """Return sentences that name the quantity to which the noise multiplier is relative.
-
-    They also give the multiplier relative to the clipping norm, which other libraries use.
-    """
-    unit, others = guarantee.adjacency.unit, "as Opacus, TensorFlow Privacy and dp-accounting quote it"
-    over = guarantee.noise_over_clipping_norm
-    if over == guarantee.noise_multiplier:
-        added = f"which a {unit} that comes or goes adds at most"
-        return f"The noise multiplier is over the clipping norm, {added}, {others}."
-    said = f"The noise multiplier is over the sensitivity, {guarantee.adjacency.sensitivity_words}."
-    return f"{said} Over the clipping norm, {others}, it is {over:.6g}."
-
-
-def _cells(guarantee: "Guarantee | None", most: float) -> list[str]:
-    if guarantee is None:
-        return ["-"] * 5
-    noise, belief, advantage = _noise(guarantee), guarantee.belief_bound, guarantee.advantage_bound_exact
-    return [f"{noise:.6g}", f"{guarantee.epsilon:.6g}", f"{belief:.4f}", f"{advantage:.4f}", f"{1 - noise / most:.1%}"]
-
-
-def _guarantee_json(guarantee: "Guarantee") -> dict[str, Any]:
-    """Return a guarantee as JSON values, with the keys that the command line prints."""
-    return {
-        **late_privacy.guarantee_line.guarantee_values(guarantee.epsilon, guarantee.claims),
-        "noise_multiplier": guarantee.noise_multiplier,
-        "noise_over_clipping_norm": guarantee.noise_over_clipping_norm,
-        "sensitivity": guarantee.adjacency.sensitivity_words,
-        "rounds": guarantee.rounds,
-        "sampling_rate": guarantee.sampling_rate,
-        "advantage": guarantee.advantage_bound_exact,
-        "rho_alpha": guarantee.rho_alpha,
-        "belief": guarantee.belief_bound,
-        "belief_fixed": guarantee.belief_bound_fixed,
-        "sensitivities": str(guarantee.claim.sensitivities),
-        "reconstruction": guarantee.reconstruction_bound(1 / defaults.CANDIDATES),
-        "candidates": defaults.CANDIDATES,
-    }

@@ -125,14 +125,10 @@ class TrainingAndTrialOptions:
     ] = None
 
     def asked(self, is_by_owners: bool) -> "TrainingAndTrialOptions":
-        """Ask a user on a terminal for the numbers of clients and rounds that no option gives; return all options.
+        """Return all options, after asking a user on a terminal for the numbers of clients and rounds that are missing.
 
-        Without a terminal, the number of rounds is 30, and the number of clients may be missing.
-
-        Parameters
-        ----------
-        is_by_owners
-            Whether every owner of records is a client, so that the number of clients is not asked for.
+        Without a terminal, the number of rounds is 30, and the number of clients may be missing. It is not asked for
+        either if every owner of records is a client (`is_by_owners`).
         """
         clients, rounds = self.clients, self.rounds
         if clients is None and not is_by_owners and is_asking():
@@ -154,7 +150,10 @@ class GuaranteeOptions:
     def named(self) -> tuple[str, float] | None:
         """Return the name and value of the given target, or None if the user is to be asked for it.
 
-        Raises `InputError` if several targets are given, or if none is given and standard input is no terminal.
+        Raises
+        ------
+        InputError
+            If several targets are given, or if none is given and standard input is no terminal.
         """
         given = {name.replace("_", "-"): value for name, value in vars(self).items()}
         named = {name: value for name, value in given.items() if value is not None}
@@ -200,26 +199,14 @@ def init(
 def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return the data and the label column, which the user is asked for on a terminal if no option gives them.
 
-    Parameters
-    ----------
-    data
-        Given file or name of the data; None or empty if not given.
-    label
-        Given name of the label column; None if not given.
-    written
-        Given settings about the format of a table, by key.
-
-    Returns
-    -------
-    tuple
-        The data, and the label column, which may be None.
+    `written` holds given settings about the format of a table, by key.
     """
     if not data:
         require(is_asking(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
         data = str(typer.prompt(question, err=True))
     if lazy_imports.new_config.data_name(data) == "csv" and label is None and is_asking():
-        with lazy_imports.new_config.in_options():
+        with lazy_imports.init_options.in_options():
             header = lazy_imports.tables.column_names(expanded_path(data), written)
         label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
     return data, label
@@ -238,7 +225,7 @@ def _asked_target() -> tuple[str, float]:
 
 
 def _complete_place(incomplete: str) -> list[str]:
-    """Return the sections and keys of the configuration that begin with a text, for shell completion."""
+    """Return the sections and keys that begin with a text, for shell completion."""
 
     keys = [one.key for one in described()]
     places = dict.fromkeys([key.partition(".")[0] for key in keys] + keys)

@@ -40,12 +40,7 @@ def arm() -> None:
 def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
     """Wait for Ctrl-C on a socket, then print a line and end the program.
 
-    Parameters
-    ----------
-    woken
-        Socket that receives the numbers of signals.
-    waking
-        The other end of `woken`, which stays open as long as this function refers to it.
+    `waking` is the other end of the socket; it stays open as long as this function refers to it.
     """
     while number := woken.recv(1):
         if number[0] == signal.SIGINT:
@@ -59,7 +54,7 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 def goes_on_with(way: WayOn) -> Iterator[None]:
     """Print the command that continues the block's work if Ctrl-C interrupts the block, and end with status 130.
 
-    If `arm` was called, its thread reacts to Ctrl-C instead; it prints the same command and ends the program.
+    If `arm` was called, its thread prints the command and ends the program instead.
 
     Parameters
     ----------
@@ -85,12 +80,7 @@ def without_seed(overrides: Sequence[str]) -> list[str]:
     """Return `--set` options for the command that continues a run, without the challenger's seed, which is secret.
 
     The seed is stored with the run. If it was set by an option, the result contains `run.seed=`, which ignores the seed
-    in the configuration file.
-
-    Parameters
-    ----------
-    overrides
-        Settings of the form `section.key=value`, as they were given to `--set`.
+    in the configuration file. `overrides` are settings of the form `section.key=value`.
     """
     named = [text for text in overrides if text.partition("=")[0].strip() == "run.seed"]
     kept = [text for text in overrides if text not in named] + (["run.seed="] if named else [])
@@ -98,12 +88,7 @@ def without_seed(overrides: Sequence[str]) -> list[str]:
 
 
 def flags_of(**values: object) -> list[str]:
-    """Return command-line options for the values that are not None.
-
-    Parameters
-    ----------
-    values
-        Values by the name of the option, with underscores instead of hyphens.
+    """Return command-line options for the values that are not None, by the name of the option with underscores.
 
     Examples
     --------

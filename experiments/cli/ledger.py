@@ -1,6 +1,8 @@
 """The command `account --ledger`: the privacy that all trainings on the same data spend together."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -10,7 +12,7 @@ from fl_audit.experiments.names import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
 from fl_audit.plurals import plural
 from fl_audit.privacy import lazy_imports
-from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, read_ledger, spent
+from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger, read_ledger, spent
 from fl_audit.privacy.stated_releases import StatedReleases
 
 
@@ -38,12 +40,11 @@ def account_ledger(
     delta
         Delta at which epsilon is computed, above 0 and below 1.
     name
-        Name of the training to add; None if it has no name.
+        Name of the training to add, or None.
     sensitivity
         Stated sensitivity of the sum, to which the noise multiplier is relative. None if it need not be checked.
     clipping_norm
-        Norm to which contributions are clipped, by which the stated sensitivity is checked. None if `sensitivity` is
-        None.
+        Norm to which contributions are clipped, by which `sensitivity` is checked; None together with it.
     budget
         Largest epsilon of all trainings together; None for no budget.
     as_json
@@ -61,32 +62,23 @@ def account_ledger(
     total = spent(lines, delta)
     over = refused is not None or (budget is not None and total.epsilon > budget)
     warnings = [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
-    together = (
-        {} if total.claim is None else lazy_imports.guarantee_line.guarantee_values(total.epsilon, (total.claim,))
-    )
     if as_json:
         nothing = dict.fromkeys(lazy_imports.guarantee_line.GUARANTEE_NAMES) | {"epsilon": 0.0, "delta": delta}
-        values = nothing | together | {
+        values = nothing | _guarantee_values(total) | {
             "trainings": [line.to_json() | {"noise_multiplier_real": line.noise_multiplier} for line in lines],
             "budget": budget, "over_budget": over, "added": terms is not None and refused is None,
             "digest": lines[-1].digest if lines else None, "warnings": warnings,
         }  # fmt: skip
         print_json(values)
     else:
-        columns, rows = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"), []
-        for line in lines:
-            told, noise = line.terms, f"{line.noise_multiplier:.6g}"
-            rows.append((line.name, str(told.adjacency), str(told.rounds), f"{told.sampling_rate:g}", noise))
-        print_table(columns, rows, str(path), numbers=range(2, 5))
-        if lines:
-            print(f"Noise multipliers are over the sensitivity: {lines[0].terms.adjacency.sensitivity_words}.")
+        _print_trainings(path, lines)
         if refused is not None:
             would = spent((*lines, refused), delta).epsilon
             print(f"not added: with this training epsilon would be {would:.6g}, the budget is {budget:g}")
         within = "" if budget is None else f" of a budget of {budget:g}"
         verb = "spends" if len(lines) == 1 else "spend"
         print(f"{plural(len(lines), 'training')} {verb} epsilon {total.epsilon:.6g}{within} at delta {delta:g}")
-        if together:
+        if together := _guarantee_values(total):
             print(f"Guarantee: {lazy_imports.guarantee_line.guarantee_line(together)}.")
         for said in warnings:
             print(said)
@@ -96,8 +88,25 @@ def account_ledger(
         raise typer.Exit(OVER_BUDGET)
 
 
+def _guarantee_values(total: SpentPrivacy) -> dict[str, Any]:
+    """Return the guarantee of all trainings together as values by name; empty if there are none."""
+    if total.claim is None:
+        return {}
+    return lazy_imports.guarantee_line.guarantee_values(total.epsilon, (total.claim,))
+
+
+def _print_trainings(path: Path, lines: Sequence[LedgerTraining]) -> None:
+    columns, rows = ("training", "neighbours", "rounds", "sampling rate", "noise multiplier"), []
+    for line in lines:
+        told, noise = line.terms, f"{line.noise_multiplier:.6g}"
+        rows.append((line.name, str(told.adjacency), str(told.rounds), f"{told.sampling_rate:g}", noise))
+    print_table(columns, rows, str(path), numbers=range(2, 5))
+    if lines:
+        print(f"Noise multipliers are over the sensitivity: {lines[0].terms.adjacency.sensitivity_words}.")
+
+
 def real_noise(line: LedgerTraining, delta: float) -> tuple[float, str]:
-    """Return the real noise multiplier of a training, and a warning if the stated sensitivity is too small.
+    """Return the real noise multiplier of a training, and a warning if the stated sensitivity is too small, else "".
 
     The real noise multiplier is relative to the largest change of the sum that the clipping norm permits.
 
@@ -107,11 +116,6 @@ def real_noise(line: LedgerTraining, delta: float) -> tuple[float, str]:
         The training, as an entry of a ledger.
     delta
         Delta at which the warning compares the real epsilon with the stated one, above 0 and below 1.
-
-    Returns
-    -------
-    tuple
-        The real noise multiplier, and the warning, which is empty if the stated sensitivity is right.
     """
     if line.shortfall == 1:
         return line.noise_multiplier, ""

@@ -29,73 +29,31 @@ _HERE = "fl_audit.experiments.cli"
 
 
 class Commands(LazyGroup):
-    """The group of all commands, with the module and a one-line help of each command.
-
-    The one-line help equals the first line of the command's own help.
-    """
+    """The group of all commands, with the module of each command."""
 
     places = {  # noqa: RUF012
-        "demo": (f"{_HERE}.run", "Run the main job on built-in data: ten clients, an insider, a verdict, a report."),
-        "init": (f"{_HERE}.init", "Write a configuration for your own data, with a comment above every key."),
-        "check": (
-            f"{_HERE}.check",
-            "Show what a run would guarantee, detect and cost, before it is played; write nothing.",
-        ),
-        "run": (f"{_HERE}.run", "Carry out the audit that a configuration describes."),
-        "replay": (
-            f"{_HERE}.run",
-            "Recompute the insider's log-odds and measured noise of the kept trials from DIR/public alone.",
-        ),
-        "report": (f"{_HERE}.run", "Write DIR/report.html and DIR/report.pdf again from the stored results."),
-        "compare": (
-            f"{_HERE}.compare",
-            "Set finished runs side by side: guarantee, what was shown, accuracy and Epsilon*.",
-        ),
-        "export": (
-            f"{_HERE}.compare",
-            "Write rounds, findings and figures of finished runs for TensorBoard or MLflow, or the verdict as a badge.",
-        ),
-        "sweep": (
-            f"{_HERE}.sweep",
-            "Play every combination of some settings, and draw the landscape of privacy and utility.",
-        ),
-        "settings": (
-            f"{_HERE}.init",
-            "List the settings of a configuration: type, default, what each is for, and what it accepts.",
-        ),
-        "datasets": (f"{_HERE}.datasets", "List the data sets that a configuration can name."),
-        "sign": (
-            f"{_HERE}.sign",
-            "Sign what DIR holds: write DIR/statement.intoto.json, with the digest of every file, verdict and scope.",
-        ),
-        "verify": (
-            f"{_HERE}.sign",
-            "Check DIR/statement.intoto.json and every file that it names, offline; status 4 if a file differs.",
-        ),
-        "calibrate": (f"{_HERE}.guarantee", "Find the noise that a guarantee needs; one option names the guarantee."),
-        "account": (
-            f"{_HERE}.guarantee",
-            "Say what a noise multiplier guarantees, or what the trainings of a ledger spend together.",
-        ),
-        "bound": (
-            f"{_HERE}.offline_bounds",
-            "Bound epsilon from below by the scores of an attack; higher scores mean members.",
-        ),
-        "epsilon-star": (
-            f"{_HERE}.offline_bounds",
-            "Measure the privacy risk of one model from its losses: Epsilon* of Negoescu et al. 2023.",
-        ),
-        "strategy": (
-            f"{_HERE}.strategy",
-            "Audit a Flower strategy against its claim, with thousands of short trials through its own interface.",
-        ),
-        "review": (f"{_HERE}.strategy", "Audit a whole Flower app, unchanged, against the privacy that it claims."),
-        "training": (f"{_HERE}.training", "Audit a training with Opacus against the privacy that it claims."),
-        "live": (f"{_HERE}.strategy", "Bound epsilon from below by the canaries of a running or finished training."),
-        "reproduce": (
-            f"{_HERE}.sweep",
-            "Compute a table or figure of a paper again, beside what is printed or what theory says.",
-        ),
+        "demo": f"{_HERE}.run",
+        "init": f"{_HERE}.init",
+        "check": f"{_HERE}.check",
+        "run": f"{_HERE}.run",
+        "replay": f"{_HERE}.run",
+        "report": f"{_HERE}.run",
+        "compare": f"{_HERE}.compare",
+        "export": f"{_HERE}.compare",
+        "sweep": f"{_HERE}.sweep",
+        "settings": f"{_HERE}.init",
+        "datasets": f"{_HERE}.datasets",
+        "sign": f"{_HERE}.sign",
+        "verify": f"{_HERE}.sign",
+        "calibrate": f"{_HERE}.guarantee",
+        "account": f"{_HERE}.guarantee",
+        "bound": f"{_HERE}.offline_bounds",
+        "epsilon-star": f"{_HERE}.offline_bounds",
+        "strategy": f"{_HERE}.strategy",
+        "review": f"{_HERE}.strategy",
+        "training": f"{_HERE}.training",
+        "live": f"{_HERE}.strategy",
+        "reproduce": f"{_HERE}.sweep",
     }
 
 
@@ -146,11 +104,6 @@ def guarded(command: Callable[[], object]) -> None:
     """Run a command, and turn an expected error into one line on standard error and an exit status.
 
     Expected are `InputError`, `FederationError`, and an `OSError` that names a file. Other exceptions are not caught.
-
-    Parameters
-    ----------
-    command
-        Function without arguments that runs the command.
 
     Raises
     ------

@@ -178,7 +178,7 @@ def epsilon_star(
         )
     if plot is not None:
         lazy_imports.paths.save_figure(
-            lazy_imports.guarantee.epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150
+            lazy_imports.epsilon_star.epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150
         )
     if as_json:
         print_json(_estimate_json(found))
@@ -189,10 +189,7 @@ def epsilon_star(
 
 
 def _estimate_json(found: "StarEstimate") -> dict[str, Any]:
-    """Return an estimate of Epsilon*, a model's privacy risk, as JSON values with the keys of the command line.
-
-    Infinite numbers are null.
-    """
+    """Return an estimate of Epsilon* as JSON values; infinite numbers are null."""
 
     attacks = found.attacks
     return {

@@ -3,12 +3,14 @@
 The module also has the group of all commands, which imports a command only when it is used.
 """
 
+import ast
 import json
 from collections import UserDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from pkgutil import get_data
 from typing import Annotated, Any, ClassVar
 
 import click
@@ -22,7 +24,7 @@ from fl_audit.atomic_files import require_ordinary
 from fl_audit.errors import choice, require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.dataclass_options import with_single_options
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.names import VIOLATED, Engine
 from fl_audit.privacy.accounting_enums import MultiplierReference
 
 
@@ -34,7 +36,7 @@ class _PlainTextHelp(Command):
 class PlainHelpCommand(_PlainTextHelp, TyperCommand):
     """A command whose help is plain text, and which refuses paths of special files, such as pipes and devices.
 
-    The library typer would take square brackets in the help for markup.
+    By itself typer would take square brackets in the help for markup.
     """
 
     def invoke(self, ctx: Context) -> Any:
@@ -50,15 +52,9 @@ class PlainHelpCommand(_PlainTextHelp, TyperCommand):
 
 
 class _Commands(UserDict[str, Command]):
-    """The commands by name; the module of a command is imported when the command is first looked up.
+    """The commands by name; the module of a command is imported when the command is first looked up."""
 
-    Parameters
-    ----------
-    places
-        Module and one-line help of each command, by the command's name.
-    """
-
-    def __init__(self, places: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(self, places: Mapping[str, str]) -> None:
         super().__init__()
         self._places = places
 
@@ -73,10 +69,10 @@ class _Commands(UserDict[str, Command]):
 
     def __getitem__(self, name: str) -> Command:
         if name not in self.data:
-            module, short_help = self._places[name]
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            function = getattr(import_module(module), name.replace("-", "_"))
-            alone.command(name, cls=PlainHelpCommand, short_help=short_help)(with_single_options(function))
+            function = getattr(import_module(self._places[name]), name.replace("-", "_"))
+            said = _first_line(function.__doc__)
+            alone.command(name, cls=PlainHelpCommand, short_help=said)(with_single_options(function))
             self.data[name] = typer.main.get_command(alone)
         return self.data[name]
 
@@ -84,8 +80,8 @@ class _Commands(UserDict[str, Command]):
 class LazyGroup(_PlainTextHelp, TyperGroup):
     """A group of commands that imports the module of a command only to run the command or to show its help."""
 
-    places: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """The commands in the order of the help: the module of each, and its help in one line."""
+    places: ClassVar[Mapping[str, str]] = {}
+    """The module of each command, in the order of the help."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -98,23 +94,34 @@ class LazyGroup(_PlainTextHelp, TyperGroup):
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the names of all commands with their one-line help into the help of the group."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, short_help) for name, (_, short_help) in self.places.items()])
+            formatter.write_dl([(name, _help_in_source(module, name)) for name, module in self.places.items()])
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """Return the name and the command that a command line begins with, and the remaining words.
 
-        A misspelt name is an error. Its message suggests the nearest name once, by click from version 8.4 on, else by
-        typer.
+        The error about a misspelt name suggests the nearest one once, by click from version 8.4 on, else by typer.
 
         Parameters
         ----------
         ctx
             Context of the command group, as click passes it.
         args
-            Words of the command line, of which the first is a command's name.
+            Words of the command line.
         """
         self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
         return super().resolve_command(ctx, args)
+
+
+def _help_in_source(module: str, command: str) -> str:
+    """Return the first line of a command's help from the source of its module, whose import may take seconds."""
+    source = get_data(module.rpartition(".")[0], f"{module.rpartition('.')[2]}.py")
+    assert source is not None, "the commands are files of this package"
+    found = (one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef))
+    return _first_line(next(ast.get_docstring(one) for one in found if one.name == command.replace("-", "_")))
+
+
+def _first_line(help_text: str | None) -> str:
+    return (help_text or "").partition("\n")[0]
 
 
 def option(
@@ -127,7 +134,7 @@ def option(
     metavar
         Placeholder for the value in the help, such as "FILE"; None for typer's own.
     said
-        Explanation of the option in the help.
+        Explanation in the help.
     among
         Values that shell completion offers.
     names
@@ -146,7 +153,7 @@ def switch(name: str, said: str) -> OptionInfo:
     name
         Name of the option, such as "--json".
     said
-        Explanation of the option in the help.
+        Explanation in the help.
     """
     return typer.Option(name, help=said)
 
@@ -157,9 +164,9 @@ def argument(metavar: str, said: str, among: Iterable[str] = (), **more: Any) ->
     Parameters
     ----------
     metavar
-        Name of the argument in the help, such as "DIR".
+        Name in the help, such as "DIR".
     said
-        Explanation of the argument in the help.
+        Explanation in the help.
     among
         Values that shell completion offers.
     more
@@ -179,13 +186,24 @@ def print_json(values: object) -> None:
     print(json.dumps(values, allow_nan=False))
 
 
-def complete_setting(incomplete: str) -> list[str]:
-    """Return the shell completions of a text that begins a setting of the form `section.key=value`.
+def end_if_violated(verdict: str, is_failure: bool) -> None:
+    """End the command with exit status 4 if the verdict is "violated" and this counts as a failure.
 
     Parameters
     ----------
-    incomplete
-        The text. Before "=", keys are completed; after "=", values of settings that accept a fixed list of words.
+    verdict
+        The verdict, as reports name it.
+    is_failure
+        Whether the user asked for this exit status.
+    """
+    if is_failure and verdict == "violated":
+        raise typer.Exit(VIOLATED)
+
+
+def complete_setting(incomplete: str) -> list[str]:
+    """Return the shell completions of a text that begins a setting of the form `section.key=value`.
+
+    Before "=", keys are completed; after "=", values of settings that accept a fixed list of words.
     """
     key, equals, value = incomplete.partition("=")
     if not equals:
@@ -197,12 +215,12 @@ def complete_setting(incomplete: str) -> list[str]:
 def engine_for(engine: str, ray_address: str | None) -> Engine:
     """Return the engine of the given name.
 
-    Raises `InputError` if there is no such engine, or if a Ray cluster is named for another engine.
+    Raises `InputError` if there is no such engine, or if a Ray cluster is named for the local engine.
 
     Parameters
     ----------
     engine
-        Name of the engine, "ray" or "local".
+        "ray" or "local".
     ray_address
         HOST:PORT of a running Ray cluster, or None.
     """
@@ -220,7 +238,7 @@ def noise_over_of(noise_over: str, noise_multiplier: float | None, flag: str) ->
     Parameters
     ----------
     noise_over
-        Name of the quantity, "sensitivity" or "clipping-norm".
+        "sensitivity" or "clipping-norm".
     noise_multiplier
         Given noise multiplier, or None.
     flag
@@ -268,16 +286,16 @@ class ResultOptions:
     as_json: JsonOption = False
 
     def show(self, values: object, lines: Iterable[str], report: object) -> None:
-        """Print a result: as JSON if `--json` was given, else as lines of text and the path of a page.
+        """Print a result: as JSON with `--json`, else as lines of text and the path of a page.
 
         Parameters
         ----------
         values
-            The result as JSON values, for `--json`.
+            The result as JSON values.
         lines
-            The result as lines of text.
+            The result as text.
         report
-            Path of the HTML page with the result; None if no page was written.
+            Path of the HTML page with the result, or None.
         """
         if self.as_json:
             print_json(values)
@@ -286,13 +304,13 @@ class ResultOptions:
             print(line)
 
     def show_screen(self, found: Mapping[str, Any]) -> None:
-        """Print a result: as JSON if `--json` was given, else as a headline, its main findings and the path of a page.
+        """Print a result: as JSON with `--json`, else as a headline, its main findings and the path of a page.
 
         Parameters
         ----------
         found
-            The result. Its keys are `headline`, `screen` (pairs of a name and a text) and perhaps `report` (path of the
-            page).
+            The result, with the keys `headline`, `screen` (pairs of a name and a text) and perhaps `report` (path of
+            the page).
         """
         named = (f"* {about}: {said}" for about, said in found["screen"])
         self.show(found, [found["headline"], *named], found.get("report"))

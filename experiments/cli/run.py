@@ -89,12 +89,7 @@ def run(
     with goes_on_with(way_on):
         contents = play(asked, (lambda plan: None) if as_json or is_quiet() else _tell_data)
     _print(contents, directory, as_json)
-    _end_if_violated(contents, fail_on_violation)
-
-
-def _end_if_violated(contents: "ReportContents", is_failure: bool) -> None:
-    if is_failure and contents.summary["verdict"] == lazy_imports.verdict.Verdict.VIOLATED:
-        raise typer.Exit(VIOLATED)
+    options.end_if_violated(contents.summary["verdict"], fail_on_violation)
 
 
 def replay(directory: options.DirectoryArgument, as_json: options.JsonOption = False) -> None:
@@ -139,15 +134,15 @@ def report(
         if place is not None:
             require_run(place)
     with at_work("getting ready"):
-        rebuild_report = lazy_imports.run.rebuild_report
+        rebuild_report = lazy_imports.run_report.rebuild_report
 
     contents = rebuild_report(directory, without_privacy, appendix)
     _tell_report(directory)
-    _end_if_violated(contents, fail_on_violation)
+    options.end_if_violated(contents.summary["verdict"], fail_on_violation)
 
 
 def _tell_data(plan: "AuditPlan") -> None:
-    """Print the warnings about the data of a planned run and, for a table, the use of each column."""
+    """Print the warnings about the data and, for a table, the use of each column."""
     source = load_source(plan.public.data)
     if source.columns:
         print(f"data: {source.description}")

@@ -28,17 +28,9 @@ _NAME = re.compile(r'"?[^\W\d][\w ()*%-]*"?')  # pattern of a line above numbers
 
 
 def columns_for(given: list[str] | None) -> tuple[str | None, str | None]:
-    """Return the names of the columns to read in the first and in the second of two files.
+    """Return the names of the columns to read in the first and in the second of two files; None if none are given.
 
-    Parameters
-    ----------
-    given
-        Values of the option `--column`: one for both files, or one for each. None or empty if the option is not given.
-
-    Returns
-    -------
-    tuple
-        Two names; both are None if the option is not given.
+    `given` holds the values of the option `--column`: one for both files, or one for each.
     """
     names = given or []
     require(len(names) <= 2, f"--column is given {len(names)} times: accepted is once for both files, or once for each")
@@ -51,8 +43,8 @@ def read_numbers(path: Path, column: str | None = None) -> Floats:
     Parameters
     ----------
     path
-        Path of the file: a text (UTF-8 or UTF-16) with one number per line, and perhaps a header; a table with a header
-        row; an array (`.npy`); or an archive of arrays (`.npz`). All but archives may be compressed by gzip.
+        A text (UTF-8 or UTF-16) with one number per line, and perhaps a header; a table with a header row; an array
+        (`.npy`); or an archive of arrays (`.npz`). All but archives may be compressed by gzip.
     column
         Name of the column of a table, or of the array in an archive; None if the file has only one.
 
@@ -82,18 +74,7 @@ def _of_array(path: Path, values: "NDArray[np.generic]") -> Floats:
 
 
 def _lines(content: bytes) -> list[str] | None:
-    """Return the lines of a text with one value per line.
-
-    Parameters
-    ----------
-    content
-        Content of a file.
-
-    Returns
-    -------
-    list or None
-        None if the first line has several cells, as in a table, or if the encoding is neither UTF-8 nor UTF-16.
-    """
+    """Return the lines of a text; None for a table, whose first line has several cells, or an unknown encoding."""
     try:
         text = content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeDecodeError:
@@ -104,20 +85,7 @@ def _lines(content: bytes) -> list[str] | None:
 
 
 def _listed(path: Path, lines: list[str]) -> Floats:
-    """Return the numbers in lines with one number each; the first line may be a header.
-
-    Parameters
-    ----------
-    path
-        Path of the file, for the error message.
-    lines
-        Lines of the file, which may be blank.
-
-    Raises
-    ------
-    InputError
-        If a line is not a number.
-    """
+    """Return the numbers in lines with one number each; the first line may be a header."""
     if (found := _numbers(lines)) is not None:
         return found
     first = next(place for place, line in enumerate(lines) if line.strip())
@@ -135,20 +103,7 @@ def _listed(path: Path, lines: list[str]) -> Floats:
 
 
 def _of_table(path: Path, column: str | None) -> Floats:
-    """Return the numbers in a column of a table file.
-
-    Parameters
-    ----------
-    path
-        Path of the table file.
-    column
-        Name of the column; None if the table has only one.
-
-    Raises
-    ------
-    InputError
-        If the column does not exist, is not named although there are several, or contains anything but numbers.
-    """
+    """Return the numbers in a column of a table; `column` may be None if there is only one."""
     text = lazy_imports.table_text.read_table_text(path, names=() if column is None else (column,))
     header = text.header
     if column is None and len(header) > 1:
@@ -173,7 +128,7 @@ def _of_cells(path: Path, cells: "pd.Series[Any]") -> Floats:
 
 
 def _numbers(lines: list[str]) -> Floats | None:
-    """Return the numbers in lines with one number each, or None if a line is not a number; blank lines are ignored."""
+    """Return one number per line, or None if a line is no number; blank lines are ignored."""
     try:
         return np.fromiter(map(float, lines), np.float64, len(lines))
     except ValueError:

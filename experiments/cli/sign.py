@@ -57,7 +57,6 @@ def verify(
     """
     _require_library()
     found = lazy_imports.signed_statement.verify(directory, key)
-    predicate, faults = found.statement["predicate"], _faults(found)
     if as_json:
         print_json(
             {
@@ -72,22 +71,25 @@ def verify(
             }
         )
     else:
-        signer = predicate["signer"]
-        who = ", ".join(word for word in (signer["name"], signer["role"]) if word) or "a signer without a name"
-        whose = (
-            "which is the given one" if key is not None else "and nothing says whose it is: compare it, or --key FILE"
-        )
-        print(f"signed: {predicate['signed']} by {who}")
-        print(f"key: {found.key}, {whose}")
-        print(f"verdict: {predicate['verdict']}")
-        if found.left_out:
-            print(f"not checked: {found.left_out} files of challenger/, which is not here")
-        for line in faults:
-            print(line)
-        if found.agrees:
-            print(f"files: {len(found.statement['subject']) - found.left_out} are as they were signed")
+        _print(found, is_key_given=key is not None)
     if not found.agrees:
         sys.exit(VIOLATED)
+
+
+def _print(found: "VerifiedStatement", is_key_given: bool) -> None:
+    predicate = found.statement["predicate"]
+    signer = predicate["signer"]
+    who = ", ".join(word for word in (signer["name"], signer["role"]) if word) or "a signer without a name"
+    whose = "which is the given one" if is_key_given else "and nothing says whose it is: compare it, or --key FILE"
+    print(f"signed: {predicate['signed']} by {who}")
+    print(f"key: {found.key}, {whose}")
+    print(f"verdict: {predicate['verdict']}")
+    if found.left_out:
+        print(f"not checked: {found.left_out} files of challenger/, which is not here")
+    for line in _faults(found):
+        print(line)
+    if found.agrees:
+        print(f"files: {len(found.statement['subject']) - found.left_out} are as they were signed")
 
 
 def _faults(found: "VerifiedStatement") -> list[str]:

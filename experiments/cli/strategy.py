@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require, require_number
 from fl_audit.experiments import lazy_imports
@@ -18,6 +16,7 @@ from fl_audit.experiments.cli.options import (
     NoiseOverOption,
     ResultOptions,
     argument,
+    end_if_violated,
     noise_over_of,
     option,
     print_json,
@@ -218,5 +217,4 @@ def live(
         for line in lazy_imports.live_page.live_lines(numbers):
             print(line)
         print(f"report: {lazy_imports.live_page.write_live_page(numbers, out or directory / 'report.html')}")
-    if fail_on_violation and numbers.verdict == "violated":
-        raise typer.Exit(VIOLATED)
+    end_if_violated(numbers.verdict, fail_on_violation)

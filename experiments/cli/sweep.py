@@ -21,6 +21,7 @@ from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.formatting import number_text
 
 if TYPE_CHECKING:
+    from fl_audit.experiments.reproductions.paper_types import ItemResult
     from fl_audit.experiments.sweeps.grid import Point
     from fl_audit.experiments.sweeps.sweep import SweepResults
 
@@ -154,14 +155,15 @@ def reproduce(
 
     with goes_on_with(way_on):
         paper, made, page = lazy_imports.reproduce.reproduce(name, context)
-    rows = []
-    for item, result in made.results:
-        computed, differing = result.computed
-        printed = result.beside("published") + computed
-        counts = (printed, len(result.outside("published")) + len(differing))
-        of_theory = (result.beside("theory"), len(result.outside("theory")))
-        rows.append((paper.name_of(item), *map(str, (len(result.frame), *counts, *of_theory))))
+    rows = [(paper.name_of(item), *map(str, _counts(result))) for item, result in made.results]
     print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
     for line in made.left_out:
         print(line)
     print(f"page: {page}")
+
+
+def _counts(result: "ItemResult") -> tuple[int, ...]:
+    """Return the numbers of rows, of printed values, of differing ones, of values of theory, and of missed ones."""
+    computed, differing = result.computed
+    printed = (result.beside("published") + computed, len(result.outside("published")) + len(differing))
+    return len(result.frame), *printed, result.beside("theory"), len(result.outside("theory"))

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.black_box.training_process import TrainingAuditRequest, training_apart
-from fl_audit.experiments.cli.options import ResultOptions, option, switch
+from fl_audit.experiments.cli.options import ResultOptions, end_if_violated, option, switch
 from fl_audit.experiments.names import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger
@@ -34,22 +32,11 @@ def training(
     if ledger is not None:
         _add_steps(ledger, wishes.function, found)
     shown.show_screen(found)
-    if fail_on_violation and found["verdict"] == "violated":
-        raise typer.Exit(VIOLATED)
+    end_if_violated(found["verdict"], fail_on_violation)
 
 
 def _add_steps(ledger: Path, name: str, found: dict[str, object]) -> None:
-    """Add the DP-SGD steps that a training really made to a ledger, a file that lists trainings on the same data.
-
-    Parameters
-    ----------
-    ledger
-        Path of the ledger.
-    name
-        Name of the training.
-    found
-        The result of the audit; its key `composed` has the steps.
-    """
+    """Add the DP-SGD steps that a training really made to a ledger, a file that lists trainings on the same data."""
     composed = found["composed"]
     for step in composed["steps"] if isinstance(composed, dict) else ():
         terms = StatedReleases(

@@ -21,13 +21,7 @@ _KINDS: tuple[tuple[str, Callable[[RunRow], float | None], dict[str, object]], .
 
 
 def comparison_figure(rows: Sequence[RunRow]) -> Figure:
-    """Return a figure with one line per run: claimed and found values of epsilon on the left, accuracy on the right.
-
-    Parameters
-    ----------
-    rows
-        The runs, from top to bottom.
-    """
+    """Return a figure with one line per run: claimed and found values of epsilon on the left, accuracy on the right."""
     figure = new_figure(1.9 + 0.42 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
     places = list(range(len(rows)))[::-1]

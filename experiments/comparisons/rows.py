@@ -32,13 +32,7 @@ class RunRow:
     epsilon_star_cut: float | None = None  # cut c of Epsilon*, which ignores error rates below c and above 1 - c
 
     def value(self, name: str) -> float | None:
-        """Return a number on the first page of the run's report, or None if the page does not have it.
-
-        Parameters
-        ----------
-        name
-            Name of the number, such as "Test accuracy".
-        """
+        """Return a number on the first page of the run's report, such as "Test accuracy"; None if it is not there."""
         return self.findings.get(name, {}).get("value")
 
     @property
@@ -64,12 +58,7 @@ def differences(found: Sequence[RunRow]) -> list[str]:
     """Return a sentence for each of three settings that differs between the runs: delta, adjacency and Epsilon* cut.
 
     Epsilon* is the privacy risk of a released model, and ignores error rates below the cut. If one of the settings
-    differs, guarantees or values of Epsilon* are not directly comparable. The list is empty if none differs.
-
-    Parameters
-    ----------
-    found
-        Values of the runs, one row per run.
+    differs, guarantees or values of Epsilon* are not directly comparable.
     """
     told = []
     deltas = sorted({row.delta for row in found if row.delta is not None})
@@ -101,11 +90,6 @@ def rows(directories: Sequence[Path]) -> list[RunRow]:
 
     Raises `InputError` if there are fewer than two directories, if a directory is given twice, or if one has no
     summary.
-
-    Parameters
-    ----------
-    directories
-        Directories of finished runs, at least two and all different.
     """
     many = f"{len(directories)} run to compare: accepted are at least two directories of runs"
     require(len(directories) >= 2, many)

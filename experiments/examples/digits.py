@@ -97,12 +97,12 @@ def evaluate(net: nn.Module, records: TensorDataset) -> tuple[float, float]:
 def seeded(message: Message, context: Context) -> None:
     """Seed torch's global random number generator if the server's message contains a seed.
 
-    The generator's seed also depends on the round and on the client's partition number, so that runs are reproducible.
+    The generator's seed also depends on the round and the partition number, so that runs are reproducible.
 
     Parameters
     ----------
     message
-        Message of the server, whose settings may contain a seed.
+        Message of the server.
     context
         Flower context of the client.
     """
@@ -118,13 +118,7 @@ def rate(message: Message) -> float:
 
 
 def train_settings(rate: float) -> ConfigRecord:
-    """Return the settings that the server sends to clients: the learning rate, and a seed if EXAMPLE_SEED is set.
-
-    Parameters
-    ----------
-    rate
-        Learning rate of the clients' SGD.
-    """
+    """Return the settings that the server sends to clients: a learning rate, and a seed if EXAMPLE_SEED is set."""
     seed = os.environ.get("EXAMPLE_SEED")
     return ConfigRecord({"lr": rate} | ({} if seed is None else {"seed": int(seed)}))
 

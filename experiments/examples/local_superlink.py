@@ -42,13 +42,7 @@ _COMMAND, _ROUND = 600.0, 60.0
 
 
 def _write_certificates(place: Path) -> None:
-    """Write certificates for TLS on 127.0.0.1: a CA's `ca.pem`, and `server.pem` with `server.key`, signed by the CA.
-
-    Parameters
-    ----------
-    place
-        Directory of the files.
-    """
+    """Write `ca.pem` of a certificate authority, and `server.pem` with `server.key`, for TLS on 127.0.0.1."""
     keys = [ec.generate_private_key(ec.SECP384R1()) for _ in range(2)]
     names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, one)]) for one in ("loopback CA", "localhost")]
     now = datetime.now(UTC)
@@ -74,10 +68,7 @@ def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serializat
 def write_node_key(path: Path) -> None:
     """Create a SuperNode's key, and write it to two files.
 
-    Parameters
-    ----------
-    path
-        File of the private key. The public key is written to the same path with `.pub` appended.
+    The public key is written to the path of the private key with `.pub` appended.
     """
     key = ec.generate_private_key(ec.SECP384R1())
     _write_private(path, key, serialization.PrivateFormat.OpenSSH)
@@ -105,7 +96,6 @@ def write_shards(place: Path, hospitals: int) -> None:
 
 
 def _free_port() -> int:
-    """Return a port of this machine on which no process listens."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -123,7 +113,7 @@ class LocalFlowerFederation:
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Write all files of the federation: the app, certificates, keys, data, coins and Flower's configuration.
+        """Write the app, certificates, keys, data, coins and Flower's configuration.
 
         The coins are a secret seed, which determines the rounds in which a canary is sent.
         """
@@ -185,13 +175,7 @@ class LocalFlowerFederation:
         raise RuntimeError(f"the SuperLink does not listen: see {self.place / 'superlink.log'}")
 
     def start_node(self, one: int) -> None:
-        """Start the SuperNode of a hospital.
-
-        Parameters
-        ----------
-        one
-            Number of the hospital, from 0.
-        """
+        """Start the SuperNode of the hospital with this number, from 0."""
         own = f'partition-id={one} data="{self.place / f"shard-{one}.npz"}"'
         if one < self.canaries:
             own += f' canary={one} canary-coins="{self.place / "coins"}"'
@@ -224,10 +208,7 @@ class LocalFlowerFederation:
         return done.stdout
 
     def write_plain_app(self) -> str:
-        """Write a copy of the app that sends no canaries, and return the name of its directory.
-
-        Canaries are known updates, sent in secretly drawn rounds, which show how much a training leaks.
-        """
+        """Write a copy of the app that sends no canaries, and return the name of its directory."""
         plain = f"plain-{APP.name}"
         shutil.copytree(self.place / APP.name, self.place / plain, dirs_exist_ok=True)
         client = self.place / plain / "client_app.py"
@@ -254,13 +235,7 @@ class LocalFlowerFederation:
         return self.flwr("run", app, "loopback", "--stream", "--run-config", words, timeout=limit)
 
     def kill(self, name: str) -> None:
-        """Kill a process of the federation and its child processes.
-
-        Parameters
-        ----------
-        name
-            Name under which the process was started.
-        """
+        """Kill the process that was started under a name, and its child processes."""
         process = self.running.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -279,7 +254,7 @@ def federation(
     hospitals
         Number of hospitals, each with a SuperNode.
     canaries
-        Number of hospitals that send canaries (known updates in secretly drawn rounds): the first ones.
+        Number of hospitals that send canaries: the first ones.
     down
         Number of hospitals whose SuperNodes are never started: the last ones.
     """
@@ -298,20 +273,7 @@ def federation(
 
 
 def _compare(made: LocalFlowerFederation, trainings: int, rounds: int) -> None:
-    """Train the app with and without canaries in turn, and print a JSON object for each training.
-
-    Canaries are known updates, sent in secretly drawn rounds. An object contains the number of hospitals that send
-    them, the median seconds per round, the final accuracy, and the verdict.
-
-    Parameters
-    ----------
-    made
-        The running federation, in which the app is trained.
-    trainings
-        Number of trainings with canaries, and of those without.
-    rounds
-        Number of rounds of each training.
-    """
+    """Train the app with and without canaries in turn, and print seconds per round, accuracy and verdict as JSON."""
     plain = made.write_plain_app()
     for one in range(2 * trainings):
         canaries = made.canaries if one % 2 == 0 else 0

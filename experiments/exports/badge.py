@@ -11,13 +11,7 @@ _LETTER = 6.6  # width of a letter of 11 pixels, on average
 
 
 def badge(summary: Mapping[str, Any]) -> str:
-    """Return an SVG image with the verdict of a run and its claimed epsilon, if any.
-
-    Parameters
-    ----------
-    summary
-        Content of the run's `summary.json`.
-    """
+    """Return an SVG image with the verdict of a run and its claimed epsilon, if any, from its `summary.json`."""
     verdict = str(summary["verdict"])
     epsilon = (summary.get("guarantee") or {}).get("epsilon")
     text, colour = verdict + ("" if epsilon is None else f", epsilon {epsilon:.2g}"), _COLOURS.get(verdict, _GREY)

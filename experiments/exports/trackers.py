@@ -28,15 +28,10 @@ class Series:
 
 
 def series_of(run: Run) -> list[Series]:
-    """Return the time series of a run over its rounds, as means or maxima over the trials.
+    """Return the time series of a finished run over its rounds, as means or maxima over the trials.
 
-    The series are accuracy, Epsilon* (a model's privacy risk), belief, noise and sensitivity. A belief is the insider's
+    They are accuracy, Epsilon* (a model's privacy risk), noise, sensitivity and belief, which is the insider's
     posterior probability of the data set that was really used. Series that the run does not have are left out.
-
-    Parameters
-    ----------
-    run
-        A finished run, as `read_run` returns it.
     """
     releases, rounds = run.releases, run.rounds
     if "log_odds" in rounds and "bit" in run.trials:
@@ -67,13 +62,8 @@ def series_of(run: Run) -> list[Series]:
 def findings_of(run: Run) -> dict[str, float]:
     """Return all finite numbers in a run's summary and on the first page of its report, by name.
 
-    Examples of names are `guarantee.epsilon` from the summary and `page/AUC LiRA` from the page. Special characters,
-    which TensorBoard or MLflow do not accept, are left out of the latter.
-
-    Parameters
-    ----------
-    run
-        A finished run, as `read_run` returns it.
+    Examples of names are `guarantee.epsilon` from the summary and `page/AUC LiRA` from the page, without special
+    characters, which TensorBoard or MLflow do not accept.
     """
     page = ((entry["name"], entry["value"]) for entry in run.summary.get("findings", []) if entry["value"] is not None)
     named = ((f"page/{' '.join(re.findall('[A-Za-z0-9.-]+', name))}", float(value)) for name, value in page)
@@ -81,10 +71,7 @@ def findings_of(run: Run) -> dict[str, float]:
 
 
 def _numbers(run: Run) -> Iterator[tuple[str, float, int]]:
-    """Yield every exported number of a run as a tuple of name, value and round.
-
-    The round is 0 for numbers about the whole run.
-    """
+    """Yield every exported number as name, value and round; the round is 0 for numbers about the whole run."""
     for series in series_of(run):
         for step, value in zip(series.steps, series.values, strict=True):
             yield series.name, value, step
@@ -120,7 +107,7 @@ def to_tensorboard(run: Run, directory: Path) -> Path:
     Parameters
     ----------
     run
-        A finished run, as `read_run` returns it.
+        A finished run.
     directory
         Log directory of TensorBoard. The files are written to a new directory inside it, which has the run's name.
 
@@ -156,9 +143,9 @@ def to_mlflow(run: Run, tracking_uri: str, experiment: str) -> str:
     Parameters
     ----------
     run
-        A finished run, as `read_run` returns it.
+        A finished run.
     tracking_uri
-        Address of the tracking store, such as `sqlite:///mlflow.db` or the address of a server.
+        Tracking store, such as `sqlite:///mlflow.db` or the address of a server.
     experiment
         Name of the experiment, which is created if it does not exist.
 
@@ -188,20 +175,7 @@ _SECONDS_TO_ANSWER = 3.0
 
 
 def _require_answer(tracking_uri: str) -> None:
-    """Raise `InputError` if a tracking server does not accept connections.
-
-    Without this check, MLflow would retry for minutes. Stores that are not on a server, such as files, are not checked.
-
-    Parameters
-    ----------
-    tracking_uri
-        Address of a server, or of another store such as `sqlite:///mlflow.db`.
-
-    Raises
-    ------
-    InputError
-        If the server does not answer within 3 seconds, or the address is invalid.
-    """
+    """Refuse a tracking server that does not answer within 3 seconds, because MLflow would retry for minutes."""
     # A server that answers and then falls silent is asked once more, unless the user's environment says otherwise.
     try:
         address = urlsplit(tracking_uri)
@@ -224,19 +198,7 @@ def _require_answer(tracking_uri: str) -> None:
 
 
 def _log(client: Any, entities: Any, begun: str, run: Run) -> None:
-    """Write settings, numbers, verdict, figures and report of a run to an MLflow run that has begun.
-
-    Parameters
-    ----------
-    client
-        MLflow's client, through which everything is written.
-    entities
-        The imported module `mlflow.entities`.
-    begun
-        Id of the MLflow run.
-    run
-        A finished run, as `read_run` returns it.
-    """
+    """Write a run to the MLflow run with the id `begun`; `entities` is the module `mlflow.entities`."""
     parameters = [entities.Param(name, text[:_LONGEST_PARAMETER]) for name, text in settings_of(run).items()]
     metrics = [entities.Metric(name, value, 0, step) for name, value, step in _numbers(run)]
     tags = [entities.RunTag("verdict", str(run.verdict)), entities.RunTag("scope", str(run.summary["scope"]))]

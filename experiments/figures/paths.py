@@ -24,7 +24,7 @@ def save_figure(figure: "Figure", path: Path, dpi: float | str = "figure") -> No
     Parameters
     ----------
     figure
-        Matplotlib figure to write.
+        Matplotlib figure.
     path
         Path of the file, which ends in .png, .pdf or .svg.
     dpi

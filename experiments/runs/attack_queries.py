@@ -19,8 +19,8 @@ from fl_audit.server.trial_batch_results import FinalModelQueries
 def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:
     """Check that the configured attacks are possible, and return the configuration with the attribute to guess.
 
-    The attribute is the table column whose value an attack guesses. If no attack guesses an attribute, the
-    configuration is returned unchanged.
+    The attribute is the table column whose value an attack guesses. If no attack guesses one, the configuration is
+    returned unchanged.
 
     Raises `InputError` if an attack that concerns single records is configured for users or clients, if the attribute
     does not exist, or if records of this data set cannot be varied for repeated queries.
@@ -32,7 +32,7 @@ def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunC
     source
         The data set of the run.
     split
-        The data set split into the training set D, records outside D, and test records.
+        The training set D, records outside D, and test records.
     """
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
@@ -52,12 +52,10 @@ def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunC
 
 
 def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> tuple[float, ...]:
-    """Return the prior probability of each candidate in a reconstruction audit.
+    """Return the prior probability of each candidate in a reconstruction audit; empty if all are equally likely.
 
-    Such an audit asks the adversary which one of several candidates was in the training data. The setting
-    `candidate-weights` gives the probabilities. Without this setting, candidates that are the values of an attribute
-    get their frequencies among records that no trial uses for training. Otherwise the returned tuple is empty, which
-    means that all candidates are equally likely.
+    The setting `candidate-weights` gives the probabilities. Without it, candidates that are the values of an attribute
+    get their frequencies among records that no trial uses for training.
 
     Raises `InputError` if the number of weights differs from the number of values of the attribute.
 
@@ -68,7 +66,7 @@ def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> t
     source
         The data set of the run.
     split
-        The data set split into the training set D, records outside D, and test records.
+        The training set D, records outside D, and test records.
     """
     weights = np.array(config.audit.candidate_weights or (), dtype=np.float64)
     named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
@@ -81,7 +79,7 @@ def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> t
 
 
 def _of_nobody(split: Split) -> Records:
-    """Return the records outside D, or the test records if there are no records outside D."""
+    """Return the records outside D, or the test records if there are none."""
     return split.test if split.outside is None else split.outside
 
 
@@ -94,7 +92,7 @@ def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalModelQ
     Parameters
     ----------
     config
-        The configuration of an audit plan, with all defaults filled in.
+        The configuration of an audit plan, with all defaults.
     federation
         The federation of the same audit plan.
     """
@@ -106,8 +104,6 @@ def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalModelQ
 
 def attribute_of(config: RunConfig, federation: LoadedFederation) -> AttributeToInfer | None:
     """Return the attribute to guess with the frequencies of its values, or None if no configured attack guesses one.
-
-    The attribute is the table column whose value an attack guesses.
 
     Parameters
     ----------

@@ -37,8 +37,8 @@ def with_attacks(plan: AuditPlan, store: TrialBatchStore, targets: pd.DataFrame)
     """Return the table of targets with further columns: the results of every configured attack.
 
     Targets are units whose membership in the training data is drawn at random in each trial. A membership attack adds a
-    column of scores. If it learns from other trials and there are at least 64 trials, it adds a second column, in which
-    the scores of one half of the trials are computed from the other half alone. The attack on an attribute adds four
+    column of scores. If it learns from other trials and there are at least 64, it adds a second column, in which the
+    scores of one half of the trials are computed from the other half alone. The attack on an attribute adds four
     columns: the true values and three kinds of guesses.
 
     Raises `InputError` if there are too few trials for an attack.
@@ -46,9 +46,9 @@ def with_attacks(plan: AuditPlan, store: TrialBatchStore, targets: pd.DataFrame)
     Parameters
     ----------
     plan
-        The audit plan: completed configuration, guarantee and federation of the run.
+        The audit plan of the run.
     store
-        The store with the results of the run's trials.
+        The store with the results of the trials.
     targets
         One row for each trial and target, sorted by trial and target.
     """
@@ -70,11 +70,9 @@ def with_attacks(plan: AuditPlan, store: TrialBatchStore, targets: pd.DataFrame)
 
 
 def _guesses(plan: AuditPlan, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:
-    """Return the true and the guessed values of the attacked table column, as columns of results by name.
+    """Return the true and the guessed values of the attacked table column, by name of the result's column.
 
-    Each has the shape (trials * targets,) and holds the indices of values among the possible ones. There is one column
-    of true values, and three of guesses. The first guess uses only how frequent values are, the second the losses of
-    the trial's model, and the third also the losses of the models of other trials.
+    Each array has the shape (trials * targets,) and holds indices of values.
     """
     federation = load_federation(plan.public)
     attribute = attribute_of(plan.config, federation)
@@ -135,11 +133,7 @@ def _answers(plan: AuditPlan, store: TrialBatchStore, targets: pd.DataFrame) -> 
 
 
 def _records(federation: LoadedFederation) -> tuple[Floats, Floats]:
-    """Return two matrices, of the targets and of the population sample, with one row for each record.
-
-    A row consists of the record's flattened features and its one-hot label. The population sample consists of records
-    on which no model is trained.
-    """
+    """Return two matrices, of the targets and of the population sample; rows are features and one-hot label."""
     both = (federation.differing, federation.population)
     flat = [one.features.flatten(1).double().cpu().numpy() for one in both]
     classes = [np.eye(federation.classes)[one.labels.cpu().numpy()] for one in both]

@@ -25,7 +25,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
     model
         Pydantic model of the whole configuration.
     missing
-        Purpose of the required section, for the message that this section is missing.
+        Purpose of the required section, in case it is missing.
     """
     problems = error.errors(include_url=False)
     # Of a choice that is open to the user's own, what is wrong with the user's own says more than the list of ours.
@@ -101,7 +101,7 @@ _RULES_OF_THEIR_OWN = ("neighbour", "loss_range", "own", "refused_sampling")
 
 
 def _keys(location: Sequence[int | str]) -> Iterator[str]:
-    """Yield the configuration keys in a validation error's location, without list indices and names of types."""
+    """Yield the configuration keys in an error's location, without list indices and names of types."""
     for depth, part in enumerate(location):
         of_type = "[" in str(part) or part in ("bool", "int", "float", "str")
         if isinstance(part, str) and (depth < 2 or not of_type):
@@ -109,15 +109,7 @@ def _keys(location: Sequence[int | str]) -> Iterator[str]:
 
 
 def _section(model: type[BaseModel], known: Sequence[str]) -> _Schema:
-    """Return the JSON schema of the section that contains a setting.
-
-    Parameters
-    ----------
-    model
-        Pydantic model of the whole configuration.
-    known
-        Keys that lead to the setting, such as "audit" and "trials".
-    """
+    """Return the JSON schema of the section that contains a setting; `known` holds the keys on the way to it."""
     schema: _Schema = model.model_json_schema()
     whole = schema
     for part in known[:-1]:
@@ -133,13 +125,13 @@ def resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str
     schema
         JSON schema of one value.
     whole
-        JSON schema that contains `schema` and its definitions.
+        JSON schema that contains the definitions.
     """
     return dict(whole["$defs"][str(schema["$ref"]).rpartition("/")[2]]) if "$ref" in schema else schema
 
 
 def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
-    """Yield a description for each alternative of values that a JSON schema accepts."""
+    """Yield a description of each alternative that a JSON schema accepts."""
     schema = resolved(schema, whole)
     for choice in schema.get("anyOf", ()):
         yield from _described(choice, whole)

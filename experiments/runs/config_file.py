@@ -44,7 +44,7 @@ def load_values(path: Path, overrides: Sequence[str] = (), data_dir: str | None 
     overrides
         Settings of the form `section.key=value` that replace those of the file; `section.key=` removes a setting.
     data_dir
-        Directory of data sets that replaces the file's setting `data.data-dir`; None keeps the setting.
+        Directory of data sets that replaces the file's; None keeps it.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def values_of(
     overrides
         Settings of the form `section.key=value` that replace those of the text; `section.key=` removes a setting.
     data_dir
-        Directory of data sets that replaces the text's setting `data.data-dir`; None keeps the setting.
+        Directory of data sets that replaces the text's; None keeps it.
 
     Raises
     ------
@@ -143,20 +143,12 @@ def typed(text: str) -> Any:
 
 
 def _first_sentence(error: Exception) -> str:
-    """Return the first sentence of an exception's message, or the name of its class if it has no message."""
+    """Return the first sentence of an exception's message, or the name of its class if it has none."""
     return str(error).splitlines()[0].partition(";")[0] if str(error) else type(error).__name__
 
 
 def _anchor_paths(section: Any, directory: Path) -> None:
-    """Replace relative paths in a section's values by absolute paths.
-
-    Parameters
-    ----------
-    section
-        Values of a section by key, changed in place.
-    directory
-        Directory to which the paths are relative.
-    """
+    """Make relative paths in a section's values absolute, in place."""
     if not isinstance(section, dict):
         return
     name = section.get("name")

@@ -25,11 +25,6 @@ def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
     """Return all warnings about the data of a planned run.
 
     They concern identifiers of persons, the table itself, missing classes, too few records, and the model.
-
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
     """
     source, split = load_source(plan.public.data), split_of(plan.public)
     of_data = (*_of_persons(plan, source, split), *source.cautions, *_absent(plan, source, split), *_few(plan))
@@ -37,27 +32,16 @@ def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
 
 
 def report_lines(plan: AuditPlan) -> tuple[str, ...]:
-    """Return the texts of those warnings about the data that the report shows.
-
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-    """
+    """Return the texts of those warnings about the data of a planned run that the report shows."""
     return tuple(caution.text for caution in data_warnings_of(plan) if caution.in_report)
 
 
 def most_records(plan: AuditPlan) -> int:
-    """Return the largest number of records that one person seems to have in the data.
+    """Return the largest number of records that one person seems to have in the data of a planned run.
 
     Persons are recognised by the user or owner of a record, and by columns that look like identifiers. The number is 1
     if no person seems to have several records, or if users are the units of the claim, which then include all their
     records.
-
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
     """
     if plan.public.mechanism.unit is Unit.USER:
         return 1
@@ -68,26 +52,15 @@ def most_records(plan: AuditPlan) -> int:
 
 
 def _of_persons(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
-    """Yield warnings about identifier columns, and about persons with several records.
-
-    Persons are recognised by the user or owner of a record, and by identifier columns.
-
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-    source
-        The data set of the run.
-    split
-        The data set split into the training set D, records outside D, and test records.
-    """
+    """Yield warnings about identifier columns, and about persons with several records."""
     owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.mechanism.unit
     together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
     by_user = unit is Unit.USER
     if split.inside.user is not None:
-        yield from _of_users(plan, split.inside.user, unit)
-    elif not together:
-        yield from _of_owners(plan, split, unit)
+        if not by_user and not _is_one_user_a_client(plan, split.inside.user, unit):
+            yield from _of_holders("a user", split.inside.user, unit, _as_users(plan))
+    elif split.inside.owner is not None and not together:
+        yield from _of_holders("an owner", split.inside.owner, unit, _as_clients(plan.public.mechanism.adjacency))
     known = "user" if split.inside.user is not None else "owner" if owned else None
     persons = most_personal(source.identifiers, known)
     for one in source.identifiers:
@@ -110,18 +83,7 @@ def _numbers(one: IdentifyingColumn) -> str:
 
 
 def _unprotected(one: IdentifyingColumn, plan: AuditPlan, is_person: bool) -> DataWarning:
-    """Return the warning that the claim does not protect all records with the same value in an identifier column.
-
-    Parameters
-    ----------
-    one
-        Column with the same value in several records, which looks like an identifier.
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-    is_person
-        Whether the values of the column seem to identify persons. The warning then proposes to protect users, and
-        otherwise to leave out the column.
-    """
+    """Return the warning that the claim does not protect all records with the same value in an identifier column."""
     unit = plan.public.mechanism.unit
     found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several, and it is a feature"
     if not is_person:
@@ -134,15 +96,7 @@ def _unprotected(one: IdentifyingColumn, plan: AuditPlan, is_person: bool) -> Da
 
 
 def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: AuditPlan) -> DataWarning:
-    """Return a warning that asks the user whether columns of integers number persons or are amounts.
-
-    Parameters
-    ----------
-    columns
-        Columns of integers that may be identifiers, at least one.
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-    """
+    """Return a warning that asks the user whether columns of integers number persons or are amounts."""
     counted = [
         f"{one.name}: {one.values:,} whole numbers in {one.rows:,} rows, up to {one.most:,} each" for one in columns
     ]
@@ -157,79 +111,39 @@ def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: AuditPlan) -> D
 
 
 def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
-    """Return the settings of strategy and adjacency with which users are the units of the claim."""
+    """Return the settings with which users are the units of the claim."""
     relation = Adjacency(f"{plan.public.mechanism.adjacency.relation}-{Unit.USER}")
     # Clients that train by themselves clip what they send, and not what each of their users adds to it.
     sums = () if plan.config.training.strategy == "dp-fedsgd" else (Remedy("strategy", "dp-fedsgd", "training"),)
     return *sums, Remedy("adjacency", relation.value, "privacy")
 
 
-def _of_users(plan: AuditPlan, user: Integers, unit: Unit) -> Iterator[DataWarning]:
-    """Yield a warning if a user has several records, and the claim does not protect a user's records together.
+def _of_holders(holder: str, held_by: Integers, unit: Unit, remedies: Sequence[Remedy]) -> Iterator[DataWarning]:
+    """Yield a warning if a user or an owner has several records, which the claim does not protect together.
 
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-    user
-        Number of the user of each record of D, shape (records,).
-    unit
-        Unit that the claim protects.
+    `held_by` is the number of the user or owner of each record of D, shape (records,).
     """
-    counts = np.unique(user, return_counts=True)[1]
-    most = int(counts.max())
-    if unit is Unit.USER or most == 1 or _is_one_user_a_client(plan, user, unit):
+    noun, counts = holder.split()[1], np.unique(held_by, return_counts=True)[1]
+    if (most := int(counts.max())) == 1:
         return
-    held = f"{len(counts):,} users have the {len(user):,} records that train, up to {most:,} each"
-    several = "one record is not one person" if unit is Unit.RECORD else "clients are not the users"
-    remedies = _as_users(plan)
-    claim = f"and the claim protects one {unit}, not all records of a user"
-    yield DataWarning(f"{several}: {held}, {claim}; {settings_text(remedies)} does", remedies, in_report=True)
+    held = f"{len(counts):,} {noun}s have the {len(held_by):,} records that train, up to {most:,} each"
+    several = "one record is not one person" if unit is Unit.RECORD else f"clients are not the {noun}s"
+    claim = f"and the claim protects one {unit}, not all records of {holder}"
+    text = f"{several}: {held}, {claim}; {settings_text(remedies)} does"
+    yield DataWarning(text, tuple(remedies), in_report=True)
 
 
 def _is_one_user_a_client(plan: AuditPlan, user: Integers, unit: Unit) -> bool:
-    """Return whether clients are the units of the claim and no user has records at several clients.
-
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-    user
-        Number of the user of each record of D, shape (records,).
-    unit
-        Unit that the claim protects.
-    """
+    """Return whether clients are the units of the claim and no user has records at several clients."""
     shards = load_federation(plan.public).shards
     return unit is Unit.CLIENT and sum(len(np.unique(user[shard])) for shard in shards) == len(np.unique(user))
 
 
 def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
-    """Return the settings that make every owner of records a client, and clients the units of the claim.
-
-    Parameters
-    ----------
-    adjacency
-        The present adjacency. The new one relates neighbours in the same way: by replacement, or by adding and
-        removing.
-    """
+    """Return the settings that make every owner of records a client, and clients the units of the claim."""
     relation = Adjacency(f"{adjacency.relation}-{Unit.CLIENT}")
     natural = Remedy("partition", PartitionScheme.NATURAL.value)
     return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")
-
-
-def _of_owners(plan: AuditPlan, split: Split, unit: Unit) -> Iterator[DataWarning]:
-    if split.inside.owner is None:
-        return
-    counts = np.bincount(split.inside.owner)
-    counts = counts[counts > 0]
-    most = int(counts.max())
-    if most > 1:
-        held = f"{len(counts):,} owners have the {len(split.inside):,} records that train, up to {most:,} each"
-        several = "one record is not one person" if unit is Unit.RECORD else "clients are not the owners"
-        remedies = _as_clients(plan.public.mechanism.adjacency)
-        claim = f"and the claim protects one {unit}, not all records of an owner"
-        text = f"{several}: {held}, {claim}; {settings_text(remedies)} does"
-        yield DataWarning(text, remedies, in_report=True)
 
 
 def _absent(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
@@ -246,11 +160,7 @@ def _absent(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[Da
 
 
 def _few(plan: AuditPlan) -> Iterator[DataWarning]:
-    """Yield a warning for each set of records with fewer than 30 records: test set, training set, population sample.
-
-    The population sample consists of records outside D, with which an audit compares training records. The training set
-    and this sample are checked only if the audit makes such comparisons.
-    """
+    """Yield a warning for each set of fewer than 30 records: test set, training set, population sample."""
     federation, audit, data = load_federation(plan.public), plan.config.audit, plan.config.data
     tested = len(federation.test_records)
     if tested < ENOUGH_FOR_A_RATE:

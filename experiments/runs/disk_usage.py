@@ -30,7 +30,6 @@ class DiskUsageByContent:
 
     @property
     def total(self) -> int:
-        """Estimated disk space of the run in bytes."""
         return self.releases + self.final_models + self.tables
 
     @property
@@ -51,23 +50,12 @@ class DiskUsageByContent:
 
     @property
     def memory(self) -> int:
-        """Estimated memory in bytes for joining the result tables of all trial batches.
-
-        It is 1.2 times the estimated size of the tables on disk.
-        """
+        """Estimated memory in bytes for joining the result tables: 1.2 times their estimated size on disk."""
         return self.tables * 6 // 5
 
 
 def footprint(plan: AuditPlan) -> DiskUsageByContent:
-    """Return an estimate of the disk space of a planned run.
-
-    Membership attacks take slightly more space than estimated.
-
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-    """
+    """Return an estimate of the disk space of a planned run; membership attacks take slightly more."""
     public, run, trials = plan.public, plan.config.run, plan.config.audit.trials
     federation = load_federation(public)
     model = federation.model.layout.size * _NUMBER
@@ -90,7 +78,7 @@ def require_room(plan: AuditPlan, directory: Path) -> None:
     Parameters
     ----------
     plan
-        The audit plan: completed configuration, guarantee and federation of the run.
+        The audit plan of the run.
     directory
         Run directory, which need not exist.
     """

@@ -1,6 +1,7 @@
 """The Ray engine, which runs a Flower app on Flower's simulation runtime; the other engine is in `local_engine`.
 
-Deprecated or private parts of Flower are used only in `engines`, `local_engine` and `cluster.flower_runtime_patch`.
+Deprecated or private parts of Flower are used only in `engines`, `local_engine`, `grid_messages` and
+`cluster.flower_runtime_patch`.
 """
 
 import io
@@ -20,7 +21,7 @@ from fl_audit.device import Device
 from fl_audit.experiments.names import Engine as Engine
 from fl_audit.experiments.runs.cluster import lazy_imports
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions as RayOptions
-from fl_audit.experiments.runs.cluster.ray_connection import ray_for, usable_cores
+from fl_audit.experiments.runs.cluster.ray_connection import calls_on_all_cores, ray_for
 from fl_audit.experiments.verbosity import settle_flower
 
 if TYPE_CHECKING:
@@ -29,19 +30,14 @@ if TYPE_CHECKING:
 
 
 def local_calls(run: "RunSection") -> int:
-    """Return the number of simultaneous client calls in the local engine.
+    """Return the number of simultaneous client calls in the local engine, by section [run] of the configuration.
 
     The setting `actors` gives the number. If it is 0, there is one call per `threads` usable cores on the CPU, and one
     call on a graphics card.
-
-    Parameters
-    ----------
-    run
-        Section [run] of the configuration.
     """
     if run.device is not Device.CPU:
         return max(1, run.actors)
-    return run.actors or max(1, usable_cores() // run.threads)
+    return run.actors or calls_on_all_cores(run.threads)
 
 
 def run_on_ray(
@@ -58,13 +54,13 @@ def run_on_ray(
     Parameters
     ----------
     server_app
-        The server's app, which gets the grid and so reaches the clients.
+        The server's app, which gets a grid and so reaches the clients.
     client_app
         The app with which every client answers messages.
     clients
         Number of clients, each of which is a Flower node.
     options
-        Options of Ray: address of a cluster, number of processes, cores per client, device.
+        Options of Ray.
     interrupted
         Event that is set on an interrupt (Ctrl-C), so that the ServerApp, in another thread, can stop waiting; or None.
 
@@ -73,7 +69,7 @@ def run_on_ray(
     FederationError
         If the server app raises it, or Ray cannot be started on this machine.
     InputError
-        If the cluster cannot be joined, or a machine of the cluster has another version of Python or Flower.
+        If the cluster cannot be joined, or one of its machines has another version of Python or Flower.
     RuntimeError
         If Flower's runtime itself fails.
     """
@@ -100,15 +96,7 @@ def run_on_ray(
 
 
 def _noticing(server_app: ServerApp, pool: "PatchedRuntime") -> ServerApp:
-    """Return a ServerApp whose messages go to the pool of client processes, and whose failure ends all client calls.
-
-    Parameters
-    ----------
-    server_app
-        The server's app, which is called with a grid on the pool.
-    pool
-        The patched runtime, which has the pool.
-    """
+    """Return a ServerApp whose messages go to the pool of client processes, and whose failure ends all client calls."""
     wrapped = ServerApp()
 
     @wrapped.main()
@@ -127,15 +115,7 @@ def _noticing(server_app: ServerApp, pool: "PatchedRuntime") -> ServerApp:
 
 @contextmanager
 def _interrupt_calls(ending: list[Callable[[], None]]) -> Iterator[None]:
-    """Call functions on an interrupt (Ctrl-C) while the block runs, and then the previous handler of interrupts.
-
-    Nothing is changed outside the main thread, or if the process ignores interrupts.
-
-    Parameters
-    ----------
-    ending
-        Functions that end waiting calls. Each is called in a new thread.
-    """
+    """Call the functions `ending` on an interrupt (Ctrl-C) during the block, each in a new thread."""
     previous = signal.getsignal(signal.SIGINT)
     # A process that was started in the background may ignore interrupts.
     if threading.current_thread() is not threading.main_thread() or previous is signal.SIG_IGN:

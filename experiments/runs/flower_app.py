@@ -20,8 +20,9 @@ from fl_audit.experiments.names import STOPPED, VIOLATED, WRONG_INPUT
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.cluster.flower_runtime_patch import grid_on_pool
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.run import finish, play_on, require_playable
+from fl_audit.experiments.runs.run import play_on, require_playable
 from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.runs.run_report import finish
 from fl_audit.strategies.errors import FederationError
 from fl_audit.verdict.verdict import Verdict
 
@@ -77,16 +78,7 @@ def _carry_out(grid: Grid, context: Context) -> None:
 
 
 def _wait_for_ray() -> None:
-    """Wait until Flower's simulation has started Ray in another thread.
-
-    The wait avoids a deadlock: Flower's process forks to start Ray, and cannot fork while this thread multiplies
-    matrices.
-
-    Raises
-    ------
-    FederationError
-        If Ray is not started within 120 seconds.
-    """
+    """Wait until Flower has started Ray, because its process cannot fork while this thread multiplies matrices."""
     deadline = time.monotonic() + _SECONDS_FOR_RAY
     while not ray.is_initialized():
         if time.monotonic() > deadline:

@@ -35,13 +35,7 @@ _SECONDS = 120.0
 
 
 def require_drawable(plan: AuditPlan) -> None:
-    """Raise `InputError` with the reason if reconstructed images are configured but not possible in the run.
-
-    Parameters
-    ----------
-    plan
-        The audit plan. Without the setting `reconstruct-samples`, nothing is checked.
-    """
+    """Raise `InputError` with the reason if reconstructed images are configured but not possible in a planned run."""
     pictures, public = plan.config.audit.reconstruct_samples, plan.public
     if pictures is None:
         return
@@ -105,10 +99,9 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
 
 
 def _owners(federation: LoadedFederation) -> Integers:
-    """Return the indices of the records of each contribution, shape (contributions, records per contribution).
+    """Return the record indices of each contribution, shape (contributions, records per contribution).
 
-    A contribution is a record's gradient or a client's update. Only clients with as many records as client 0 are
-    included.
+    Only clients with as many records as client 0 are included.
     """
     if not isinstance(federation.public.mechanism.contribution, LocalTraining):
         return np.arange(federation.training.count)[:, np.newaxis]
@@ -130,14 +123,9 @@ def _shared(plan: AuditPlan, federation: LoadedFederation, each: int) -> UpdateF
 
 
 def _levels(plan: AuditPlan, chance: float) -> tuple[list[NoiseLevel], NoiseLevel]:
-    """Return the noise levels in ascending order of noise, and the run's own level, which is one of them.
+    """Return the noise levels in ascending order of noise, and the run's own level among them.
 
-    Parameters
-    ----------
-    plan
-        The audit plan. Without a guarantee, the only level is that without noise.
-    chance
-        Probability of guessing the right image without seeing a release.
+    `chance` is the probability of guessing the right image without a release.
     """
     guarantee = plan.guarantee
     if guarantee is None:

@@ -2,7 +2,6 @@
 
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from queue import Queue
@@ -15,6 +14,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 
 from fl_audit.errors import InputError
+from fl_audit.experiments.runs.grid_messages import failed_reply, give_id
 from fl_audit.experiments.verbosity import settle_flower
 from fl_audit.strategies.flower_grids import make_messages_for
 
@@ -26,9 +26,7 @@ ReadAhead = Callable[[Sequence[tuple[Message, Context]]], None]
 
 
 class LocalGrid(Grid):
-    """A Flower grid that calls the ClientApp in threads of this process.
-
-    A client answers one message at a time.
+    """A Flower grid that calls the ClientApp in threads of this process; a client answers one message at a time.
 
     Parameters
     ----------
@@ -37,12 +35,11 @@ class LocalGrid(Grid):
     clients
         Number of clients; their node ids are 2 and up.
     time_limit
-        Longest time that one call of a client may take, in seconds.
+        Longest time of one client call, in seconds.
     actors
         Number of threads, and so of simultaneous client calls, at least 1.
     read_ahead
-        Function that a thread calls with the messages that it has taken, before the first of their client calls; or
-        None.
+        Function that a thread calls with the messages that it has taken, before their first client call; or None.
     """
 
     def __init__(
@@ -87,7 +84,7 @@ class LocalGrid(Grid):
         group_id
             Group of the message, as in Flower.
         ttl
-            Time to live in seconds, as in Flower; None for Flower's default.
+            Time to live in seconds; None for Flower's default.
         """
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
@@ -103,31 +100,18 @@ class LocalGrid(Grid):
         """Send messages, wait until clients have answered all of them, and return the messages' ids in order.
 
         A failed call gets an error as its reply, and ends the wait. Messages that are not sent by then get no reply.
-
-        Parameters
-        ----------
-        messages
-            Messages to clients, each addressed to a node id.
+        Each message is addressed to a node id.
         """
-        waiting = {str(uuid.uuid4()): message for message in messages}
-        for identity, message in waiting.items():
-            message.metadata.__dict__["_message_id"] = identity
+        waiting = {give_id(message): message for message in messages}
         identities, exchange = list(waiting), _MessageExchange(waiting, self._contexts, self._time_limit)
         self._workers.play(exchange)
         for identity, outcome in exchange.outcomes.items():
-            reply = self._reply(exchange.messages[identity], outcome)
-            reply.metadata.__dict__["_message_id"] = str(uuid.uuid4())
-            self._replies[identity] = reply
+            self._replies[identity] = self._reply(exchange.messages[identity], outcome)
+            give_id(self._replies[identity])
         return identities
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return those replies to the given messages that exist; each reply is returned only once.
-
-        Parameters
-        ----------
-        message_ids
-            Ids of the messages, as `push_messages` returned them.
-        """
+        """Return those replies to the messages with the given ids that exist; each reply is returned only once."""
         return [self._replies.pop(identity) for identity in list(message_ids) if identity in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
@@ -148,13 +132,13 @@ class LocalGrid(Grid):
                 return outcome
             case None:
                 error = Error(ErrorCode.UNKNOWN, f"no answer within its time limit of {self._time_limit:g} s")
+                return Message(error, reply_to=message)
             case raised:
-                error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"Message: {raised}")
-        return Message(error, reply_to=message)
+                return failed_reply(message, raised)
 
 
 class _Contexts(dict[int, Context]):
-    """The Flower context of each node, by node id; created when a node is called for the first time."""
+    """The Flower context of each node, by node id; created when a node is first called."""
 
     def __init__(self, clients: int) -> None:
         super().__init__()
@@ -190,17 +174,9 @@ class _MessageExchange:
         self._changed = threading.Condition()
 
     def next_calls(self, most: int) -> list[_Call]:
-        """Return the next messages to clients that are not busy, after waiting until there are any.
+        """Return the next messages, at most `most`, to different clients that are not busy, after waiting for them.
 
-        Parameters
-        ----------
-        most
-            Largest number of messages to return.
-
-        Returns
-        -------
-        list
-            Messages in order, to different clients; empty if no messages are left or the exchange has ended.
+        The list is empty if no messages are left or the exchange has ended.
         """
         with self._changed:
             while not self._is_over and self._waiting:
@@ -219,18 +195,10 @@ class _MessageExchange:
             return []
 
     def settle(self, call: _Call, outcome: Message | Exception | None) -> None:
-        """Record the outcome of a client call.
+        """Record the outcome of a client call: the reply, the client's exception, or None after the deadline.
 
-        A reply after the deadline counts as a missing reply. The exchange (all messages of one push) ends with its last
-        outcome, or with the first failure. An outcome is ignored if the call has one already, or if the exchange has
-        ended.
-
-        Parameters
-        ----------
-        call
-            Message, context and deadline of the client call.
-        outcome
-            The reply, the client's exception, or None if the deadline has passed.
+        A late reply counts as missing. The exchange ends with its last outcome, or with the first failure. Outcomes
+        after the end, and second outcomes of a call, are ignored.
         """
         with self._changed:
             node = call.message.metadata.dst_node_id
@@ -246,18 +214,18 @@ class _MessageExchange:
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until all messages are answered, or until one call has failed or passed its deadline."""
+        """Wait until all messages are answered, or one call has failed or passed its deadline."""
         while late := self._wait_for_next_deadline():
             self.settle(late, None)
 
     def give_up(self) -> None:
-        """End the exchange of messages: threads get no more messages from it, and further outcomes are ignored."""
+        """End the exchange: threads get no more messages from it, and further outcomes are ignored."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
 
     def _wait_for_next_deadline(self) -> _Call | None:
-        """Return the first client call that passes its deadline, or None once all have ended or one has failed."""
+        """Return the first call that passes its deadline, or None once all have ended or one has failed."""
         with self._changed:
             while not self._is_over:
                 first = min(self._at_work.values(), key=lambda call: call.deadline, default=None)
@@ -280,13 +248,7 @@ class _Workers:
             threading.Thread(target=self._serve, daemon=True).start()
 
     def play(self, exchange: _MessageExchange) -> None:
-        """Hand an exchange (the messages of one push) to the threads, and wait until it has ended.
-
-        Parameters
-        ----------
-        exchange
-            The messages. The exchange ends with the last reply, or with the first failure.
-        """
+        """Hand an exchange to the threads, and wait until it has ended."""
         for _ in range(self._threads):
             self._exchanges.put(exchange)
         try:
@@ -295,7 +257,7 @@ class _Workers:
             exchange.give_up()  # an interrupt would leave the threads at work on it
 
     def close(self) -> None:
-        """End all threads that call clients; a busy thread ends after its current client call."""
+        """End all threads; a busy thread ends after its current client call."""
         for _ in range(self._threads):
             self._exchanges.put(None)
 
@@ -308,16 +270,7 @@ class _Workers:
                     exchange.settle(call, self._outcome(call, calls if place == 0 else []))
 
     def _outcome(self, call: _Call, taken: list[_Call]) -> Message | Exception:
-        """Call a client, and return its reply or exception.
-
-        Parameters
-        ----------
-        call
-            Message, context and deadline of the client call.
-        taken
-            The calls that the thread has just taken, including `call`, which are announced to `read_ahead` first. Empty
-            if they have been announced already.
-        """
+        """Call a client, and return its reply or exception; `taken` holds calls to announce to `read_ahead` first."""
         try:
             if self._read_ahead is not None and taken:
                 self._read_ahead([(one.message, one.context) for one in taken])
@@ -343,18 +296,17 @@ def run_locally(
     Parameters
     ----------
     server_app
-        The server's app, which gets the grid and so reaches the clients.
+        The server's app, which gets a grid and so reaches the clients.
     client_app
         The app with which every client answers messages.
     clients
         Number of clients, each of which is a Flower node.
     time_limit
-        Longest time that one call of a client may take, in seconds.
+        Longest time of one client call, in seconds.
     actors
-        Number of threads, and so of simultaneous client calls, at least 1.
+        Number of simultaneous client calls, at least 1.
     read_ahead
-        Function that a thread calls with the messages that it has taken, before the first of their client calls; or
-        None.
+        Function that a thread calls with the messages that it has taken, before their first client call; or None.
     """
     settle_flower()
     context = Context(

@@ -25,8 +25,8 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Mechanism:
     """Return the mechanism that a configuration describes, with a given noise multiplier.
 
-    If the configuration makes no claim (`private = false`), the mechanism neither clips nor adds noise. Raises
-    `InputError` if the configured parts of the mechanism cannot be combined.
+    Without a claim (`private = false`), it neither clips nor adds noise. Raises `InputError` if the configured parts
+    cannot be combined.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ def mechanism_of(config: RunConfig, noise_multiplier: float, split: Split) -> Me
     noise_multiplier
         Noise multiplier z relative to the sensitivity, at least 0.
     split
-        The data set split into the training set D, records outside D, and test records. If clients train by DP-SGD, the
-        numbers of their records are parts of the mechanism.
+        The training set D, records outside D, and test records. If clients train by DP-SGD, the numbers of their
+        records are parts of the mechanism.
     """
     privacy, training = config.privacy, config.training
     return Mechanism(
@@ -119,7 +119,7 @@ def units_of(records: Records) -> int:
 
 
 def _records_or_users(config: RunConfig) -> int:
-    """Return the number of users in D if the claim is about users, else the number of records in D."""
+    """Return the number of users in D if the claim is about users, else of records."""
     if config.privacy.adjacency.unit is not Unit.USER:
         return config.data.records
     users = config.data.users
@@ -130,12 +130,8 @@ def _records_or_users(config: RunConfig) -> int:
 def denominator_of(config: RunConfig) -> float:
     """Return the expected number of participants in a round, by which the server divides the sum of contributions.
 
-    Participants are records or users with strategy `dp-fedsgd`, and clients with the other strategies.
-
-    Parameters
-    ----------
-    config
-        The configuration, in which the number of clients is filled in.
+    Participants are records or users with strategy `dp-fedsgd`, and clients with the other strategies. The
+    configuration must have the number of clients.
     """
     match config.training.strategy:
         case "dp-fedavg" | "dp-sgd-clients":
@@ -164,15 +160,10 @@ def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
 
 
 def sampling_rate(config: RunConfig) -> Fraction:
-    """Return the probability that a record or user takes part in a round, as an exact fraction.
+    """Return the configured probability that a record or user takes part in a round, as an exact fraction.
 
     If groups of records or users take turns (setting `cycle`), it is the probability in a round in which the own group
     has its turn. Raises `InputError` if `expected-batch` is larger than the number of records or users in a group.
-
-    Parameters
-    ----------
-    config
-        The configuration, whose section [training] sets the sampling rate or the expected batch.
     """
     training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
     if training.expected_batch is None:
@@ -188,11 +179,6 @@ def rounds_of(config: RunConfig) -> int:
     """Return the number of rounds, which the configuration states itself or through `epochs`.
 
     With `epochs`, a record or user takes part in at least `epochs` rounds on average.
-
-    Parameters
-    ----------
-    config
-        The configuration, whose section [training] sets rounds or epochs.
     """
     training = config.training
     if training.epochs is None:
@@ -214,7 +200,7 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
     config
         The configuration, with the number of clients and the partition of the records.
     split
-        The data set split into the training set D, records outside D, and test records.
+        The training set D, records outside D, and test records.
     """
     data, inside = config.data, split.inside
     parameters = partition_parameters(data)

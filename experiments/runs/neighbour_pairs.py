@@ -30,16 +30,15 @@ from fl_audit.federation.loaded_federation import load_federation
 def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     """Return the configured difference between D and D': a record, user or client, and its replacement, if any.
 
-    The search may go through the whole data set. If the difference is to be a crafted (synthetic) record, only its
-    position in D is returned. Raises `InputError` if there is no such neighbour, or if a crafted record is not
-    possible.
+    The search may go through the whole data set. Of a crafted record, only its position in D is returned. Raises
+    `InputError` if there is no such neighbour, or if a crafted record is not possible.
 
     Parameters
     ----------
     config
         The configuration, whose section [audit] says which difference is wanted.
     split
-        The data set split into the training set D, records outside D, and test records.
+        The training set D, records outside D, and test records.
     """
     data, audit, adjacency = config.data, config.audit, config.privacy.adjacency
     if audit.neighbour in CRAFTED:
@@ -54,10 +53,10 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
 
 def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
-    """Return the federation with a crafted (synthetic) record as its difference between D and D', if one is configured.
+    """Return the federation with a crafted record as its difference between D and D', if one is configured.
 
-    If no crafted record is configured, or the federation has one already, the federation is returned unchanged. Raises
-    `InputError` if no record can be crafted for the model.
+    Otherwise, or if it has one already, the federation is returned unchanged. Raises `InputError` if no record can be
+    crafted for the model.
 
     Parameters
     ----------
@@ -77,26 +76,15 @@ def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
 
 
 def looked_at(start: InitialWeights) -> range:
-    """Return the numbers of the trials whose initial models are used to craft a synthetic record.
+    """Return the numbers of the trials whose initial models are used to craft a record.
 
-    Parameters
-    ----------
-    start
-        Kind of initial weights. If all trials start from the same pretrained weights, trial 0 suffices.
+    If all trials start from the same pretrained weights, trial 0 suffices.
     """
     return range(1 if start is InitialWeights.PRETRAINED else MODELS)
 
 
 def _require_craftable(config: RunConfig, records: Records) -> None:
-    """Raise `InputError` if the configuration does not allow the crafted (synthetic) record that it asks for.
-
-    Parameters
-    ----------
-    config
-        The configuration, which asks for a crafted record.
-    records
-        The records of D, whose kind decides whether one can be crafted.
-    """
+    """Refuse a configuration that does not allow the crafted record that it asks for."""
     choice, kind, privacy = config.audit.neighbour, config.audit.kind, config.privacy
     adjacency, local_randomizer = privacy.adjacency, privacy.local_randomizer
     is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE

@@ -2,10 +2,7 @@
 
 import json
 import os
-import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import floor, log10
@@ -18,11 +15,12 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.files import data_directory
 from fl_audit.data.tables import column_names
-from fl_audit.errors import InputError, Remedy, expanded_path, require, settings_text
+from fl_audit.errors import InputError, expanded_path, require
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
+from fl_audit.experiments.runs.init_options import flags_of_setting, in_options, text_in_options
 from fl_audit.experiments.runs.planned_limits import trials_that_tell
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
@@ -43,26 +41,7 @@ _ALSO = {
     "run": ("seed", "trials-per-batch"),
 }
 """Settings that many users want next, written as comments."""
-TABLE_OPTIONS = (
-    *(
-        "owner",
-        "user",
-        "records-per-user",
-        "user-across-clients",
-        "drop",
-        "missing",
-        "separator",
-        "decimal",
-        "encoding",
-        "skip-lines",
-    ),
-    *("sheet", "axes", "image-size", "grey", "max-levels", "ignore-case", "unique", "label"),
-    *("text", "vocabulary", "tokenizer", "tokens"),
-)
-"""Settings of [data] that are options of `init`."""
 _NOT_READ = ("name", "data-dir", "user-across-clients")  # settings that do not affect the reading of a file
-_AS_CLIENTS = ("partition", "strategy", "adjacency")  # settings that options of `init` follow, or stand for
-_SETTING = re.compile(rf"\b({'|'.join(TABLE_OPTIONS)})( out)? (?:in|of) \[data\]")
 _EXAMPLES = {
     "data.drop": ["patient"],
     "data.missing": ["?"],
@@ -96,9 +75,8 @@ class ConfigRequest:
 def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     """Return the text of a configuration file that `fl-audit run` accepts, and lines for the user about the data.
 
-    To be sure that a run can begin, the function loads the data, builds the model and computes the noise. If the
-    request is refused, it tries the remedies of each error in turn, so that the message can name all options that are
-    needed.
+    The function loads the data, builds the model and computes the noise. If the request is refused, it tries the
+    remedies of each error in turn, so that the message can name all options that are needed.
 
     Parameters
     ----------
@@ -117,7 +95,7 @@ def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, lis
     except InputError as error:
         first = error
     needed = _needed(wishes, directory, first)
-    said = [option for remedy in first.remedies for option in _flags(remedy.key, remedy.value)]
+    said = [option for remedy in first.remedies for option in flags_of_setting(remedy.key, remedy.value)]
     with in_options():
         if not set(needed) - set(said):
             raise first
@@ -126,56 +104,10 @@ def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, lis
         raise InputError(text, first.remedies, first.choices) from first
 
 
-@contextmanager
-def in_options() -> Iterator[None]:
-    """Raise an `InputError` of the block again, and name options of `fl-audit init` instead of settings."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(_in_options(str(error), (*error.remedies, *error.choices))) from error
-
-
-def _in_options(text: str, remedies: Iterable[Remedy]) -> str:
-    """Return a message in which settings are replaced by the options of `fl-audit init` that set them.
-
-    Parameters
-    ----------
-    text
-        Message that may propose settings of the configuration.
-    remedies
-        Settings with values that the message proposes.
-
-    Examples
-    --------
-    >>> _in_options('fix it with drop = ["id"] in [data]', [Remedy("drop", ("id",))])
-    'fix it with --drop id'
-    """
-    remedies = [one for one in remedies if one.key in (*TABLE_OPTIONS, *_AS_CLIENTS)]
-    together = " ".join(flag for one in remedies for flag in _flags(one.key, one.value))
-    text = text.replace(settings_text(remedies), together) if remedies else text
-    for remedy in remedies:
-        text = text.replace(str(remedy), " ".join(_flags(remedy.key, remedy.value)))
-    return _SETTING.sub(r"--\1\2", text)
-
-
 def _needed(wishes: ConfigRequest, directory: Path, error: InputError) -> list[str]:
-    """Return the additional options with which `fl-audit init` accepts a request that it has refused.
+    """Return the additional options with which `fl-audit init` accepts a refused request, such as "--drop id".
 
-    The remedies of each error are applied in turn until no error is left.
-
-    Parameters
-    ----------
-    wishes
-        The options of the refused request.
-    directory
-        Directory of the configuration file.
-    error
-        The error with which the request was refused.
-
-    Returns
-    -------
-    list
-        Options such as "--drop id"; empty if an error has no further remedy.
+    The list is empty if an error has no further remedy.
     """
     needed: dict[str, Any] = {}
     for _ in range(_MOST_FIXED):
@@ -192,17 +124,8 @@ def _needed(wishes: ConfigRequest, directory: Path, error: InputError) -> list[s
         except InputError as next_error:
             error = next_error
         else:
-            return [option for key, value in needed.items() for option in _flags(key, value)]
+            return [option for key, value in needed.items() for option in flags_of_setting(key, value)]
     return []
-
-
-def _flags(name: str, value: Any) -> list[str]:
-    if name == "partition":
-        return []  # `--owner` makes every owner a client
-    if value is True:
-        return [f"--{name}"]
-    words = (list(value) or [""]) if isinstance(value, list | tuple) else [str(value)]
-    return [f"--{name} {shlex.quote(word)}" for word in words]
 
 
 def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
@@ -234,20 +157,12 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
             share += f"; with --records-per-user {_OF_EACH}, the first ones of each, more users train"
     # The detected format of the file is no longer in doubt once it is written down: the doubts stand with the source.
     warned = dict.fromkeys((*source.cautions, *data_warnings_of(plan)))
-    cautions = [f"look at: {_in_options(caution.text, caution.remedies)}" for caution in warned]
+    cautions = [f"look at: {text_in_options(caution.text, caution.remedies)}" for caution in warned]
     return text, [f"read: {source.description}", share, *told, *cautions]
 
 
 def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
-    """Return the number of trials of a new configuration, and a list of at most one line that explains it.
-
-    Parameters
-    ----------
-    wishes
-        The options of `fl-audit init`. Their number of trials is returned if it is given.
-    plan
-        The audit plan, from which the number is derived otherwise: 200 to 5000.
-    """
+    """Return the number of trials, requested or derived (200 to 5000), and at most one line that explains it."""
     if wishes.trials is not None:
         return wishes.trials, []
     if (needed := trials_that_tell(plan)) is None:
@@ -261,19 +176,10 @@ def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
 
 
 def data_name(data: str) -> str:
-    """Return the setting `data.name` for the data that a user names.
+    """Return the setting `data.name` for the data that a user names: a data set, a loader, a file or a directory.
 
-    Raises `InputError` if there is no data set or file of this name.
-
-    Parameters
-    ----------
-    data
-        Name of a data set, `package.module:loader`, or path of a file or directory.
-
-    Returns
-    -------
-    str
-        The given name for a data set or loader; "csv", "npz" or "images" for a table, an archive or a directory.
+    It is the given name for a data set or `package.module:loader`, else "csv", "npz" or "images". Raises `InputError`
+    if there is no data set or file of this name.
     """
     names = [entry.name for entry in available() if entry.name not in _OF_FILES]
     path = expanded_path(data)
@@ -318,17 +224,7 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
 
 
 def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
-    """Return the name of the requested model, or of the built-in model for tables or for texts if none is requested.
-
-    Raises `InputError` if the built-in model for texts cannot be used, because the texts have no vocabulary.
-
-    Parameters
-    ----------
-    wishes
-        The options of `fl-audit init`.
-    data
-        Settings of section [data], by key.
-    """
+    """Return the requested model, or the built-in one for tables or for texts; the latter needs a vocabulary."""
     if wishes.model is not None:
         return wishes.model
     if "text" not in data:
@@ -339,16 +235,7 @@ def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
 
 
 def _claimed_to(wishes: ConfigRequest) -> tuple[str, str]:
-    """Return a pair of adjacency and strategy; the one that is not requested is derived from the other.
-
-    The strategy follows from the adjacency. The adjacency follows from the strategy, and from whether a column of users
-    is named. If neither is requested, the strategy is `dp-fedsgd`.
-
-    Parameters
-    ----------
-    wishes
-        The options of `fl-audit init`, which may request either.
-    """
+    """Return adjacency and strategy; the one that is not requested follows from the other."""
     adjacency, strategy = wishes.adjacency, wishes.strategy
     if strategy is None:
         strategy = "dp-fedavg" if adjacency is not None and adjacency.endswith(f"-{Unit.CLIENT}") else "dp-fedsgd"

@@ -25,11 +25,6 @@ def unprotected_config(config: RunConfig) -> RunConfig:
 
     Raises `InputError` if the given configuration has no privacy either, or if its kind of audit trains each trial on
     different records, as the membership audit does.
-
-    Parameters
-    ----------
-    config
-        Configuration of a run with privacy.
     """
     require(config.privacy.private, "--without-privacy with private = false: the run is one without privacy already")
     said = f"--without-privacy with kind = {config.audit.kind}, whose trials train on different records"
@@ -43,13 +38,7 @@ def unprotected_config(config: RunConfig) -> RunConfig:
 
 
 def unprotected_place(directory: Path) -> Path:
-    """Return the directory in which a run's training without privacy is stored: DIR-without-privacy beside DIR.
-
-    Parameters
-    ----------
-    directory
-        Directory DIR of the run with privacy.
-    """
+    """Return the directory of a run's training without privacy: DIR-without-privacy beside DIR, the run directory."""
     place = Path(os.path.realpath(directory))
     return place.with_name(f"{place.name}-without-privacy")
 
@@ -77,13 +66,7 @@ def note_unprotected(run: Path, other: Path) -> None:
 
 
 def read_unprotected(run: RunDirectory) -> NonPrivateAccuracy | None:
-    """Return the stored accuracy of a run's training without privacy, or None if it is missing or unreadable.
-
-    Parameters
-    ----------
-    run
-        Directory of the run with privacy.
-    """
+    """Return the accuracy without privacy that a run has stored, or None if it is missing or unreadable."""
     try:
         return NonPrivateAccuracy.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):

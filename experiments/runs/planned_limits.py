@@ -15,37 +15,39 @@ _SPARE = 1.3
 def trials_that_tell(plan: AuditPlan) -> int | None:
     """Return the number of trials that a conclusive verdict needs, rounded up to two significant digits.
 
-    The verdict says whether noise is missing, and whether a target's contribution counts more than once.
-
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-
-    Returns
-    -------
-    int or None
-        None if no verdict is planned, or if no number of trials makes the verdict conclusive.
+    The verdict on the planned run says whether noise is missing, and whether a target's contribution counts more than
+    once. The result is None if no verdict is planned, or if no number of trials makes it conclusive.
     """
-    noise, signal = planned_noise(plan), planned_of_signal(plan)
-    needed = [one.trials_needed for one in (noise, signal) if one is not None]
-    known = [number for number in needed if number is not None]
-    if not known or len(known) < len(needed):
+    needed = trials_needed(planned_noise(plan), planned_of_signal(plan))
+    if needed is None:
         return None
-    exact = _SPARE * max(known)
+    exact = _SPARE * needed
     step = 10 ** max(0, floor(log10(exact)) - 1)
     return step * ceil(exact / step)
 
 
-def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedDetectionLimits | None:
-    """Return the limit of detection for missing noise in a planned run.
+def trials_needed(noise: PlannedDetectionLimits | None, signal: SignalDetectionLimit | None) -> int | None:
+    """Return the number of trials that both limits of detection need; None if no number suffices, or both are missing.
 
-    It states the smallest shortage of noise that the run would detect.
+    Parameters
+    ----------
+    noise
+        Limit of detection for missing noise; None if noise is not tested.
+    signal
+        Limit of detection for a target's contribution that counts several times; None if it is not tested.
+    """
+    needed = [one.trials_needed for one in (noise, signal) if one is not None]
+    known = [number for number in needed if number is not None]
+    return max(known) if known and len(known) == len(needed) else None
+
+
+def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedDetectionLimits | None:
+    """Return the limit of detection for missing noise: the smallest shortage of noise that a planned run would detect.
 
     Parameters
     ----------
     plan
-        The audit plan: completed configuration, guarantee and federation of the run.
+        The audit plan of the run.
     parameters
         Number of parameters of the model; None if the noise in all coordinates cannot be measured.
 
@@ -59,19 +61,9 @@ def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedDete
 
 
 def planned_of_signal(plan: AuditPlan) -> SignalDetectionLimit | None:
-    """Return the limit of detection for a target whose contribution counts several times in a planned run.
+    """Return the smallest multiple of a target's contribution that a planned run would detect.
 
-    It states the smallest multiple of the contribution that the run would detect.
-
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-
-    Returns
-    -------
-    SignalDetectionLimit or None
-        None without a claim, without an insider, or if the mechanism has no exact likelihood ratio.
+    The result is None without a claim, without an insider, or if the mechanism has no exact likelihood ratio.
     """
     planned = _planned(plan)
     return None if planned is None else audit_of(plan.public).judging.planned_signal(planned)

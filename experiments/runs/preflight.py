@@ -76,7 +76,7 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
 
 
 def _noise_scales(federation: LoadedFederation) -> tuple[float, float]:
-    """Return the smallest and largest standard deviation of the noise in a round; both are 0 without noise."""
+    """Return the smallest and largest standard deviation of the noise in a round; 0 without noise."""
     mechanism = federation.public.mechanism
     if not mechanism.adds_noise:
         return 0.0, 0.0
@@ -106,26 +106,7 @@ def _check_sizes(config: RunConfig, federation: LoadedFederation, noise: float) 
 
 
 def _check_a_step(config: RunConfig, federation: LoadedFederation, noise: float, models: Tensor) -> None:
-    """Make one server step, and raise `InputError` if gradients or losses overflow.
-
-    They are computed before the step, after it, and after a step that is as long as all rounds together.
-
-    Parameters
-    ----------
-    config
-        The configuration, whose settings the message names.
-    federation
-        The federation with its data and model.
-    noise
-        Standard deviation of the noise in a round.
-    models
-        The initial model, flattened, shape (1, parameters).
-
-    Raises
-    ------
-    InputError
-        If gradients or losses overflow.
-    """
+    """Refuse gradients or losses that overflow before a step, after it, or after all rounds' steps together."""
     mechanism, sizes = federation.public.mechanism, federation.training.features.abs().flatten(1).amax(1)
     # If the few examples with the largest features do not overflow, none does.
     examples = federation.training.take(sizes.topk(min(_PROBED, len(sizes))).indices.cpu().numpy())
@@ -163,7 +144,7 @@ def _contribution(federation: LoadedFederation, models: Tensor, examples: Exampl
 
 
 def _growth(federation: LoadedFederation) -> float:
-    """Return an upper bound of the distance that a model moves in all rounds, as a multiple of its first step."""
+    """Return an upper bound of a model's movement in all rounds, as a multiple of its first step."""
     optimizer = federation.public.mechanism.optimizer
     kept = optimizer.momentum if optimizer.kind is ServerOptimizerKind.MOMENTUM else 0.0
     return federation.public.rounds / (1 - kept)
@@ -182,7 +163,7 @@ class _StepSizeSetting(NamedTuple):
 
     @property
     def orders(self) -> float:
-        """Orders of magnitude by which the setting exceeds its usual value: log10(value / usual), possibly infinite."""
+        """log10(value / usual), possibly infinite."""
         ratio = self.value / self.usual
         return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 
@@ -203,10 +184,7 @@ def _step_levers(config: RunConfig, federation: LoadedFederation) -> list[_StepS
 
 
 def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_StepSizeSetting]:
-    """Return the settings that determine the noise; an empty list if there is no claim.
-
-    They are the clipping norm, the noise multiplier and, if clients train by DP-SGD, their learning rate.
-    """
+    """Return the settings that determine the noise; an empty list without a claim."""
     privacy, mechanism = config.privacy, federation.public.mechanism
     if not privacy.private:
         return []

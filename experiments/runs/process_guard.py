@@ -64,18 +64,7 @@ def nothing_outlives_this_process(directory: Path | None = None) -> None:
 
 
 def _guard(directory: Path | None) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
-    """Start a guard, a process which waits for the end of this process and then kills the processes that carry a mark.
-
-    Parameters
-    ----------
-    directory
-        A temporary directory that the guard removes in the end; None for no directory.
-
-    Returns
-    -------
-    tuple
-        The guard, and the environment variables that are the mark.
-    """
+    """Start a guard for this process; return it with the environment variables that mark the processes to kill."""
     mark = uuid.uuid4().hex
     command = [sys.executable, "-P", str(Path(__file__).resolve()), mark]
     if directory is not None:
@@ -87,13 +76,7 @@ def _guard(directory: Path | None) -> tuple[subprocess.Popen[bytes], dict[str, s
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables while the block runs, then restore their former values.
-
-    Parameters
-    ----------
-    values
-        Values of the environment variables, by name.
-    """
+    """Set environment variables, given by name, while the block runs, then restore their former values."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -107,13 +90,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return the processes on this machine that carry a mark, which is an environment variable with a given value.
-
-    Parameters
-    ----------
-    mark
-        Value of the environment variable FL_AUDIT_EMBEDDED_RAY in the processes to find.
-    """
+    """Return the processes on this machine whose environment variable FL_AUDIT_EMBEDDED_RAY has the value `mark`."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -128,8 +105,8 @@ def marked(mark: str) -> list[psutil.Process]:
 def main() -> None:
     """Wait for the end of standard input, then kill all processes with the mark that the command line names.
 
-    Killing is repeated until no such process is left, for 8 seconds at most. Then the temporary directory is removed,
-    if the command line names one.
+    Killing is repeated until no such process is left, for 8 seconds at most. Then the temporary directory on the
+    command line, if any, is removed.
     """
     sys.stdin.buffer.read()
     deadline, quiet = time.monotonic() + _SECONDS_TO_END, 0

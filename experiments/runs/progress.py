@@ -30,26 +30,15 @@ RunsProgress = Callable[[int], AbstractContextManager[Callable[[str], Callable[[
 
 
 def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """Return a context manager that takes the place of `progress_bar` and shows nothing.
-
-    Parameters
-    ----------
-    total
-        Not used.
-    """
+    """Return a context manager that takes the place of `progress_bar` and shows nothing; `total` is not used."""
     return nullcontext(lambda done: None)
 
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Show the progress of a run and its remaining time: as a bar on a terminal, otherwise as lines at intervals.
+    """Show the progress of a run of `total` trial-rounds: as a bar on a terminal, otherwise as lines at intervals.
 
     The block gets a function to call with the number of newly finished trial-rounds.
-
-    Parameters
-    ----------
-    total
-        Number of trial-rounds (rounds of trials) in the run.
     """
     with _display(total) as show:
         show(0, "starting the clients")
@@ -75,27 +64,16 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def no_runs_progress(total: int) -> AbstractContextManager[Callable[[str], Callable[[int], None]]]:
-    """Return a context manager that takes the place of `runs_progress_bar` and shows nothing.
-
-    Parameters
-    ----------
-    total
-        Not used.
-    """
+    """Return a context manager that takes the place of `runs_progress_bar` and shows nothing; `total` is not used."""
     return nullcontext(lambda name: lambda done: None)
 
 
 @contextmanager
 def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
-    """Show the progress of several runs, with the name of the current run.
+    """Show the progress of several runs with `total` trial-rounds together, with the name of the current run.
 
     The block gets a function, and calls it with the name of each run that begins. The function returns a second one,
     which the run calls with the number of newly finished trial-rounds.
-
-    Parameters
-    ----------
-    total
-        Number of trial-rounds (rounds of trials) in all runs together.
     """
     with _display(total) as show:
         show(0, "starting")
@@ -115,7 +93,7 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
     Parameters
     ----------
     on_round
-        Function that is called with the number of newly finished trial-rounds (rounds of trials).
+        Function that is called with the number of newly finished trial-rounds.
     planned
         Number of trial-rounds in the whole run.
     """
@@ -129,13 +107,7 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
 
 @contextmanager
 def at_work(what: str) -> Iterator[None]:
-    """Show while the block runs that a task is going on: a spinner on a terminal, otherwise lines at intervals.
-
-    Parameters
-    ----------
-    what
-        Name of the task for the display.
-    """
+    """Show while the block runs that a task is going on: a spinner on a terminal, else lines at intervals."""
     verbosity.LOG.info(what)
     console = console_for(stderr=True)
     if verbosity.is_quiet():
@@ -156,13 +128,7 @@ def at_work(what: str) -> Iterator[None]:
 
 @contextmanager
 def _said_again(line: Callable[[], str]) -> Iterator[None]:
-    """Print a line to standard error at regular intervals while the block runs.
-
-    Parameters
-    ----------
-    line
-        Function that returns the line as it is at the moment.
-    """
+    """Print the line that `line` returns to standard error at intervals while the block runs."""
     over, is_heard = threading.Event(), verbosity.is_heard()
     first, between = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES
     if is_heard:
@@ -204,17 +170,7 @@ def _bar(total: int, of: str) -> Iterator[_Show]:
 
 @contextmanager
 def _lines(total: int, of: str) -> Iterator[_Show]:
-    """Show progress as lines at regular intervals, for outputs such as logs, in which a bar cannot be redrawn.
-
-    The block gets a function to call with the number of newly finished parts and a text about the present activity.
-
-    Parameters
-    ----------
-    total
-        Number of parts of the task.
-    of
-        Name of these parts in the plural, such as "steps".
-    """
+    """Show progress as lines at intervals, for outputs such as logs, in which a bar cannot be redrawn."""
     begun, reached, doing = time.monotonic(), 0, ""
     first = (begun, 0)
 

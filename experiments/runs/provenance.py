@@ -42,7 +42,7 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
     run
         Directory of a run that has begun.
     plan
-        The audit plan: completed configuration, guarantee and federation of the run.
+        The audit plan of the run.
     """
     secret, noted = run.secret(), read_provenance(run)
     earlier = () if noted is None else noted.sessions
@@ -51,7 +51,7 @@ def note_session(run: RunDirectory, plan: AuditPlan) -> None:
         began=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command_text(sys.argv, secret.seed),
         commit=commit_of_sources(),
-        versions={"Python": platform.python_version(), **_versions()},
+        versions={"Python": platform.python_version(), **package_versions()},
         hardware=_hardware(plan.config.run.device),
     )
     # Of data that not everybody may have, the plain digest stays with the challenger: who knows all records but one
@@ -79,7 +79,7 @@ def command_text(arguments: Sequence[str], seed: int) -> str | None:
     Parameters
     ----------
     arguments
-        Arguments of the program, beginning with the name of the program.
+        Arguments of the program, beginning with its name.
     seed
         Seed of the challenger, which is secret.
 
@@ -107,7 +107,8 @@ def command_text(arguments: Sequence[str], seed: int) -> str | None:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
+    """Return the versions of fl_audit and of the main packages that it uses, by name; missing packages are left out."""
     found = {}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):

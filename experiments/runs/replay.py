@@ -68,17 +68,9 @@ class ReplayedLogOdds:
         return ratio
 
     def agreement(self, directory: Path) -> ReplayMatch | None:
-        """Return the comparison of the recomputed final log-odds with the log-odds that a run has stored.
+        """Return the comparison of the recomputed final log-odds with those that a run has stored in its directory.
 
-        Parameters
-        ----------
-        directory
-            Run directory with the stored log-odds.
-
-        Returns
-        -------
-        ReplayMatch or None
-            None if the directory has no table of trials.
+        The result is None if the directory has no table of trials.
         """
         results = directory / "trials.parquet"
         if not results.exists():
@@ -90,14 +82,9 @@ class ReplayedLogOdds:
 
 
 def replay(directory: Path) -> ReplayedLogOdds:
-    """Compute an insider's log-odds again from the stored releases of a run, in its folder `public/`.
+    """Compute an insider's log-odds again from the stored releases of a run, in the folder `public/` of its directory.
 
     Raises `InputError` if the directory holds no run, if no releases are stored, or if the insider has no log-odds.
-
-    Parameters
-    ----------
-    directory
-        Run directory.
     """
     public, _ = read_public(directory)
     said = f"{directory} holds a run"
@@ -142,7 +129,7 @@ def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> It
     Parameters
     ----------
     federation
-        The federation with its mechanism, loaded with data and model.
+        The federation, loaded with data and model.
     stored
         Tensors of a file with releases, by name: `initial` (the initial models), and what the insider sees of the
         rounds, whose first axis is the round.

@@ -82,7 +82,7 @@ def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportCon
     Parameters
     ----------
     asked
-        Configuration, directory and engine of the run, as `whole_run` returns them.
+        The run, as `whole_run` returns it.
     on_plan
         Function that is called with the audit plan before the first round.
 
@@ -111,7 +111,7 @@ def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportCon
             return contents
         other = lazy_imports.non_private_run.unprotected_place(asked.directory)
         run_audit(resolve(plain), other, *where, is_begun(other), progress_bar, with_report=False)
-        return lazy_imports.run.rebuild_report(asked.directory, other)
+        return lazy_imports.run_report.rebuild_report(asked.directory, other)
 
 
 def start_ray(stack: ExitStack, settings: RunSection) -> None:
@@ -122,7 +122,7 @@ def start_ray(stack: ExitStack, settings: RunSection) -> None:
     stack
         The exit stack that shuts Ray down when it is closed.
     settings
-        Section [run] of the configuration, which determines Ray's number of processes.
+        Section [run] of the configuration.
     """
     # Ray takes a second to import, which a run on the local engine never needs.
     importing = threading.Thread(target=lambda: [import_module(name) for name in _OF_A_RUN], daemon=True)

@@ -10,7 +10,7 @@ from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.disk_usage import DiskUsageByContent, footprint
-from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal
+from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate, probe
 from fl_audit.federation.loaded_federation import load_federation
@@ -60,10 +60,7 @@ class RunCheckResult:
     @property
     def trials_that_tell(self) -> int | None:
         """Number of trials that a conclusive verdict needs; None if no number suffices, or if no verdict is planned."""
-        needed = [] if self.limits is None else [self.limits.trials_needed]
-        needed += [] if self.signal is None else [self.signal.trials_needed]
-        known = [number for number in needed if number is not None]
-        return max(known) if known and len(known) == len(needed) else None
+        return trials_needed(self.limits, self.signal)
 
 
 def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> RunCheckResult:
@@ -72,18 +69,18 @@ def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine
     Parameters
     ----------
     plan
-        The audit plan: completed configuration, guarantee and federation of the run.
+        The audit plan of the run.
     with_probe
         Whether to train a few rounds, to estimate time and memory.
     engine
-        The engine for which time and memory are estimated.
+        The engine for the estimate.
 
     Raises
     ------
     InputError
         If data, model or settings cannot be used for the run.
     FederationError
-        If a client fails in the rounds that are trained for the estimate.
+        If a client fails in these rounds.
     """
     require_playable(plan)
     federation, source, wanted = load_federation(plan.public), load_source(plan.public.data), footprint(plan)

@@ -58,7 +58,7 @@ class ChallengerSeed(BaseModel):
     def keyed_data(self) -> str | None:
         """Keyed digest (HMAC) of the records; None if there is no key.
 
-        Without the key, nobody can test a guess of the records against this digest.
+        Without the key, nobody can test a guess of the records against it.
         """
         if self.data_key is None:
             return None
@@ -82,13 +82,7 @@ class RunDirectory:
         return is_begun(self.path)
 
     def store(self, config: RunConfig) -> TrialBatchStore:
-        """Return the store for the results of the run's trial batches.
-
-        Parameters
-        ----------
-        config
-            The configuration of the run.
-        """
+        """Return the store for the results of the run's trial batches, by the configuration of the run."""
         return TrialBatchStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
 
     def secret(self) -> ChallengerSeed:
@@ -153,12 +147,7 @@ class RunDirectory:
     def _go_on(self, plan: AuditPlan) -> AuditPlan:
         """Return the plan with which to continue the run in the directory, and store its public part there.
 
-        The federation is the one with which the run was begun. Raises `InputError` if the plan belongs to another run.
-
-        Parameters
-        ----------
-        plan
-            The audit plan of the user's present configuration.
+        The federation is that of the begun run; a plan of another run is refused.
         """
         public, configuration = read_public(self.path)
         self._require_same(plan, public, configuration)
@@ -194,7 +183,7 @@ class RunDirectory:
         return f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}"
 
     def _require_places(self) -> None:
-        """Raise `InputError` if a directory has the name of one of the run's files, or the other way round."""
+        """Refuse a directory where a file of the run belongs, and a file where a directory belongs."""
         for path in (self.path / name for name in _FILES):
             require(not path.is_dir(), f"{path} is a directory, where a file of the run belongs: move it away")
         for path in (self.path / name for name in _DIRECTORIES):
@@ -202,14 +191,9 @@ class RunDirectory:
             require(is_free, f"{path} is a file, where a directory of the run belongs: move it away")
 
     def is_finished(self, config: RunConfig) -> bool:
-        """Return whether the run of a configuration is finished in this directory; False if the directory holds no run.
+        """Return whether the directory holds the finished run of a configuration; False if it holds no run.
 
-        Raises `InputError` if the directory holds the run of another configuration.
-
-        Parameters
-        ----------
-        config
-            Configuration of the run in question.
+        Raises `InputError` if it holds the run of another configuration.
         """
         if not self.is_begun:
             return False
@@ -228,8 +212,7 @@ class RunDirectory:
     def locked(self) -> Iterator[None]:
         """Lock the run directory while the block runs, and remove partial files that an interrupted process left.
 
-        The lock is also released when the process ends in any other way. Raises `InputError` if another process holds
-        the lock.
+        The lock is released however the process ends. Raises `InputError` if another process holds the lock.
         """
         with held(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
             remove_halves(self.path)
@@ -266,12 +249,7 @@ def public_part(plan: AuditPlan) -> dict[str, Any]:
 
 
 def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
-    """Return the federation of a run and its configuration, which includes defaults but not the seed.
-
-    Parameters
-    ----------
-    path
-        The run directory.
+    """Return the federation of a run and its configuration, with defaults but without the seed, from the run directory.
 
     Raises
     ------

@@ -26,15 +26,10 @@ _NEARLY = 1e-6  # relative difference up to which two numbers that follow from o
 
 
 def data_digests(plan: AuditPlan) -> tuple[str, str]:
-    """Return two SHA-256 digests: of D with the test records, and of all records outside D.
+    """Return two SHA-256 digests for a plan: of D with the test records, and of all records outside D.
 
-    The digests depend on the records alone and not on the locations of files. The records outside D include the
-    population sample and the records that replace others in D'.
-
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
+    They depend on the records alone and not on the locations of files. The records outside D include the population
+    sample and the records that replace others in D'.
     """
     split = split_of(plan.public)
     return _digest(split.inside, split.test), _digest(split.outside)
@@ -74,9 +69,8 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
 def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> list[str]:
     """Return a line of text for each difference between a stored federation and the one that its configuration gives.
 
-    A federation is the description of clients, data and training that all parties know. Three kinds of differences are
-    ignored: rounding errors of numbers, locations of files, and crafted (synthetic) records, because the search for
-    them has rounding errors as well.
+    Three kinds of differences are ignored: rounding errors of numbers, locations of files, and crafted (synthetic)
+    records, because the search for them has rounding errors as well.
 
     Parameters
     ----------

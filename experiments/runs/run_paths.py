@@ -23,10 +23,7 @@ def nearest_existing(directory: Path) -> Path:
 
 
 def _is_free(directory: Path) -> bool:
-    """Return whether a directory is missing, is empty, or has only the remains of a run that failed to start.
-
-    Another process may be about to begin a run there. This is excluded later by a lock.
-    """
+    """Return whether a directory is missing, is empty, or has only the remains of a run that failed to start."""
     if not os.path.lexists(directory):
         return True
     if not directory.is_dir() or is_begun(directory):
@@ -49,8 +46,8 @@ def require_new_run_path(directory: Path, resume: bool) -> None:
     directory
         The run directory.
     resume
-        Whether a run is continued. With False, the directory must be new, empty, or left by a failed start, and it must
-        be possible to create it. With True, the directory must hold a run.
+        Whether a run is continued, which the directory must then hold. Otherwise it must be new, empty, or left by a
+        failed start, and it must be possible to create it.
     """
     if resume:
         required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"

@@ -14,7 +14,6 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fl_audit.atomic_files import read_json, require_ordinary, require_sealed, write_bytes
 from fl_audit.errors import InputError, require
-from fl_audit.experiments.runs.provenance import read_provenance
+from fl_audit.experiments.runs.provenance import package_versions, read_provenance
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_paths import CONFIGURATION
+from fl_audit.experiments.runs.trial_batch_store import file_digest
 
 STATEMENT = "statement.intoto.json"
 """Name of the envelope in a run directory."""
@@ -69,7 +69,7 @@ class VerifiedStatement:
 
     @property
     def agrees(self) -> bool:
-        """Whether no file of the run directory was edited, removed or added since the statement was signed.
+        """Whether no file was edited, removed or added since the statement was signed.
 
         The folder `challenger`, which contains secrets, may be missing as a whole.
         """
@@ -77,17 +77,14 @@ class VerifiedStatement:
 
 
 def new_key(path: Path) -> None:
-    """Write a new Ed25519 private key that only the user may read, and its public key into a second file.
+    """Write a new Ed25519 private key in PEM that only the user may read, and its public key.
+
+    Raises `InputError` if one of the two files exists.
 
     Parameters
     ----------
     path
-        File of the private key, in PEM. The public key is written to the same path with `.pub` added.
-
-    Raises
-    ------
-    InputError
-        If one of the two files exists.
+        File of the private key. The public key is written to the same path with `.pub` added.
     """
     public = path.with_name(f"{path.name}.pub")
     for file in (path, public):
@@ -112,7 +109,7 @@ def sign(
     directory
         The run directory.
     key
-        File with an Ed25519 private key in PEM, without a password. It must be outside the run directory.
+        File with an Ed25519 private key in PEM, without a password, outside the run directory.
     signer
         Name and role of the person who signs.
     with_new_key
@@ -146,8 +143,8 @@ def verify(directory: Path, key: Path | None = None) -> VerifiedStatement:
     directory
         The run directory.
     key
-        File with the public key that must have signed the statement. With None, the key that the statement names is
-        used, so that nothing is known about the person who signed.
+        File with the public key that must have signed the statement. None uses the key that the statement names, so
+        that nothing is known about the signer.
 
     Raises
     ------
@@ -219,7 +216,7 @@ def _statement(directory: Path, signer: SignerIdentity, key: str) -> dict[str, A
             "configuration": {"sha256": digests[CONFIGURATION.as_posix()]},
             "data": None if origin is None else {"sha256": origin.data, "is_keyed": origin.is_keyed},
             "code": {
-                "fl_audit": _version(),
+                "fl_audit": package_versions().get("fl_audit"),
                 "run_with": {} if session is None else session.versions,
                 "run_from_commit": None if session is None else session.commit,
                 "run_began": None if session is None else session.began,
@@ -230,18 +227,8 @@ def _statement(directory: Path, signer: SignerIdentity, key: str) -> dict[str, A
     }
 
 
-def _version() -> str | None:
-    try:
-        return version("fl_audit")
-    except PackageNotFoundError:
-        return None
-
-
 def _digests(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 digests of all files in a run directory except for the statement, by relative path.
-
-    Raises `InputError` if the directory contains a symbolic link or a special file.
-    """
+    """Return the SHA-256 digests of all files of a run but the statement, by relative path."""
     files = sorted(path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir())
     found = {}
     for path in files:
@@ -249,13 +236,12 @@ def _digests(directory: Path) -> dict[str, str]:
         if name == STATEMENT:
             continue
         require(path.is_file() and not path.is_symlink(), f"{path} is no ordinary file: move it away")
-        with path.open("rb") as file:
-            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        found[name] = file_digest(path)
     return found
 
 
 def _authenticated(payload: bytes) -> bytes:
-    """Return the bytes that are signed according to DSSE: the payload's type and the payload, each with its length."""
+    """Return the bytes that DSSE signs: the payload's type and the payload, each with its length."""
     kind = _PAYLOAD_TYPE.encode()
     return b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
 
@@ -298,20 +284,7 @@ def _private_key(path: Path) -> "Ed25519PrivateKey":
 
 
 def _public_key(content: bytes, path: Path) -> "Ed25519PublicKey":
-    """Return the public key that a file contains, or the public key of the private key that it contains.
-
-    Parameters
-    ----------
-    content
-        Content of the file, in PEM.
-    path
-        Path of the file, for error messages.
-
-    Raises
-    ------
-    InputError
-        If the content is no Ed25519 key.
-    """
+    """Return the public key in a file's content, or that of the private key in it; `path` is for error messages."""
     try:
         found: object = load_pem_public_key(content)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fl_audit.atomic_files import read_json, read_summary
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.experiments.runs.run_paths import CONFIGURATION
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.html_tables import html_table
 from fl_audit.privacy.guarantee_line import guarantee_line
@@ -80,8 +81,7 @@ class Run:
     def releases(self) -> pd.DataFrame:
         """Table with one row per trial and release, where release 0 is the initial model.
 
-        Its columns are test_accuracy and epsilon_star (an estimate of Epsilon*, the privacy risk of the released
-        model).
+        Its columns are test_accuracy and epsilon_star (an estimate of Epsilon*, the model's privacy risk).
         """
         return self.tables.releases
 
@@ -110,18 +110,13 @@ def read_run(path: str | Path) -> Run:
 
     Nothing is computed again, and the secrets in `challenger/` are not read.
 
-    Parameters
-    ----------
-    path
-        The run directory.
-
     Raises
     ------
     InputError
         If the directory holds no finished run, or one of its files is damaged.
     """
     directory = Path(path)
-    summary, place = read_summary(directory), directory / "public" / "configuration.json"
+    summary, place = read_summary(directory), directory / CONFIGURATION
     stored = read_json(place)
     is_there = isinstance(stored, dict) and isinstance(stored.get("configuration"), dict)
     require(is_there, f"{place} holds no configuration of a run")
@@ -141,7 +136,7 @@ def _tables(directory: Path) -> RunTables:
 
 
 def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the main results in a run's summary as pairs of a name and a text."""
+    """Return the main results as pairs of a name and a text."""
     guarantee, insider = (summary.get(section) or {} for section in ("guarantee", "insider"))
     told = [] if guarantee.get("adjacency") is None else [("guarantee", guarantee_line(guarantee))]
     if (trials := insider.get("trials")) is not None:

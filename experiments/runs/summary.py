@@ -12,7 +12,7 @@ from fl_audit.audits.sections import report_contents
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.data_warnings import most_records, report_lines
 from fl_audit.experiments.runs.neighbour_pairs import looked_at
-from fl_audit.federation.crafted_records import measured
+from fl_audit.federation.crafted_records import CraftedMeasures, measured
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.group_sizes import GroupSizes, group_sizes
@@ -40,7 +40,7 @@ def summarise(
     Parameters
     ----------
     plan
-        The audit plan: completed configuration, guarantee and federation of the run.
+        The audit plan of the run.
     tables
         The tables of the run's results.
     timing
@@ -48,36 +48,14 @@ def summarise(
     provenance
         Recorded commands, versions and machines of the run; None if they were not recorded.
     unprotected
-        Accuracy of the run's training when it is repeated without privacy; None if it was not repeated.
+        Accuracy of the same training without privacy; None if there was none.
     drawn
         Images that an attacker reconstructed from the run; None if there are none.
     looks
         Ascending numbers of trials after which a verdict was computed, including the present one. Empty stands for a
         single verdict at the end.
     """
-    audit, privacy, federation = plan.config.audit, plan.config.privacy, load_federation(plan.public)
-    labels, start, crafted = federation.test_records.labels, plan.config.model.initial, None
-    if plan.public.pair.crafted is not None:
-        models = starting_models(federation, start, plan.config.model.seed, looked_at(start))
-        crafted = measured(federation, models.to(plan.public.device))
-    facts = RunDescription(
-        federation=plan.public,
-        guarantee=plan.guarantee,
-        prior=privacy.prior,
-        confidence=audit.confidence,
-        neighbour=_neighbour_text(plan),
-        star=StarSettings(privacy.delta, audit.epsilon_star_cut) if audit.epsilon_star else None,
-        configuration=plan.config.as_public_dict(),
-        record_claim=None if plan.public.local_randomizer is None else record_claim(federation),
-        crafted=crafted,
-        commonest=float(np.bincount(labels).max() / len(labels)),
-        of_audit=Findings({type(one): one for one in (canary_facts(federation), drawn) if one is not None}),
-        looks=looks,
-        look_at=report_lines(plan),
-        most_records=most_records(plan),
-        group_sizes=_group_sizes(plan),
-    )
-    run = FinishedRun(facts, tables, Timing.of_json(timing), provenance, unprotected)
+    run = FinishedRun(_description(plan, drawn, looks), tables, Timing.of_json(timing), provenance, unprotected)
     guarantee = run.facts.guarantee
     # Noise that follows the local sensitivity gives every round the same signal-to-noise ratio, but not where it was
     # raised to its floor: there the belief bounds are those for adaptive sensitivities.
@@ -90,10 +68,41 @@ def summarise(
     return report_contents(replace(run, facts=replace(run.facts, guarantee=guarantee)))
 
 
+def _description(plan: AuditPlan, drawn: ReconstructedImages | None, looks: tuple[int, ...]) -> RunDescription:
+    audit, privacy, federation = plan.config.audit, plan.config.privacy, load_federation(plan.public)
+    labels = federation.test_records.labels
+    return RunDescription(
+        federation=plan.public,
+        guarantee=plan.guarantee,
+        prior=privacy.prior,
+        confidence=audit.confidence,
+        neighbour=_neighbour_text(plan),
+        star=StarSettings(privacy.delta, audit.epsilon_star_cut) if audit.epsilon_star else None,
+        configuration=plan.config.as_public_dict(),
+        record_claim=None if plan.public.local_randomizer is None else record_claim(federation),
+        crafted=_crafted(plan),
+        commonest=float(np.bincount(labels).max() / len(labels)),
+        of_audit=Findings({type(one): one for one in (canary_facts(federation), drawn) if one is not None}),
+        looks=looks,
+        look_at=report_lines(plan),
+        most_records=most_records(plan),
+        group_sizes=_group_sizes(plan),
+    )
+
+
+def _crafted(plan: AuditPlan) -> CraftedMeasures | None:
+    """Return what was measured of the crafted record; None if there is none."""
+    if plan.public.pair.crafted is None:
+        return None
+    federation, start = load_federation(plan.public), plan.config.model.initial
+    models = starting_models(federation, start, plan.config.model.seed, looked_at(start))
+    return measured(federation, models.to(plan.public.device))
+
+
 def _group_sizes(plan: AuditPlan) -> GroupSizes:
     """Return the largest numbers of records per client and per user, and of users per client, in D.
 
-    If users are not known, the records per user are counted by a column that looks like an identifier of persons.
+    Without known users, a column that looks like an identifier of persons stands for them.
     """
     found, most = group_sizes(load_federation(plan.public)), most_records(plan)
     # As far as columns tell: where none names the users, the one that looks like it says how many records they have.

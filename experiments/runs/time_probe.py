@@ -14,13 +14,13 @@ from fl_audit.clients.app import app as client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.cluster.ray_connection import usable_cores
+from fl_audit.experiments.runs.cluster.ray_connection import calls_on_all_cores
 from fl_audit.experiments.runs.engines import local_calls
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.run import federation_plan
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.server.app import FederationTimestamps, build_server_app
-from fl_audit.trials import TrialBatch
+from fl_audit.trials import TrialBatch, remaining_batches, waves
 
 ENOUGH_SECONDS = 4.0
 """Duration after which a probe ends with the round, once it has two rounds to measure."""
@@ -62,19 +62,11 @@ class TimeAndMemoryEstimate:
 
 
 class _ProbeEndError(Exception):
-    """Raised to end a probe (a training of a few rounds, which estimates time and memory) after enough rounds."""
+    """Raised to end a probe, a training of a few rounds, after enough rounds."""
 
 
 class _RoundCounter:
-    """A callback that counts and times finished rounds, and ends the training after enough of them.
-
-    Parameters
-    ----------
-    trials
-        Number of trials that are trained together.
-    rounds
-        Number of rounds of the run.
-    """
+    """A callback that times finished rounds, and ends the training after enough of them."""
 
     def __init__(self, trials: int, rounds: int) -> None:
         self.trials, self.planned = trials, rounds
@@ -106,7 +98,7 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstima
     Parameters
     ----------
     plan
-        The audit plan: completed configuration, guarantee and federation of the run.
+        The audit plan of the run.
     engine
         The engine for which time and memory are estimated. The training itself uses the local engine.
     """
@@ -121,8 +113,8 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstima
     timed = len(watch.rounds) - 1
     # The first rounds last longer. A mean counts those whose release is evaluated too, as often as they occur.
     each = float(np.mean(np.diff(watch.rounds)[timed // 3 :])) if timed else first
-    waves = plan.config.audit.trials / watch.trials  # long rounds take time in proportion to their trials
-    total = waves * (first + (rounds - 1) * each)
+    times = plan.config.audit.trials / watch.trials  # long rounds take time in proportion to their trials
+    total = times * (first + (rounds - 1) * each)
     imports = slowness * (begun.user + begun.system)
     # The report takes the time of its tables, tests and figures.
     trials = plan.config.audit.trials
@@ -131,14 +123,22 @@ def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstima
     apart = _client_processes(plan) if engine is Engine.RAY else 0
     size = load_federation(plan.public).model.layout.size
     most = watch.memory + (together - watch.trials) * _ROWS_HELD * size * np.dtype(np.float32).itemsize
-    # A client's process holds a part of what came to this one, in which the server worked and all clients were called.
-    more = apart * (_MEMORY_OF_CLIENTS + max(0, most - held) / 2) + (_MEMORY_OF_RAY if apart else 0)
-    memory = round(most + _MEMORY_AT_THE_END + more)
+    memory = _memory(most, held, apart)
     return TimeAndMemoryEstimate(watch.trials, max(1, timed), first, each, total, memory, 1 + apart, command)
 
 
+def _memory(most: int, held: int, apart: int) -> int:
+    """Return the estimated peak memory in bytes of this process and of `apart` client processes.
+
+    `most` is the peak of this process while it trains, and `held` its memory before.
+    """
+    # A client's process holds a part of what came to this one, in which the server worked and all clients were called.
+    more = apart * (_MEMORY_OF_CLIENTS + max(0, most - held) / 2) + (_MEMORY_OF_RAY if apart else 0)
+    return round(most + _MEMORY_AT_THE_END + more)
+
+
 def _own_memory() -> int:
-    """Return the resident memory of this process in bytes, without pages that it shares with other processes."""
+    """Return the resident memory of this process in bytes, without shared pages."""
     memory = psutil.Process().memory_info()
     return int(memory.rss - getattr(memory, "shared", 0))  # some systems do not tell which pages are shared
 
@@ -146,14 +146,7 @@ def _own_memory() -> int:
 def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> _RoundCounter:
     """Train batches of trials for a few rounds on the local engine, and return the times at which rounds ended.
 
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-    wave
-        The batches of trials that are trained at the same time.
-    engine
-        The engine for which time is estimated. For Ray, client calls are made one after the other.
+    For an estimate of Ray, client calls are made one after the other.
     """
     settings = plan.config.run
     watch = _RoundCounter(sum(batch.count for batch in wave), plan.public.rounds)
@@ -169,22 +162,7 @@ def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -
 
 
 def _affordable(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> tuple[TrialBatch, ...]:
-    """Return batches of trials whose rounds are short enough to be timed.
-
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-    wave
-        The first trial batches of the run.
-    engine
-        The engine for which time is estimated.
-
-    Returns
-    -------
-    tuple
-        The given batches, or a batch of fewer trials if a single trial shows that the given ones would take too long.
-    """
+    """Return the given batches, or one of fewer trials if a single trial shows that they would take too long."""
     together = sum(batch.count for batch in wave)
     if together <= _FEWEST_TRIALS:
         return wave
@@ -199,31 +177,22 @@ def _affordable(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -
 def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
     """Return the estimated seconds that a run needs to start the clients and to train.
 
-    Parameters
-    ----------
-    plan
-        The audit plan: completed configuration, guarantee and federation of the run.
-    engine
-        The engine for which time is estimated.
-    alone
-        Estimated seconds of the training on the local engine.
-    imports
-        Seconds that this process took to start, from which the time to start Ray and its processes is estimated.
+    `alone` is the estimate for the local engine, and `imports` is how long this process took to start.
     """
     settings, public = plan.config.run, plan.public
     match engine:
         case Engine.LOCAL:
             return alone
         case Engine.RAY:
-            cores = max(1, usable_cores() // settings.threads)
+            cores = calls_on_all_cores(settings.threads)
             clients = _clients_of_a_round(plan)
             batches = -(-plan.config.audit.trials // (settings.trials_per_batch or 1))
-            waves = -(-batches // settings.batches_in_flight)
+            in_turn = -(-batches // settings.batches_in_flight)
             observers = 0 if audit_of(public).query(public) is ReleaseQuery.NOTHING else public.insiders
             calls = batches * public.rounds * (clients + observers)
             processes = _client_processes(plan)
             start = _RAY_STARTS * imports + _CLIENT_STARTS * imports * processes / cores
-            waiting = _SECONDS_OF_A_ROUND * public.rounds * waves + _SECONDS_OF_A_CALL * calls
+            waiting = _SECONDS_OF_A_ROUND * public.rounds * in_turn + _SECONDS_OF_A_CALL * calls
             return start + alone / min(cores, clients) + waiting
         case _:
             assert_never(engine)
@@ -235,16 +204,14 @@ def _clients_of_a_round(plan: AuditPlan) -> int:
 
 
 def _client_processes(plan: AuditPlan) -> int:
-    """Return the number of client processes that an embedded Ray would start on this machine for a planned run."""
+    """Return the number of client processes that an embedded Ray would start on this machine."""
     settings = plan.config.run
-    cores = max(1, usable_cores() // settings.threads)
     is_observed = audit_of(plan.public).query(plan.public) is not ReleaseQuery.NOTHING
     apart = _PROCESSES_APART if is_observed else _PROCESSES_APART - 1
-    return min(settings.actors or cores, _clients_of_a_round(plan)) + apart
+    return min(settings.actors or calls_on_all_cores(settings.threads), _clients_of_a_round(plan)) + apart
 
 
 def _first_wave(plan: AuditPlan) -> tuple[TrialBatch, ...]:
     size, trials = plan.config.run.trials_per_batch, plan.config.audit.trials
     assert size is not None, "a resolved configuration names the size of a batch"
-    starts = range(0, min(trials, size * plan.config.run.batches_in_flight), size)
-    return tuple(TrialBatch(number, first, min(size, trials - first)) for number, first in enumerate(starts))
+    return waves(remaining_batches(trials, size, ()), plan.config.run.batches_in_flight)[0]

@@ -40,28 +40,27 @@ class _BatchManifest(BaseModel):
     seal: str = ""
 
     def sealed(self) -> "_BatchManifest":
-        """Return a copy of the manifest in which `seal` is the digest of all other fields."""
+        """Return a copy in which `seal` is the digest of all other fields."""
         content = self.model_dump_json(exclude={"seal"}).encode()
         return self.model_copy(update={"seal": hashlib.sha256(content).hexdigest()})
 
     @property
     def batch(self) -> TrialBatch:
-        """The trial batch that the manifest describes."""
         return TrialBatch(self.index, self.first, self.count)
 
 
 def write_table(frame: pd.DataFrame, file: Path) -> None:
     """Write a table as a Parquet file, compressed without loss.
 
-    Measured noise hardly repeats, so dictionary encoding would waste space. The signs and exponents of the numbers do
+    Measured noise hardly repeats, so dictionary encoding would waste space. But the signs and exponents of numbers
     repeat. Byte-stream-split encoding, which groups the bytes of all numbers by position, therefore compresses well.
 
     Parameters
     ----------
     frame
-        Table with result columns; its index is not written.
+        Table; its index is not written.
     file
-        Path of the Parquet file to write.
+        Path of the file.
     """
     floats = [name for name, kind in frame.dtypes.items() if kind.kind == "f"]
     write_parquet(
@@ -92,13 +91,11 @@ class TrialBatchStore:
 
     @property
     def batches(self) -> Path:
-        """Folder of the finished batches of trials. It is secret, because it contains the trials' secret bits."""
+        """Folder of the finished batches. It is secret, because it contains the trials' secret bits."""
         return self.directory / "challenger" / "batches"
 
     def pending(self, trials: int, per_batch: int) -> tuple[TrialBatch, ...]:
-        """Return the batches of trials that are still to be computed.
-
-        Together with the finished batches, they cover all trials of the run.
+        """Return the batches of trials that, together with the finished ones, cover all trials of the run.
 
         Parameters
         ----------
@@ -110,15 +107,10 @@ class TrialBatchStore:
         return remaining_batches(trials, per_batch, tuple(one.batch for one in self._manifests(trials)))
 
     def clear(self, trials: int) -> None:
-        """Remove files of unfinished trial batches from the run's folder `public`, which all clients may see.
+        """Remove files of unfinished batches from the folder `public`.
 
-        A batch is unfinished if it is incomplete, damaged, or overlaps with a finished batch. Raises `InputError` if a
-        directory has the name of such a file.
-
-        Parameters
-        ----------
-        trials
-            Number of trials of the run.
+        A batch is unfinished if it is incomplete, damaged, or overlaps with a finished batch. `trials` is the number of
+        trials of the run. Raises `InputError` if a directory has the name of such a file.
         """
         kept = {one.batch.name for one in self._manifests(trials)}
         for path in self.public.glob("*-batch-*.safetensors"):
@@ -129,14 +121,9 @@ class TrialBatchStore:
             path.unlink()
 
     def finish(self, result: BatchResult) -> None:
-        """Store the results of a batch of trials, which then counts as finished.
+        """Store the tables, releases, final models and outputs of a batch, which then counts as finished.
 
         The last step renames the batch's directory. If the process is interrupted before, the batch is not finished.
-
-        Parameters
-        ----------
-        result
-            Tables, releases, final models and outputs of the batch.
         """
         batch, digests, secret = result.batch, {}, list[Path]()
         partial, place = self.batches / f".{batch.name}.partial", self.batches / batch.name
@@ -144,7 +131,7 @@ class TrialBatchStore:
             if tensors and (label == "releases" or self.keep_final_models):
                 path = self.public / f"{label}-{batch.name}.safetensors"
                 _write_tensors(path, tensors)
-                digests[path.relative_to(self.directory).as_posix()] = _digest(path)
+                digests[path.relative_to(self.directory).as_posix()] = file_digest(path)
         _remove(partial)
         make_private(partial)
         for label, frame in result.frames(self.prior).items():
@@ -155,16 +142,14 @@ class TrialBatchStore:
             secret.append(partial / _OUTPUTS)
             _write_tensors(secret[-1], result.outputs, private=True)
         for path in secret:
-            digests[(place / path.name).relative_to(self.directory).as_posix()] = _digest(path)
+            digests[(place / path.name).relative_to(self.directory).as_posix()] = file_digest(path)
         manifest = _BatchManifest(run=self.run, index=batch.index, first=batch.first, count=batch.count, files=digests)
         write_json(partial / _MANIFEST, manifest.sealed().model_dump(), private=True)
         _remove(place)
         partial.rename(place)
 
     def tables(self, trials: int) -> dict[str, pd.DataFrame]:
-        """Return the joined tables of all trial batches by name, such as "trials", with rows in the order of trials.
-
-        The trials of a batch were trained together.
+        """Return the joined tables of all batches by name, such as "trials", with rows in the order of trials.
 
         Parameters
         ----------
@@ -191,27 +176,17 @@ class TrialBatchStore:
         return {label: pd.concat(frames, ignore_index=True) for label, frames in parts.items()}
 
     def outputs(self, trials: int) -> list[dict[str, Tensor]]:
-        """Return the outputs of the final models, one dictionary for each batch of trials, in the order of trials.
+        """Return the outputs of the final models, one dictionary for each batch, in the order of trials.
 
-        The outputs, such as logits and losses, are tensors by name, whose first axis is the trial.
-
-        Parameters
-        ----------
-        trials
-            Number of trials of the run.
+        The outputs, such as logits and losses, are tensors by name, whose first axis is the trial. `trials` is the
+        number of trials of the run.
         """
         return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
 
     def _manifests(self, trials: int) -> list[_BatchManifest]:
-        """Return the manifests of the finished trial batches, in the order of trials.
+        """Return the manifests of the unchanged batches, in the order of trials.
 
-        A manifest lists the trials of a batch and the digests of its files. Batches that are damaged, overlap with an
-        earlier batch, or reach beyond the number of trials are left out.
-
-        Parameters
-        ----------
-        trials
-            Number of trials of the run.
+        Batches that reach beyond the number of trials are left out, and of overlapping batches all but the first.
         """
         found: list[_BatchManifest] = []
         for path in self._directories():
@@ -225,15 +200,7 @@ class TrialBatchStore:
         return sorted(path for path in self.batches.glob("batch-*") if path.is_dir())
 
     def _inspected(self, path: Path) -> _BatchManifest | str:
-        """Return the manifest of a trial batch if all its files are unchanged, else a text about the first problem.
-
-        A manifest lists the trials of a batch and the digests of its files.
-
-        Parameters
-        ----------
-        path
-            Directory of the batch.
-        """
+        """Return the manifest of the batch in a directory, or the first problem in words if a file was changed."""
         try:
             manifest = _BatchManifest.model_validate_json((path / _MANIFEST).read_bytes())
         except (OSError, ValidationError):
@@ -246,13 +213,14 @@ class TrialBatchStore:
             return f"{path.name} stands in another's place"
         for name, digest in manifest.files.items():
             with suppress(OSError):
-                if _digest(self.directory / name) == digest:
+                if file_digest(self.directory / name) == digest:
                     continue
             return f"{name} is missing or damaged"
         return manifest
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 digest of a file's content, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -280,17 +248,7 @@ def read_frame(path: Path) -> pd.DataFrame:
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor], private: bool = False) -> None:
-    """Write tensors, given by name, atomically as a safetensors file.
-
-    Parameters
-    ----------
-    path
-        Path of the file.
-    tensors
-        The tensors to write, by name.
-    private
-        Whether only the user may read the file.
-    """
+    """Write tensors, given by name, atomically as a safetensors file."""
     with atomic_file(path, private) as file:
         save_file({name: value.contiguous() for name, value in tensors.items()}, file)
 
@@ -305,7 +263,7 @@ def write_sealed(directory: Path, path: Path, value: Any) -> None:
     path
         Path of the file inside the run directory.
     value
-        Content of the file, as JSON values.
+        Content, as JSON values.
     """
     seals = directory / SEALS
     try:

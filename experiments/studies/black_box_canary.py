@@ -69,9 +69,7 @@ QUICK = (BlackBoxSetting("logistic", 10, 120, 2.0),)
 def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> AuditPlan:
     """Return the audit plan of a table row; all canaries of a setting take the place of the same record.
 
-    `start` chooses the initial weights. `canary` is one of `CANARIES`: an ordinary record; a record of zeros with the
-    label that the initial weights find least likely; or a crafted record. `data_dir` is the directory of the data sets;
-    None means that of FL_AUDIT_DATA.
+    A blank canary is a record of zeros with the label that the initial weights find least likely.
     """
     data = {"name": "mnist", "records": 1000, "clients": 2, "population-records": 300}
     values: dict[str, dict[str, Any]] = {
@@ -96,11 +94,7 @@ def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_
 
 
 def _play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> list[str]:
-    """Carry out all trials of a table row, and return its cells: the lower bounds on epsilon from the canary's losses.
-
-    `start` chooses the initial weights, `canary` the kind of differing record, and `data_dir` the directory of the data
-    sets.
-    """
+    """Carry out all trials of a table row, and return its cells."""
     plan = _plan_of(setting, start, canary, data_dir)
     federation, norm = load_federation(plan.public), plan.public.mechanism.clipping_norm
     models = starting_models(federation, start, _MODEL_SEED, looked_at(start))

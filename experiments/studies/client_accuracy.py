@@ -112,11 +112,7 @@ def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float |
 
 
 def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> dict[str, Any]:
-    """Train one point of the study, and return its table row, keyed by column.
-
-    A point is a federation, the training method `way`, and an epsilon; None trains without privacy. The row has the
-    mean test accuracy, its standard error over trials (NaN for one trial), and the noise multiplier.
-    """
+    """Train one point of the study, and return its table row by column; an epsilon of None means no privacy."""
     plan = resolve(parse_config(settings(federation, way, epsilon, trials)))
     accuracy = played(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)
     return {
@@ -130,11 +126,9 @@ def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float 
 
 
 def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]]:
-    """Train all points of the study and yield the table row of each point, keyed by column.
+    """Train all points of the study, and yield their table rows by column.
 
-    A point is a federation, a training method and an epsilon; `quick` takes fewer epsilons and smaller federations.
-    Without privacy only the first two methods are trained, because the others differ from the first only in clipping
-    and noise. The data sets are in `data_dir`, and each point has `trials` trials.
+    Without privacy only the first two methods are trained, because the others would equal the first.
     """
     private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):

@@ -121,7 +121,7 @@ def quality(
     setting
         The kind of update to invert.
     directory
-        Directory of the data sets; None means the default directory.
+        Directory of the data sets; None for the default.
     pictures
         Number of images, at least as many as one update contains.
     descent
@@ -147,9 +147,7 @@ def beside_reference(
     interpreter: str,
     reference: Path,
 ) -> tuple[Floats, Floats]:
-    """Return the PSNR (similarity in dB) of each reconstructed image, by our attack and by the authors' code.
-
-    Both arrays have shape (pictures,).
+    """Return the PSNR in dB of each reconstructed image, shape (pictures,), by our attack and by the authors' code.
 
     Parameters
     ----------

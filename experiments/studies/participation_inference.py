@@ -48,9 +48,9 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
     Parameters
     ----------
     data
-        Settings of the configuration's section [data].
+        Settings of section [data].
     audit
-        Settings of the configuration's section [audit] that are specific to this table row.
+        Settings of section [audit] that are specific to this row.
     epsilon
         The claimed epsilon for clients; None for no guarantee.
     """
@@ -68,10 +68,7 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 
 
 def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AllAttacksFinding:
-    """Carry out a membership audit, and return how well each attack infers which clients took part.
-
-    `data` holds settings of section [data], and `epsilon` is the claimed epsilon for clients, None for no guarantee.
-    """
+    """Carry out a membership audit, and return how well each attack infers which clients took part."""
     audit = {"kind": "membership", "trials": trials, "attacks": ["loss", "lira", "rmia"]}
     found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AllAttacksFinding)
     assert found is not None, "the membership audit has its numbers"
@@ -79,11 +76,9 @@ def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) 
 
 
 def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[Success, Success]:
-    """Run a reconstruction audit on the client that took part; return two success rates of the attacker.
+    """Return the rates of identifying the client that took part, and of inferring which classes it holds.
 
-    The first is the rate of identifying this client. The second is the rate of inferring, for each class, whether the
-    share of this class in the client's records is above the median over clients. `data` holds settings of section
-    [data], and `epsilon` is the claimed epsilon for clients.
+    A client holds a class if its share in the client's records is above the median over clients.
     """
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
     contents, guarantee = played(plan, progress=progress_bar), plan.guarantee

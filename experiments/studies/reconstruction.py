@@ -91,7 +91,7 @@ def _trial(plan: AuditPlan, parties: PartyApps) -> _Trial:
 
 
 def _simulated(mu: float, trials: int) -> float:
-    """Return the share of simulated trials in which an adversary identifies the right one of equidistant candidates.
+    """Return the share of simulated trials in which the right one of equidistant candidates is identified.
 
     `mu` is the Gaussian-DP parameter of the noise.
     """
@@ -104,10 +104,7 @@ def _simulated(mu: float, trials: int) -> float:
 
 
 def _rates(epsilon: float, trials: int) -> _RatePoint:
-    """Carry out the trials at one epsilon, and return the rates at which the right candidate is identified.
-
-    There are as many trials with the claimed noise as with half of it.
-    """
+    """Carry out as many trials with the claimed noise as with half of it, and return the rates."""
     values = {
         "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
         "model": {"name": "logistic"},
@@ -127,10 +124,7 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
 
 
 def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
-    """Return the figure of the rates at which the right candidate is identified, and of their bound, by epsilon.
-
-    `points` holds the rates at each epsilon. The figure can be read without colours.
-    """
+    """Return the figure of the rates and their bound by epsilon, which can be read without colours."""
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]
@@ -155,11 +149,7 @@ def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
 
 
 def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
-    """Print a table of the rates at which the right candidate is identified, and return sentences on what is wrong.
-
-    It is wrong if the verdict on the claimed noise is `violated`, or if half of the noise is not found or is nowhere
-    above the bound. The result is empty if nothing is wrong.
-    """
+    """Print a table of the rates, and return sentences on what contradicts the bound or misses half of the noise."""
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
     for one in points:
@@ -179,7 +169,7 @@ def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
 
 
 def _draw_pictures(directory: str) -> Figure:
-    """Return the figure of MNIST records, read from the data directory `directory`, and their reconstructions."""
+    """Return the figure of MNIST records and their reconstructions."""
     data = {"name": "mnist", "data-dir": directory, "records": 200, "clients": 4}
     values = {
         "data": data | {"test-records": 1000, "population-records": 1000},
@@ -210,11 +200,7 @@ def _print_quality(directory: str | None, descent: DescentSettings, only: str, c
 def _compared(
     asked: Namespace, directory: str | None, pictures: int, descent: DescentSettings, console: Console
 ) -> list[str]:
-    """Print how well our and the authors' code reconstruct images, and return a sentence on each setting lost.
-
-    A setting is lost if our mean quality is more than 1 dB below that of the authors. `asked` holds the command's
-    options, `directory` is the data directory, and `pictures` the number of images.
-    """
+    """Print how well our and the authors' code reconstruct images, and name the settings lost by more than 1 dB."""
     interpreter, reference = asked.reference
     columns = ("Inverted", "ours, dB", "the reference, dB", "difference, dB")
     table, problems = table_of(columns, words=columns), list[str]()

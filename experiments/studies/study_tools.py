@@ -6,6 +6,7 @@ import tempfile
 import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from shutil import which
 from statistics import median
@@ -13,9 +14,8 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from rich.table import Table
-from scipy.stats import binom
 
-from fl_audit.errors import InputError, require
+from fl_audit.errors import require
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 
 def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
-    """Return an argument parser whose help shows a docstring without reformatting.
+    """Return an argument parser whose help shows a command's docstring without reformatting.
 
     Parameters
     ----------
     doc
-        Docstring of the command; None for no text.
+        The docstring; None for no text.
     quick
         Help of the option `--quick`; empty for a command without this option.
     """
@@ -40,30 +40,6 @@ def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
     if quick:
         parser.add_argument("--quick", action="store_true", help=quick)
     return parser
-
-
-def named(names: str | None, known: Mapping[str, T], what: str) -> list[T]:
-    """Return the values for a comma-separated list of names, in its order; None as the list returns all values.
-
-    Parameters
-    ----------
-    names
-        Names, separated by commas; None for all.
-    known
-        All values, keyed by their names.
-    what
-        Noun for one of the values, for the error message.
-
-    Raises
-    ------
-    InputError
-        If one of the names is not in `known`.
-    """
-    wanted = list(known) if names is None else names.split(",")
-    for name in wanted:
-        if name not in known:
-            raise InputError(f"{what} is {name!r}: accepted are {', '.join(known)}")
-    return [known[name] for name in wanted]
 
 
 def table_of(
@@ -78,7 +54,7 @@ def table_of(
     title
         Title above the table, or None.
     words
-        Names of the columns of text, which are left-aligned; all other columns are right-aligned.
+        Names of the columns of text, which are left-aligned; all others are right-aligned.
     rows
         Rows of the table; more can be added later.
     """
@@ -91,14 +67,14 @@ def table_of(
 
 
 def end(problems: Sequence[str], fine: str) -> NoReturn:
-    """Print problems and exit with status 1, or print `fine` and exit with status 0 if there are none.
+    """Print `problems` and exit with status 1, or print `fine` and exit with status 0 if there are none.
 
     Parameters
     ----------
     problems
         Sentences on results that contradict the claims.
     fine
-        Sentence for the case of no problems.
+        Sentence for no problems.
     """
     print("\n".join(problems) or fine)
     sys.exit(1 if problems else 0)
@@ -124,9 +100,12 @@ def played(
         return run_audit(plan, path, Engine.LOCAL, progress=progress, parties=parties, with_report=False)
 
 
-def allowed(audits: int) -> int:
-    """Return the accepted number of false alarms in `audits` audits: the 99 % quantile of Binomial(audits, 0.05)."""
-    return int(binom.ppf(0.99, audits, 0.05))
+def at_each_round(note: Callable[[], None]) -> Progress:
+    """Return a progress display that shows nothing, and calls a function whenever trial-rounds are finished.
+
+    A trial-round is one round of one trial.
+    """
+    return lambda total: nullcontext(lambda done: note())
 
 
 def asked(
@@ -143,9 +122,9 @@ def asked(
     told
         The arrays that the script reads, keyed by name.
     of_whom
-        Owner of the code that the script runs, for error messages.
+        Owner of the script's code, for error messages.
     environment
-        Environment variables of the interpreter; None for those of this process.
+        Environment variables; None for those of this process.
 
     Raises
     ------

@@ -46,10 +46,7 @@ class Point:
 def parse_axis(text: str) -> Axis:
     """Return the axis of a sweep that a text of the form `section.key=value,value,...` describes.
 
-    Raises
-    ------
-    InputError
-        If the text has another form, or a value occurs twice.
+    Raises `InputError` if the text has another form, or a value occurs twice.
 
     Examples
     --------
@@ -103,12 +100,12 @@ def grid(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
 def point(values: Mapping[str, Any], settings: Settings) -> Point:
     """Return a point of a sweep: the configuration in which the given settings replace the former values.
 
-    If a target of the claim is set, such as `privacy.epsilon`, other targets are removed from the configuration.
+    If a target of the claim is set, such as `privacy.epsilon`, other targets are removed.
 
     Parameters
     ----------
     values
-        The configuration as values by section and key, as in the TOML file.
+        The configuration as values by section and key.
     settings
         Pairs of `section.key` and the new value.
 
@@ -136,14 +133,14 @@ def point(values: Mapping[str, Any], settings: Settings) -> Point:
 
 
 def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Return a point without privacy for every combination of the axes' values, for comparison with private points.
+    """Return a point without privacy for every combination of the axes' values, to compare with private points.
 
-    The configurations of these points have no claim, no clipping, no noise, no randomized records and no insider.
+    Their configurations have no claim, clipping, noise, randomized records and insider.
 
     Parameters
     ----------
     values
-        The configuration as values by section and key, as in the TOML file.
+        The configuration as values by section and key.
     axes
         Axes of the grid, each for a different setting.
     """
@@ -151,12 +148,9 @@ def baselines(values: Mapping[str, Any], axes: Sequence[Axis]) -> tuple[Point, .
 
 
 def without_privacy(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a configuration's values without claim, clipping, noise, randomized records and insider.
+    """Return a copy of a configuration's values, by section and key, without claim, clipping, noise and insider.
 
-    Parameters
-    ----------
-    values
-        The configuration as values by section and key, as in the TOML file.
+    Records are not randomized either.
     """
     changed = deepcopy(dict(values))
     dropped = {*GUARANTEE_ONLY, *RANDOMIZER_KEYS}
@@ -172,10 +166,9 @@ def describe(settings: Settings) -> str:
 
 
 def _name(settings: Settings) -> str:
-    """Return a directory name for a point, which shows its settings and differs for different settings.
+    """Return a directory name that shows a point's settings.
 
-    Only letters, digits and =._+- are kept. A name that is changed or shortened gets a digest of the settings at its
-    end.
+    A name that is changed or shortened ends with a digest of the settings, so that names differ.
     """
     shown = "_".join(f"{key.partition('.')[2]}={_text(value)}" for key, value in settings) or "as-configured"
     plain = re.sub(r"[^A-Za-z0-9=._+-]", "-", shown)

@@ -1,4 +1,7 @@
-"""HTML page about a sweep: a plot of utility against privacy, and a table of all points."""
+"""HTML page about a sweep: a plot of utility against privacy, and a table of all points.
+
+A point of a sweep is one configuration. Epsilon* is an estimate of the privacy risk of a released model.
+"""
 
 from html import escape
 from typing import Any
@@ -44,8 +47,7 @@ _STEP = (
 def chance_text(sweep: SweepResults) -> str:
     """Return a sentence on the mean Epsilon* of untrained models, which shows what chance alone reaches.
 
-    Epsilon* is an estimate of a released model's privacy risk. The text is empty if it was not computed for such
-    models.
+    The text is empty if it was not computed for such models.
     """
     if UNTRAINED not in sweep.models or not (known := sweep.models[UNTRAINED].dropna()).size:
         return ""
@@ -57,8 +59,7 @@ def chance_text(sweep: SweepResults) -> str:
 def fit_text(sweep: SweepResults) -> str:
     """Return a sentence on whether the losses follow normal distributions, as the sweep's Epsilon* assumes.
 
-    Epsilon* is an estimate of a model's privacy risk. The sentence says for how many models a statistical test rejects
-    the assumption.
+    It says for how many models a statistical test rejects the assumption.
     """
     by_normals = "Epsilon* is that of normals for all points, so that they can be held against each other"
     tested, against = rejected(sweep.models[FIT].to_numpy(dtype=np.float64)) if FIT in sweep.models else (0, 0)
@@ -75,7 +76,7 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
     Parameters
     ----------
     sweep
-        Tables, measure of utility and plot of the sweep.
+        Results of the sweep.
     title
         Heading of the page and title of the plot.
     """
@@ -101,13 +102,7 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
 
 
 def _best_text(best: "pd.DataFrame") -> str:
-    """Return a text about both ends of the frontier of utility against privacy: settings, utility and claimed epsilon.
-
-    Parameters
-    ----------
-    best
-        Rows of the points on the frontier, by ascending utility.
-    """
+    """Return a text about both ends of the frontier; `best` holds its points by ascending utility."""
     if best.empty:
         return "none of them is on a frontier."
     ends = []
@@ -118,10 +113,7 @@ def _best_text(best: "pd.DataFrame") -> str:
 
 
 def claims_text(sweep: SweepResults) -> list[str]:
-    """Return a sentence for each kind of claim in a sweep: delta, accountant, adjacency and unit.
-
-    The list is empty if no point has a claim.
-    """
+    """Return a sentence for each kind of claim in a sweep: delta, accountant, adjacency and unit."""
     names = ["delta", "accountant", "adjacency", "unit"]
     terms = sweep.points[[*names, "gdp_regret"]].dropna(subset=["adjacency"])
     found = []
@@ -144,7 +136,7 @@ def claimed_text(value: Any) -> str:
 def points_html(sweep: SweepResults) -> str:
     """Return the HTML table of a sweep's points, which marks the points on the frontier of utility against privacy.
 
-    The points are sorted by claimed epsilon if it varies, else by Epsilon* (the privacy risk of the released models).
+    The points are sorted by claimed epsilon if it varies, else by Epsilon*.
     """
     columns = [
         "Setting",

@@ -26,6 +26,7 @@ from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.cluster.nodes import alive_rows
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
 from fl_audit.experiments.runs.progress import Progress, RunsProgress, part_of
 from fl_audit.experiments.runs.run import run_audit
@@ -56,14 +57,14 @@ def play_points(
     directory
         Parent of the run directories, each of which has the name of its point.
     options
-        Options of Ray, which limit how many points run at the same time. None runs the points one after the other in
-        this process.
+        Options of Ray, which limit how many points run at the same time. None runs them one after the other in this
+        process.
     progress
         Progress display of all points together.
     on_finished
-        Function that is called with the name of each point when its run is finished.
+        Function that is called with the name of each finished point.
     secret
-        Secret of the sweep, from which the seed of each point is derived, unless the point's configuration sets a seed.
+        Secret of the sweep, from which the seed of a point is derived unless its configuration sets one.
 
     Raises
     ------
@@ -90,9 +91,9 @@ def play_points(
 
 
 def _pending(plans: _Plans, directory: Path) -> list[str]:
-    """Return the names of the unfinished points of a sweep, in descending order of work.
+    """Return the names of the unfinished points, in descending order of work.
 
-    Raises `InputError` if the directory of a point exists but holds no finished run.
+    A directory that exists but holds no finished run of its point is refused.
     """
     pending = [name for name, plan in plans.items() if not RunDirectory(directory / name).is_finished(plan.config)]
     for stray in (directory / name for name in pending):
@@ -100,7 +101,7 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
         require(not stray.exists(), f"{said}: accepted is another --out")
 
     def work(name: str) -> float:
-        """Return the approximate work of a point's run: its rounds of trials times (expected records + 50)."""
+        """Rounds of trials times (expected records + 50)."""
         expected = plans[name].public.mechanism.sampling_rate * plans[name].public.records
         return _trial_rounds(plans[name]) * (expected + 50.0)
 
@@ -110,17 +111,7 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
 def _seeded(plan: AuditPlan, name: str, secret: int) -> AuditPlan:
     """Return the plan with a seed derived from the sweep's secret and the point's name, unless it has a seed already.
 
-    Points must have different seeds. With the same seed they would have the same noise, so that the difference of their
-    releases would be free of noise.
-
-    Parameters
-    ----------
-    plan
-        The audit plan of the point's run: completed configuration, guarantee and federation.
-    name
-        Name of the point.
-    secret
-        Secret number of the sweep, which the seeds do not reveal.
+    With the same seed, points would have the same noise, and the difference of their releases would be free of noise.
     """
     if plan.config.run.seed is not None:
         return plan
@@ -133,30 +124,14 @@ def _trial_rounds(plan: AuditPlan) -> int:
 
 
 def _partial_directory(directory: Path) -> Path:
-    """Return the path of the temporary directory in which a point runs, after removing the directory if it exists.
-
-    Parameters
-    ----------
-    directory
-        Directory of the point after its run.
-    """
+    """Return the path, now free, of the temporary directory in which a point runs."""
     partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     return partial
 
 
 def _play(plan: AuditPlan, run: Path, progress: Progress) -> None:
-    """Carry out the run of one point of a sweep (one configuration) on the local engine, without a report.
-
-    Parameters
-    ----------
-    plan
-        The audit plan of the point's run: completed configuration, guarantee and federation.
-    run
-        Run directory, which must be new.
-    progress
-        Display that shows the progress of the run.
-    """
+    """Carry out the run of one point on the local engine, without a report."""
     run_audit(plan, run, Engine.LOCAL, progress=progress, with_report=False)
     # The next point of this process is another federation; data sets would add up.
     load_federation.cache_clear()
@@ -165,22 +140,7 @@ def _play(plan: AuditPlan, run: Path, progress: Progress) -> None:
 
 
 def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told) -> Iterator[str]:
-    """Run a sweep's points one after the other in this process, and yield an error message for every failed point.
-
-    A point is one configuration.
-
-    Parameters
-    ----------
-    plans
-        The audit plan of each point, by the name of the point.
-    directory
-        Parent of the run directories.
-    begin
-        Function that shows a name on the progress display, and returns a function for the number of newly finished
-        trial-rounds (rounds of trials).
-    on_finished
-        Function that is called with the name of each finished point.
-    """
+    """Run the points one after the other in this process, and yield an error message for every failed point."""
     for number, (name, plan) in enumerate(plans.items(), 1):
         partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
         try:
@@ -197,24 +157,7 @@ def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told
 def _play_on_ray(
     plans: _Plans, directory: Path, options: RayOptions, begin: _Begin, on_finished: _Told
 ) -> Iterator[str]:
-    """Run a sweep's points as Ray tasks at the same time, and yield an error message for every failed point.
-
-    A point is one configuration.
-
-    Parameters
-    ----------
-    plans
-        The audit plan of each point, by the name of the point.
-    directory
-        Parent of the run directories.
-    options
-        Options of Ray: address of a cluster, number of processes, cores per client, device.
-    begin
-        Function that shows a name on the progress display, and returns a function for the number of newly finished
-        trial-rounds (rounds of trials).
-    on_finished
-        Function that is called with the name of each finished point.
-    """
+    """Run the points as Ray tasks at the same time, and yield an error message for every failed point."""
 
     # Local, as the class of the counter is, so that Ray sends it whole.
     def play(work: Any, counter: Any, call_context: list[Any]) -> Any:
@@ -241,12 +184,8 @@ def _play_on_ray(
             try:
                 _keep(ray.get(reference), directory / name)
                 on_finished(name)
-            except RayTaskError as error:
-                cause = error.cause
-                known = isinstance(cause, InputError | FederationError)
-                yield f"point {name}: {cause}" if known else f"point {name}: {type(cause).__name__}: {cause}"
             except RayError as error:
-                yield f"point {name}: its process ended ({type(error).__name__})"
+                yield f"point {name}: {_failure(error)}"
         with suppress(RayError):  # a lost count of trial-rounds is no lost point
             done = ray.get(counter.total.remote())
             lacking = "" if has_room(options) else f", waiting for a node with {options.threads} cores"
@@ -254,16 +193,23 @@ def _play_on_ray(
             shown = done
 
 
+def _failure(error: RayError) -> str:
+    """Return in words why the task of a point failed."""
+    if not isinstance(error, RayTaskError):
+        return f"its process ended ({type(error).__name__})"
+    is_expected = isinstance(error.cause, InputError | FederationError)
+    return str(error.cause) if is_expected else f"{type(error.cause).__name__}: {error.cause}"
+
+
 def has_room(options: RayOptions) -> bool:
     """Return whether a machine of the Ray cluster has enough cores for the run of one point of a sweep."""
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return any(node["Alive"] and node["Resources"].get("CPU", 0) >= options.threads for node in nodes)
+    return any(row["Resources"].get("CPU", 0) >= options.threads for row in alive_rows())
 
 
 def _counter() -> Any:
-    """Start a Ray actor that counts the finished trial-rounds (rounds of trials) of all points, and return its handle.
+    """Start a Ray actor that counts the finished rounds of all trials of all points.
 
-    The actor's class is local, so that it is pickled by value, for machines without this module.
+    Its class is local, so that it is pickled by value, for machines without this module.
     """
 
     class FinishedRoundCounter:
@@ -280,18 +226,7 @@ def _counter() -> Any:
 
 
 def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
-    """Return Ray's references to what a task needs on another machine: its data set, and the user's modules.
-
-    Parameters
-    ----------
-    plans
-        The audit plans of all points.
-
-    Returns
-    -------
-    dict
-        A list of references for each data set.
-    """
+    """Return Ray's references to the data and the user's modules, which tasks on other machines need, by data set."""
     names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
     modules = ray.put(PortableValue(sent_modules(names), cloudpickle.dumps))
 
@@ -311,19 +246,9 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _play_alone(plan: AuditPlan, counter: Any) -> Files:
-    """Carry out the run of one point of a sweep in a temporary directory, and return the files of the run directory.
+    """Carry out the run of one point in a temporary directory, and return its files.
 
-    Parameters
-    ----------
-    plan
-        The audit plan of the point's run: completed configuration, guarantee and federation.
-    counter
-        Handle of the Ray actor that counts finished trial-rounds (rounds of trials).
-
-    Returns
-    -------
-    dict
-        Content of each file, by its relative path.
+    `counter` is the handle of the actor that counts finished rounds.
     """
 
     @contextmanager
@@ -350,14 +275,9 @@ def _play_alone(plan: AuditPlan, counter: Any) -> Files:
 
 
 def _keep(files: Files, directory: Path) -> None:
-    """Write the files of a run directory, which appears as a whole once all its files are written.
+    """Write the files of a run directory, which appears once all of them are written.
 
-    Parameters
-    ----------
-    files
-        Content of each file, by its relative path. Only the user may read the written files in `challenger/`.
-    directory
-        The run directory.
+    Only the user may read the files in `challenger/`.
     """
     partial = _partial_directory(directory)
     partial.mkdir(parents=True)

@@ -58,8 +58,8 @@ def landscape_figure(
     title
         Title above the figure.
     by_guarantee
-        Whether the horizontal axis shows the claimed epsilon, if it varies. Otherwise the axis shows Epsilon* (the
-        privacy risk of the released models), and the margins show distributions.
+        Whether the horizontal axis shows the claimed epsilon, if it varies. Otherwise the axis shows Epsilon*, and the
+        margins show distributions.
     """
     if by_guarantee and guarantee_varies(points):
         return _guarantee_figure(points, utility, title)
@@ -95,17 +95,7 @@ def landscape_figure(
 
 
 def _guarantee_figure(points: pd.DataFrame, utility: UtilityColumn, title: str) -> Figure:
-    """Return the plot of utility against claimed epsilon; a horizontal line shows the best point without privacy.
-
-    Parameters
-    ----------
-    points
-        One row for each point, as `points_table` returns it.
-    utility
-        The measure of utility on the vertical axis.
-    title
-        Title above the figure.
-    """
+    """Return the plot of utility against claimed epsilon; a horizontal line shows the best point without privacy."""
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     private = points["private"].to_numpy(dtype=bool)
@@ -130,7 +120,7 @@ def _guarantee_figure(points: pd.DataFrame, utility: UtilityColumn, title: str) 
 
 
 def _groups_of(points: pd.DataFrame) -> list[_Group]:
-    """Return groups of points with the same look: those without privacy, and those of each claimed epsilon.
+    """Return the points without privacy, and those of each claimed epsilon.
 
     If private points claim more than six different epsilons, they are one group.
     """
@@ -161,21 +151,9 @@ def _draw_group(axes: Axes, points: pd.DataFrame, group: _Group) -> None:
 
 
 def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool) -> None:
-    """Draw the distributions of a column over private and over non-private models into a margin of the plot.
+    """Draw the distributions of a column over private and over other models into a margin of the plot.
 
-    The distributions are drawn as kernel densities, or as a line for each model if there are fewer than 20 models or
-    fewer than 3 different values.
-
-    Parameters
-    ----------
-    axes
-        Matplotlib axes of the margin.
-    models
-        One row for each trained model.
-    column
-        Name of the column whose distribution is drawn.
-    upright
-        Whether the values are on the vertical axis.
+    They are kernel densities, or a line for each model if there are fewer than 20 models or 3 different values.
     """
     private = models["private"].to_numpy(dtype=bool)
     for rows, label, colour, line, hatch in (
@@ -203,42 +181,14 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
 
 
 def _draw_models(axes: Axes, values: Floats, colour: str, label: str, upright: bool, private: bool) -> None:
-    """Draw each model as a short line in a margin of the plot; private models have a row of their own.
-
-    Parameters
-    ----------
-    axes
-        Matplotlib axes of the margin.
-    values
-        A value of each model, shape (models,).
-    colour
-        Colour of the lines.
-    label
-        Label for the legend.
-    upright
-        Whether the values are on the vertical axis.
-    private
-        Whether the models are private, which decides about their row.
-    """
+    """Draw each model as a short line in a margin; private models have a row of their own."""
     row, length = (0.05, 0.4) if private else (0.55, 0.4)
     draw, frame = (axes.hlines, axes.get_yaxis_transform()) if upright else (axes.vlines, axes.get_xaxis_transform())
     draw(values, row, row + length, color=colour, linewidth=1.2, label=label, transform=frame)
 
 
 def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
-    """Write the number of each point beside it, as in the table, unless there are more than 12 points.
-
-    Points at the same place share a label.
-
-    Parameters
-    ----------
-    axes
-        Matplotlib axes of the plot.
-    points
-        One row for each point, indexed by the number of the point from 0.
-    column
-        Name of the column on the horizontal axis.
-    """
+    """Write the number of each point beside it, unless there are more than 12; points at one place share a label."""
     shown = points[np.isfinite(points[column])]
     if len(shown) > _MOST_LABELS:
         return

@@ -51,15 +51,13 @@ def run_sweep(
 ) -> SweepResults:
     """Run the unfinished points of a sweep, write the results of all points, and return these results.
 
-    A point of a sweep is one configuration, whose trials serve as repetitions.
-
     Parameters
     ----------
     points
         The points of the sweep, all with different settings.
     directory
         Directory of the results: a run directory for each point in `points/`, the tables `models.parquet` and
-        `points.csv`, and the plot `landscape.png`. Points that are finished in this directory are not run again.
+        `points.csv`, and the plot `landscape.png`. Points that are finished there are not run again.
     options
         Options of Ray; None starts Ray on this machine with all cores. Not used with the local engine.
     utility
@@ -69,10 +67,10 @@ def run_sweep(
     title
         Title above the plot.
     engine
-        The engine: on Ray points run at the same time, on the local engine one after the other.
+        On Ray, points run at the same time, on the local engine one after the other.
     by_guarantee
-        Whether the plot shows utility against the claimed epsilon, if it varies. Otherwise it shows utility against
-        Epsilon*, the privacy risk of the released models.
+        Whether the plot shows utility against the claimed epsilon, if it varies, or against Epsilon*, the privacy risk
+        of the released models.
 
     Raises
     ------
@@ -104,23 +102,7 @@ def run_sweep(
 
 
 def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, AuditPlan]:
-    """Return the audit plan of each point, by the name of the point.
-
-    Points with the same data and the same settings about the neighbour share one pair D and D'.
-
-    Parameters
-    ----------
-    points
-        The points of the sweep, with their configurations.
-    utility
-        The requested measure of utility; None for the default.
-
-    Raises
-    ------
-    InputError
-        If a point cannot be run, does not compute Epsilon* (a model's privacy risk), or does not have the two classes
-        that AUROC needs.
-    """
+    """Return the audit plan of each point by name; points with the same data and neighbour share one pair D and D'."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
     for one in points:
@@ -143,13 +125,7 @@ def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, 
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Create the directory of a sweep, and lock it while the block runs; the lock is released if the process ends.
-
-    Raises
-    ------
-    InputError
-        If the directory cannot be written, or another sweep has locked it.
-    """
+    """Create the directory of a sweep, and lock it while the block runs; another sweep there is refused."""
     try:
         (directory / RUNS).mkdir(parents=True, exist_ok=True)
         (directory / ".lock").touch()
@@ -160,13 +136,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _secret(directory: Path) -> int:
-    """Return the 256-bit secret of a sweep from its directory; the first call draws it and stores it there.
-
-    Raises
-    ------
-    InputError
-        If the file of the secret is damaged.
-    """
+    """Return the 256-bit secret of a sweep, which the first call draws and stores."""
     # Points played again have the same trials, and new points leave the others as they are.
     path = directory / "challenger" / "seed.json"
     if not path.exists():

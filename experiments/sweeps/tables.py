@@ -1,4 +1,7 @@
-"""Result tables of a sweep: one with a row for each trained model, and one with a row for each point."""
+"""Result tables of a sweep: one with a row for each trained model, and one with a row for each point.
+
+A point of a sweep is one configuration. Epsilon* is an estimate of the privacy risk of a released model.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,8 +33,7 @@ def models_table(points: Sequence[Point], directory: Path) -> pd.DataFrame:
     Parameters
     ----------
     points
-        The points of the sweep (one configuration each), in the order of the rows. Points without a finished run are
-        left out.
+        The points of the sweep, in the order of the rows. Points without a finished run are left out.
     directory
         Parent of the points' run directories.
 
@@ -103,10 +105,7 @@ def choose_utility(models: pd.DataFrame, wanted: UtilityColumn | None) -> Utilit
 def guarantee_varies(points: pd.DataFrame) -> bool:
     """Return whether all private points of a sweep claim an epsilon, and at least two claim different ones.
 
-    Parameters
-    ----------
-    points
-        One row for each point, with the columns private and epsilon.
+    The table has one row for each point, with the columns private and epsilon.
     """
     claimed = points.loc[points["private"].to_numpy(dtype=bool), "epsilon"].to_numpy(dtype=np.float64)
     return bool(np.isfinite(claimed).all()) and np.unique(claimed).size > 1
@@ -122,12 +121,12 @@ def points_table(
     models
         The table of models, as `models_table` returns it.
     points
-        The points of the sweep (one configuration each), in the order of the rows.
+        The points of the sweep, in the order of the rows.
     utility
         The measure of utility for which the frontier is computed.
     by_guarantee
         Whether the frontier is that of utility against the claimed epsilon, over private points only, if epsilon
-        varies. Otherwise it is that of utility against Epsilon* (a model's privacy risk), over all points.
+        varies. Otherwise it is that of utility against Epsilon*, over all points.
 
     Returns
     -------

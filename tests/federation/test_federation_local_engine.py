@@ -19,7 +19,7 @@ from test_federation_engines import assert_same
 from torch import nn
 
 from fl_audit.device import Device
-from fl_audit.experiments.runs import engines
+from fl_audit.experiments.runs.cluster import ray_connection
 from fl_audit.experiments.runs.engines import Engine, local_calls
 from fl_audit.experiments.runs.local_engine import LocalGrid, _Contexts, _MessageExchange
 from fl_audit.experiments.runs.run import PartyApps, run_audit
@@ -31,7 +31,7 @@ def test_as_many_calls_run_at_the_same_time_as_there_are_cores(
     small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This is the default. On a graphics card, calls would wait for each other."""
-    monkeypatch.setattr(engines, "usable_cores", lambda: 8)
+    monkeypatch.setattr(ray_connection, "usable_cores", lambda: 8)
     run = small_plan().config.run
     told = {"actors": 0, "threads": 1, "device": Device.CPU}
     cases = [({}, 8), ({"threads": 3}, 2), ({"threads": 9}, 1), ({"actors": 3}, 3), ({"device": Device.CUDA}, 1)]

@@ -18,7 +18,8 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import rebuild_report, require_playable, run_audit
+from fl_audit.experiments.runs.run import require_playable, run_audit
+from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.gaussian import gdp_mu
 

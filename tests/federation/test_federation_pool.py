@@ -21,10 +21,13 @@ from fl_audit.experiments.runs.cluster import array_transport, call_scheduling
 from fl_audit.experiments.runs.cluster import pool as pool_module
 from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_back, take_out
 from fl_audit.experiments.runs.cluster.call_context import CallContextPacker, MissingCallContext, compartment_of
+from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError
 from fl_audit.experiments.runs.cluster.call_scheduling import CallScheduler
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
-from fl_audit.experiments.runs.cluster.flower_runtime_patch import PatchedRuntime, _Contexts
-from fl_audit.experiments.runs.cluster.pool import ORDINARY, CallError, ClientPool, ClientProcess, LostCallsError, Node
+from fl_audit.experiments.runs.cluster.flower_runtime_patch import PatchedRuntime
+from fl_audit.experiments.runs.cluster.nodes import Node
+from fl_audit.experiments.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
+from fl_audit.experiments.runs.cluster.pool_grid import _Contexts
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.protocol import Key, MessageRecord
@@ -43,7 +46,7 @@ class Pool(ClientPool):
         self._changed, self._closed, self._users = threading.Condition(), threading.Event(), 0
         self._idle, self._processes, self._suspects = {}, [], Counter()
         self._asked, self._welcome, self._watching = set(self._nodes), set(self._nodes), []
-        self._views = StoreViews(0)
+        self._views, self._share = StoreViews(0), {}
         self.calls: list[tuple[Node, list[int]]] = []
 
     def _started(self, node: Node, compartment: int) -> Any:
@@ -380,7 +383,7 @@ def test_a_closed_pool_asks_nothing_of_ray_any_more(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pool_module, "versions_of", versions_of)
     monkeypatch.setattr(pool_module, "_SECONDS_BETWEEN_LOOKS", 0.01)
     pool = Pool((HERE,))
-    monkeypatch.setattr(pool, "_living", lambda: {node.identity: node for node in (HERE, THERE)})
+    monkeypatch.setattr(pool_module, "living_nodes", lambda share: {node.identity: node for node in (HERE, THERE)})
     pool._watching.append(threading.Thread(target=pool._watch_nodes, daemon=True))
     pool._watching[0].start()
     assert asking.wait(5.0)

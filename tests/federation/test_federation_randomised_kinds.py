@@ -20,7 +20,8 @@ from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import rebuild_report, run_audit
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness

@@ -23,8 +23,9 @@ from fl_audit.experiments.runs.cluster import ray_connection
 from fl_audit.experiments.runs.cluster.ray_connection import cluster_at
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.replay import ReplayMatch, replay
-from fl_audit.experiments.runs.run import rebuild_report, run_audit
+from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 

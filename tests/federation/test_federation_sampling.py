@@ -23,7 +23,8 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.replay import replay
-from fl_audit.experiments.runs.run import PartyApps, rebuild_report, run_audit
+from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.models import ModelSpec, build_model, initial_models
 from fl_audit.protocol import Key, MessageRecord, pack_participation, unpack_participation

@@ -210,7 +210,7 @@ class Cluster(ChaosEnvironment):
         return len(self._clients()) + is_alive
 
     def _clients(self) -> list[psutil.Process]:
-        return [one for node in self._nodes() for one in _below(node, "ray::ClientProcess")]
+        return [one for node in self._nodes() for one in _below(node, "ray::ClientActor")]
 
     def _nodes(self) -> list[subprocess.Popen[bytes]]:
         return [*([self.head] if self.head else []), *self.workers.values()]
@@ -257,7 +257,7 @@ class FlowerCommand(ChaosEnvironment):
             case InjectedFault.DRIVER:  # the command only looks on: this process plays the app
                 found = self._running("flwr-simulation")
             case InjectedFault.ACTOR:
-                found = self._running("ray::ClientProcess")
+                found = self._running("ray::ClientActor")
             case InjectedFault.RAYLET | InjectedFault.GCS | InjectedFault.HEAD | InjectedFault.PARTITION:
                 found = []
             case _:

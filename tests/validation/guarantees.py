@@ -39,13 +39,14 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.sections import VERDICT
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import allowed, end, parser_of, played
+from fl_audit.experiments.studies.study_tools import end, parser_of, played
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.verdict.verdict import Verdict
 from tests.validation import guarantee_settings as settings
 from tests.validation.adversary_knowledge import compare, comparisons, knowledge_table
+from tests.validation.choices import allowed
 from tests.validation.guarantee_evidence import Evidence, Scored, ShownLoss, evidence_of
 from tests.validation.guarantee_settings import COLUMNS, Combination
 

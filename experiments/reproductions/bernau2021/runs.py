@@ -21,8 +21,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM
 from fl_audit.experiments.reproductions.paper_types import ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
-from fl_audit.experiments.runs.audit_plan import data_spec
 from fl_audit.experiments.runs.config import RunConfig
+from fl_audit.experiments.runs.federation_of_config import data_spec
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.experiments.runs.trial_batch_store import read_frame
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR

@@ -8,7 +8,7 @@ import copy
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,87 +25,75 @@ TakenOut = tuple[list[Message], list[Hole], list[Array]]
 """Messages without their large arrays, the empty arrays in them, and the arrays that were taken out."""
 
 
-def large_arrays_of() -> tuple[Callable[[Sequence[Message]], TakenOut], Callable[[Sequence[Any], Sequence[Any]], None]]:
-    """Return two functions: the first removes large arrays from messages, the second puts the arrays' bytes back.
+def take_out(messages: Sequence[Message]) -> TakenOut:
+    """Return messages without their large arrays, and the removed arrays; the given messages are not changed.
 
-    Both are local functions, so that cloudpickle sends them by value to machines that do not have this module.
+    Parameters
+    ----------
+    messages
+        Messages whose arrays of 64 KiB and more are removed.
+
+    Returns
+    -------
+    tuple
+        The messages with empty arrays in place of the large ones; the empty arrays, each with the position of its bytes
+        in the last list; and the removed arrays. The first two must be pickled together, so that the empty arrays are
+        still parts of the messages after unpickling.
     """
+    records, holes, large = dict[int, ArrayRecord](), list[Hole](), dict[int, Array]()
+    contents = dict[int, RecordDict]()
 
-    def take_out(messages: Sequence[Message]) -> TakenOut:
-        """Return messages without their large arrays, and the removed arrays.
+    def emptied(record: ArrayRecord) -> ArrayRecord:
+        if id(record) not in records:
+            found = {key: array for key, array in record.items() if len(array.data) >= _LARGE}
+            left = {key: Array(array.dtype, array.shape, array.stype, b"") for key, array in found.items()}
+            records[id(record)] = without = ArrayRecord(dict(record) | left) if found else record
+            for key, array in found.items():
+                large.setdefault(id(array.data), array)
+                holes.append((without[key], list(large).index(id(array.data))))
+        return records[id(record)]
 
-        The given messages are not changed.
+    def without_large(content: RecordDict) -> RecordDict:
+        if id(content) not in contents:
+            # `content.array_records` makes a dictionary anew whenever it is asked.
+            held = {name: one for name, one in content.items() if isinstance(one, ArrayRecord)}
+            found = {name: emptied(record) for name, record in held.items()}
+            is_light = all(found[name] is record for name, record in held.items())
+            contents[id(content)] = content if is_light else RecordDict(dict(content) | found)
+        return contents[id(content)]
 
-        Parameters
-        ----------
-        messages
-            Messages whose arrays of 64 KiB and more are removed.
+    def light(message: Message) -> Message:
+        found = without_large(message.content) if message.has_content() else None
+        if found is None or found is message.content:
+            return message
+        copied = copy.copy(message)  # its sender still reads the original
+        copied.content = found
+        return copied
 
-        Returns
-        -------
-        tuple
-            The messages with empty arrays in place of the large ones; the empty arrays, each with the position of its
-            bytes in the last list; and the removed arrays. The first two must be pickled together, so that the empty
-            arrays are still parts of the messages after unpickling.
-        """
-        records, holes, large = dict[int, ArrayRecord](), list[Hole](), dict[int, Array]()
-        contents = dict[int, RecordDict]()
-
-        def emptied(record: ArrayRecord) -> ArrayRecord:
-            if id(record) not in records:
-                found = {key: array for key, array in record.items() if len(array.data) >= _LARGE}
-                left = {key: Array(array.dtype, array.shape, array.stype, b"") for key, array in found.items()}
-                records[id(record)] = without = ArrayRecord(dict(record) | left) if found else record
-                for key, array in found.items():
-                    large.setdefault(id(array.data), array)
-                    holes.append((without[key], list(large).index(id(array.data))))
-            return records[id(record)]
-
-        def without_large(content: RecordDict) -> RecordDict:
-            if id(content) not in contents:
-                # `content.array_records` makes a dictionary anew whenever it is asked.
-                held = {name: one for name, one in content.items() if isinstance(one, ArrayRecord)}
-                found = {name: emptied(record) for name, record in held.items()}
-                is_light = all(found[name] is record for name, record in held.items())
-                contents[id(content)] = content if is_light else RecordDict(dict(content) | found)
-            return contents[id(content)]
-
-        def light(message: Message) -> Message:
-            found = without_large(message.content) if message.has_content() else None
-            if found is None or found is message.content:
-                return message
-            copied = copy.copy(message)  # its sender still reads the original
-            copied.content = found
-            return copied
-
-        lights = [light(message) for message in messages]
-        return lights, holes, list(large.values())
-
-    def put_back(holes: Sequence[Any], large: Sequence[Any]) -> None:
-        """Fill empty Flower arrays with their bytes, which were sent separately.
-
-        Parameters
-        ----------
-        holes
-            The empty arrays, each with the position of its bytes in `large`.
-        large
-            The bytes of the arrays, each as a NumPy array.
-        """
-        content = [values.tobytes() for values in large]
-        for hole, place in holes:
-            hole.data = content[place]
-
-    return take_out, put_back
+    lights = [light(message) for message in messages]
+    return lights, holes, list(large.values())
 
 
-take_out, put_back = large_arrays_of()
+def put_back(holes: Sequence[Any], large: Sequence[Any]) -> None:
+    """Fill empty Flower arrays with their bytes, which were sent separately.
+
+    Parameters
+    ----------
+    holes
+        The empty arrays, each with the position of its bytes in `large`.
+    large
+        The bytes of the arrays, each as a NumPy array.
+    """
+    content = [values.tobytes() for values in large]
+    for hole, place in holes:
+        hole.data = content[place]
 
 
 class StoreViews:
     """Fills empty Flower arrays with their bytes from Ray's object store: as views up to a limit, then as copies.
 
     A view avoids a copy of an array that is read only once. But the object store keeps the array until its view is
-    released. The limit leaves room in the store for further arrays.
+    released. The limit leaves room for further arrays.
 
     Parameters
     ----------
@@ -118,14 +106,14 @@ class StoreViews:
         self._lock = threading.Lock()
 
     def put_back(self, holes: Sequence[Hole], large: Sequence[NDArray[np.uint8]]) -> None:
-        """Fill empty Flower arrays with their bytes: as views of Ray's object store up to the limit, then as copies.
+        """Fill empty Flower arrays with their bytes.
 
         Parameters
         ----------
         holes
             The empty arrays, each with the position of its bytes in `large`.
         large
-            The bytes of the arrays, each as a NumPy array in Ray's object store.
+            The bytes of the arrays in Ray's object store.
         """
         content = [self._taken(values) for values in large]
         for hole, place in holes:
@@ -167,13 +155,7 @@ def bytes_of(array: Array) -> Any:
 
 
 def shared_arrays(messages: Sequence[Message]) -> Mapping[int, SharedArray]:
-    """Return the large arrays (64 KiB and more) that several messages share, keyed by the Python `id` of their bytes.
-
-    Parameters
-    ----------
-    messages
-        Messages to send.
-    """
+    """Return the large arrays (64 KiB and more) that several messages share, by the Python `id` of their bytes."""
     records = {id(one): one for message in messages for one in _array_records(message)}
     counts = Counter(id(one) for message in messages for one in _array_records(message))
     arrays, times = dict[int, Array](), Counter[int]()

@@ -18,7 +18,8 @@ from flwr.app import ConfigRecord, Context, Message
 from ray import cloudpickle
 
 from fl_audit.audits.registry import audit_of
-from fl_audit.experiments.runs.cluster.pool import ORDINARY, room_is_told
+from fl_audit.experiments.runs.cluster.call_errors import room_is_told
+from fl_audit.experiments.runs.cluster.pool import ORDINARY
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
@@ -116,8 +117,7 @@ class MissingCallContext:
 class CallContextPacker:
     """Packs the data and code that processes need for client calls, beside the messages.
 
-    What many clients need is put into Ray's object store once. The records of a client are packed to be sent with its
-    call.
+    What many clients need is put into Ray's object store once. The records of a client are sent with its call.
     """
 
     def __init__(self) -> None:
@@ -130,9 +130,9 @@ class CallContextPacker:
         Parameters
         ----------
         calls
-            The message and the Flower context of each client call.
+            The message and the Flower context of each call.
         has
-            Keys of the pieces that the process has received with earlier calls.
+            Keys of the pieces that the process has received.
         """
         needed = {key: packed for call in calls for key, packed in parts_of(*call) if key not in has}
         own = [packed() for key, packed in needed.items() if _is_own(key)]
@@ -156,7 +156,7 @@ def _is_own(key: Hashable) -> bool:
 
 
 def _federation_of_message(message: Message) -> str | None:
-    """Return the JSON text with which a message describes the federation, or None if the message is another app's."""
+    """Return the JSON text of the federation in a message; None for a message of another app."""
     config = message.content.get(MessageRecord.CONFIG) if message.has_content() else None
     return str(config[Key.FEDERATION]) if isinstance(config, ConfigRecord) and Key.FEDERATION in config else None
 
@@ -172,15 +172,9 @@ def _federation(text: str) -> LoadedFederation:
 
 @lru_cache(maxsize=4)
 def _apart(text: str) -> tuple[frozenset[int], frozenset[int]]:
-    """Return two sets of client numbers: clients that know secret bits, and insiders, who must not learn these bits.
+    """Return two sets of client numbers: clients that know secret bits, and clients that attack.
 
-    Clients that know secret bits are the holders of targets and the clients with canaries. Insiders are clients that
-    attack.
-
-    Parameters
-    ----------
-    text
-        JSON text of the federation, as messages contain it.
+    Holders of targets and clients with canaries know secret bits.
     """
     federation = _federation(text)
     canaries = range(federation.public.clients, federation.public.nodes)

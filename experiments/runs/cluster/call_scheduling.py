@@ -15,14 +15,9 @@ from flwr.app import Context, Message
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.array_transport import SharedArray, bytes_of, shared_arrays, take_out
 from fl_audit.experiments.runs.cluster.call_context import CallContextPacker, compartment_of, weight_of
+from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls
-from fl_audit.experiments.runs.cluster.pool import (
-    SECONDS_OF_A_CALL,
-    CallError,
-    ClientPool,
-    ClientProcess,
-    LostCallsError,
-)
+from fl_audit.experiments.runs.cluster.pool import SECONDS_OF_A_CALL, ClientPool, ClientProcess
 
 Outcome = Message | CallError
 """The outcome of a call: a reply, or a failure."""
@@ -65,20 +60,12 @@ class _CallQueue:
     paces: dict[str, float] = field(default_factory=dict)
 
     def seconds_of(self, call: _Call) -> float:
-        """Return the expected duration of a client call in seconds, estimated from earlier calls of the same type."""
+        """Return the expected duration of a call in seconds, estimated from earlier calls of the same type."""
         pace = self.paces.get(call.message.metadata.message_type)
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
     def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
-        """Record how many seconds a call took per record of its client, for later estimates by `seconds_of`.
-
-        Parameters
-        ----------
-        calls
-            The calls of a Ray call, in order.
-        answers
-            The results of the first of these calls, and the time they took.
-        """
+        """Record the seconds per record of its client that a call took, for later estimates."""
         made = calls[: max(1, len(answers.made))]
         self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
 
@@ -91,7 +78,7 @@ class CallScheduler:
     pool
         The pool whose processes make the calls.
     retries
-        Number of times that a call is repeated after its process has died, while the machine of the process lives.
+        Number of repetitions of a call whose process, but not its machine, has died.
     contexts
         The Flower context of each node, by node id. Each call replaces the context of its node.
     settle
@@ -108,13 +95,7 @@ class CallScheduler:
         self._shared: Mapping[int, SharedArray] = {}
 
     def add(self, messages: Mapping[str, Message]) -> None:
-        """Schedule messages to clients; the function `settle` later receives the outcome of each message.
-
-        Parameters
-        ----------
-        messages
-            The messages by id, each addressed to a node id.
-        """
+        """Schedule messages, given by id and each addressed to a node id; `settle` later receives their outcomes."""
         # They are kept here, lest the last thread that has them lets them go while Ray is being shut down.
         self._shared, lines = shared_arrays(list(messages.values())), dict[int, list[_Call]]()
         for identity, message in messages.items():
@@ -132,8 +113,8 @@ class CallScheduler:
     def use_all_nodes(self) -> None:
         """Start further threads, each of which makes client calls in one process at a time.
 
-        Each compartment (clients that may share a process) gets as many threads as it has calls, but not more than the
-        pool can run processes for it. Machines that have joined the cluster meanwhile count as well.
+        Each compartment gets as many threads as it has calls, but not more than the pool can run processes for it.
+        Machines that have joined the cluster meanwhile count as well.
         """
         with self._changed:
             for compartment, line in self._lines.items():
@@ -143,15 +124,7 @@ class CallScheduler:
                     threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
 
     def _serve(self, compartment: int, line: _CallQueue) -> None:
-        """Make the waiting client calls of a compartment until the pool is closed; this is the body of a thread.
-
-        Parameters
-        ----------
-        compartment
-            Number of the compartment (clients that may share a process).
-        line
-            Queue of waiting calls of the compartment.
-        """
+        """Make the waiting calls of a compartment until the pool is closed; the body of a thread."""
         while True:
             with self._changed:
                 while not self._changed.wait_for(lambda: line.calls, _SECONDS_BETWEEN_LOOKS):
@@ -167,15 +140,7 @@ class CallScheduler:
                 return
 
     def _make_part(self, compartment: int, line: _CallQueue) -> None:
-        """Make some of the waiting client calls of a compartment in an idle process, and put lost calls back.
-
-        Parameters
-        ----------
-        compartment
-            Number of the compartment (clients that may share a process).
-        line
-            Queue of waiting calls of the compartment.
-        """
+        """Make some of the waiting calls in an idle process, and put lost calls back."""
         process = self._pool.take(compartment)
         with self._changed:
             calls = self._part(line, process)
@@ -187,14 +152,14 @@ class CallScheduler:
             line.idle += bool(calls)
 
     def _end(self, line: _CallQueue, error: Exception) -> None:
-        """Report an error as the outcome of all waiting client calls of a queue, whose thread ends because of it."""
+        """Report an error as the outcome of all waiting calls of a queue, whose thread ends because of it."""
         with self._changed:
             left, line.calls = line.calls, []
             line.threads, line.idle = line.threads - 1, line.idle - 1
         self._settle([(call.identity, _failure(error)) for call in left])
 
     def _part(self, line: _CallQueue, process: ClientProcess) -> list[_Call]:
-        """Take the next client calls for a process out of a queue, and return them."""
+        """Take the next calls for a process out of a queue."""
         if not line.calls:
             return []
         share = sum(call.weight for call in line.calls) / max(1, line.idle)
@@ -212,10 +177,9 @@ class CallScheduler:
         return taken
 
     def _in_order(self, line: _CallQueue, process: ClientProcess) -> Iterator[_Call]:
-        """Yield the waiting client calls of a queue in the order in which a process takes them.
+        """Yield the waiting calls in the order in which a process takes them.
 
-        Calls that no other process is likely to make come first: their clients were called in this process before, or
-        never. Then come the calls of the other clients, from the end of the queue.
+        Calls that no other process is likely to make come first; the others follow from the end of the queue.
         """
         for call in line.calls:
             if self._homes.get(call.node, process) is process:
@@ -225,22 +189,9 @@ class CallScheduler:
                 yield call
 
     def _made(self, line: _CallQueue, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
-        """Make client calls in a process, and report the outcomes of those that have finished.
+        """Make calls in a process and report outcomes; return the lost calls and Ray's error message.
 
-        Parameters
-        ----------
-        line
-            Queue of the calls' compartment; calls that the process does not make are put back into it.
-        process
-            Process that makes the calls.
-        calls
-            Client calls to make, in order.
-
-        Returns
-        -------
-        tuple
-            If calls were lost: these calls, and the message of the error, which is empty if the process died. Otherwise
-            an empty list and None.
+        The message is empty if the process died, and None if no call was lost.
         """
         left = calls
         try:
@@ -263,7 +214,7 @@ class CallScheduler:
         return [], None
 
     def _load(self, calls: Sequence[_Call], process: ClientProcess) -> tuple[ProcessCalls, frozenset[Hashable]]:
-        """Return client calls packed for a process, and the keys of the data and code that are packed with them."""
+        """Return calls packed for a process, and the keys of the data and code that are packed with them."""
         contexts = [self._contexts[call.node] for call in calls]
         packed = self._call_context.of(
             [(call.message, one) for call, one in zip(calls, contexts, strict=True)], process.has
@@ -274,15 +225,7 @@ class CallScheduler:
         return ProcessCalls(lights, holes, contexts, large, packed.references, packed.own), packed.keys
 
     def _settled(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
-        """Report the outcomes of finished client calls, and return the calls that are not finished.
-
-        Parameters
-        ----------
-        calls
-            Client calls that were sent to a process, in order.
-        made
-            The results of the first of these calls.
-        """
+        """Report the outcomes `made` of the first of the calls, and return the other calls."""
         outcomes = list[tuple[str, Outcome]]()
         for call, answer in zip(calls, made, strict=False):
             if answer.failure is None:
@@ -300,21 +243,9 @@ class CallScheduler:
             self._changed.notify_all()
 
     def _see_to_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
-        """Put lost client calls back into the queue; return whether their process died.
+        """Put lost calls back into the queue, or report that they failed, and return whether their process died.
 
-        A call that was lost alone is not put back if Ray failed with a message, or if more processes died than the
-        scheduler allows for a call. It counts as failed.
-
-        Parameters
-        ----------
-        line
-            Queue of the calls' compartment.
-        process
-            Process that had the calls.
-        calls
-            The calls that have no result, because of an error of Ray or because their process died.
-        words
-            Error message of Ray; empty if the process died.
+        A single call fails after too many deaths, or if Ray failed with a message. `words` is this message, else empty.
         """
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:

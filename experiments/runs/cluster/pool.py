@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.array_transport import SharedArray, StoreViews
+from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError, room_is_told
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
-from fl_audit.experiments.runs.cluster.ray_connection import versions_of
+from fl_audit.experiments.runs.cluster.machine_versions import versions_of
+from fl_audit.experiments.runs.cluster.nodes import Node, living_nodes, viewed_bytes
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_OF_A_CALL = 0.1
@@ -31,41 +33,12 @@ _SECONDS_TO_END = 5.0
 """Seconds for which requests to Ray may go on once the pool is closed: a Ray that is shut down ends the program."""
 _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
 """Seconds that Ray may take to notice that a node is gone, once processes on it have died."""
-_VIEWED_SHARE = 0.2
-"""Share of a node's object store that replies may take up until the server has read them."""
 
 ORDINARY = 0
 """The compartment of clients that hold nothing secret from others."""
 
-_NO_ROOM = (
-    "Ray's object store is full: give it more room (ray start --object-store-memory), or play fewer trials at a time "
-    "(run.trials-per-batch)"
-)
-
 
 _ENDED = "the run is being ended"
-
-
-class CallError(RuntimeError):
-    """Raised if a client call failed; the message is that of the client's exception, or says how the call was lost."""
-
-
-@contextmanager
-def room_is_told() -> Iterator[None]:
-    """Replace Ray's error that its object store or a disk is full by a one-line `CallError`, within a `with` block."""
-    try:
-        yield
-    except (ObjectStoreFullError, OutOfDiskError) as error:
-        raise CallError(_NO_ROOM) from error
-
-
-@dataclass(frozen=True)
-class Node:
-    """A machine of the Ray cluster."""
-
-    identity: str  # Ray's id of the machine
-    address: str  # IP address or host name
-    slots: int  # number of client calls that the machine can run at the same time
 
 
 @dataclass(eq=False)
@@ -78,24 +51,17 @@ class ClientProcess:
     has: set[Hashable] = field(default_factory=set)  # keys of the call context that the process has received
 
 
-class LostCallsError(Exception):
-    """Raised if client calls have no result: their process or machine is lost, or Ray failed with a message."""
-
-    @property
-    def words(self) -> str:
-        """The error message of Ray; empty if the process of the lost calls, or its machine, is gone."""
-        return str(self)
-
-
 class ClientPool:
     """A pool of processes that run client calls; a process is started when it is needed.
+
+    Clients of the same compartment, a number, may share a process.
 
     Parameters
     ----------
     app
         The app with which every client answers messages.
     share
-        The resources that one client takes: `num_cpus` and `num_gpus`, as numbers of cores and graphics cards.
+        The resources of one client: `num_cpus` and `num_gpus`, as numbers of cores and graphics cards.
     read_ahead
         Function that a process calls with the client calls that it will make next, or None.
 
@@ -107,14 +73,14 @@ class ClientPool:
 
     def __init__(self, app: Any, share: Mapping[str, float], read_ahead: Any = None) -> None:
         self._app, self._share = [ray.put(app), ray.put(read_ahead)], dict(share)
-        self._actor, self._views = process_class(), StoreViews(_viewed_bytes())
+        self._actor, self._views = process_class(), StoreViews(viewed_bytes())
         self._changed = threading.Condition()
         self._idle: dict[int, list[ClientProcess]] = {}
         self._processes: list[ClientProcess] = []
         self._suspects = Counter[str]()
         self._closed = threading.Event()
         self._users = 0  # threads that ask Ray for something
-        self._nodes = self._living()
+        self._nodes = living_nodes(self._share)
         # Machines that are present when the run begins were asked before: see `require_alike`.
         self._asked, self._welcome = set(self._nodes), set(self._nodes)
         if not self.capacity:
@@ -130,16 +96,11 @@ class ClientPool:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the pool of client processes was closed, and starts no more calls."""
+        """Whether the pool was closed, and starts no more calls."""
         return self._closed.is_set()
 
     def take(self, compartment: int) -> ClientProcess:
-        """Return a process for client calls: an idle one, or a new one as soon as there is room for it.
-
-        Parameters
-        ----------
-        compartment
-            Number of the compartment (clients that may share a process) to which the clients belong.
+        """Return a process for calls of a compartment: an idle one, or a new one as soon as there is room for it.
 
         Raises
         ------
@@ -158,13 +119,7 @@ class ClientPool:
         raise CallError(_ENDED)
 
     def give_back(self, process: ClientProcess) -> None:
-        """Mark a process as idle, so that `take` may return it again; a lost process is ignored.
-
-        Parameters
-        ----------
-        process
-            A process that `take` returned.
-        """
+        """Mark a process that `take` returned as idle, so that `take` may return it again; ignore a lost process."""
         with self._changed:
             if process in self._processes:
                 self._idle.setdefault(process.compartment, []).append(process)
@@ -230,20 +185,14 @@ class ClientPool:
         process
             Client process whose calls were lost.
         is_last_chance
-            Whether to give Ray up to 30 seconds to notice the loss of the machine, because the run ends if only the
-            process died.
+            Whether to give Ray up to 30 seconds to notice the loss of the machine; the run ends if only the process
+            died.
         """
         self._forget(process)
         return not self._is_alive(process.node, is_last_chance)
 
     def processes_for(self, compartment: int) -> int:
-        """Return the largest number of processes that may run at the same time for a compartment.
-
-        Parameters
-        ----------
-        compartment
-            Number of the compartment (clients that may share a process).
-        """
+        """Return the largest number of processes that may run at the same time for a compartment."""
         return self.capacity if compartment == ORDINARY else max(1, self.capacity // 2)
 
     def close(self) -> None:
@@ -262,7 +211,7 @@ class ClientPool:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Make `close` wait until the block ends, for up to 5 seconds; the block makes requests to Ray.
+        """Make `close` wait until the block, which makes requests to Ray, ends, but for at most 5 seconds.
 
         Raises
         ------
@@ -281,10 +230,9 @@ class ClientPool:
                 self._changed.notify_all()
 
     def _room(self, compartment: int) -> Node | None:
-        """Return the machine for a new client process of a compartment, or None if no machine has room.
+        """Return the machine for a new process of a compartment, or None if no machine has room.
 
-        Of the machines with room, the one with the fewest dead processes is chosen; among equals, the one with the
-        fewest processes of the compartment.
+        Machines with few dead processes, then with few processes of the compartment, are preferred.
         """
         own = Counter(one.node.identity for one in self._processes if one.compartment == compartment)
         if compartment == ORDINARY:
@@ -303,32 +251,16 @@ class ClientPool:
         )
 
     def _outcome(self, process: ClientProcess, reference: Any) -> CallReplies:
-        """Wait for the results of client calls in a process, and return them.
-
-        Parameters
-        ----------
-        process
-            Process that makes the calls.
-        reference
-            Ray's reference to the results.
-
-        Raises
-        ------
-        CallError
-            If the pool is closed, or Ray's object store is full.
-        LostCallsError
-            If the process or its machine is lost, or Ray failed with a message.
-        """
+        """Wait for the results of calls in a process, and return them."""
         try:
-            while not ray.wait([reference], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
-                if self._closed.is_set():
-                    raise CallError(_ENDED)
-                if process.node.identity not in self._nodes:
-                    raise LostCallsError
-            made, under_way, seconds = ray.get(reference)
-            return CallReplies([_answer(self._views, *one) for one in made], under_way, seconds)
-        except (ObjectStoreFullError, OutOfDiskError):
-            raise CallError(_NO_ROOM) from None
+            with room_is_told():
+                while not ray.wait([reference], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
+                    if self._closed.is_set():
+                        raise CallError(_ENDED)
+                    if process.node.identity not in self._nodes:
+                        raise LostCallsError
+                made, under_way, seconds = ray.get(reference)
+                return CallReplies([_answer(self._views, *one) for one in made], under_way, seconds)
         except RayTaskError as error:
             # Only what Ray itself does for a client ends here, such as reading a message that nobody can read.
             if isinstance(error.cause, ConnectionAbortedError):
@@ -351,12 +283,7 @@ class ClientPool:
     def _is_alive(self, node: Node, is_last_chance: bool) -> bool:
         """Return whether a machine is still in the cluster.
 
-        Parameters
-        ----------
-        node
-            Machine on which a process has died.
-        is_last_chance
-            Whether to wait first, up to 30 seconds, until Ray notices the loss of the machine.
+        With `is_last_chance`, Ray first gets up to 30 seconds to notice that the machine is gone.
         """
         if is_last_chance and len(self._nodes) > 1:
             with self._changed:
@@ -365,10 +292,10 @@ class ClientPool:
         return node.identity in self._nodes
 
     def _watch_nodes(self) -> None:
-        """Ask Ray every second which machines have joined or are lost, until the pool is closed; a thread's body."""
+        """Ask Ray every second which machines have joined or are lost; the body of a thread."""
         while not self._closed.wait(_SECONDS_BETWEEN_LOOKS):
             try:
-                found = self._living()
+                found = living_nodes(self._share)
             except Exception:  # the head may be away for a while
                 continue
             for node in found.values():
@@ -385,7 +312,7 @@ class ClientPool:
                     self._changed.notify_all()
 
     def _meet(self, node: Node) -> None:
-        """Let the pool use a machine that has joined, if its versions of Python and Flower match this process."""
+        """Let the pool use a machine that has joined, if its versions of Python and Flower match."""
         for found in versions_of([node.identity], self._closed.is_set).values():
             unused = "" if found.is_ours else f" and is not used: it has {found}"
             verbosity.tell(f"node {node.address} has joined{unused}")
@@ -402,36 +329,6 @@ class ClientPool:
             verbosity.tell(
                 f"node {node.address} is lost: {busy} unfinished call(s) on it are made again on other nodes"
             )
-
-    def _living(self) -> dict[str, Node]:
-        rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        alive = [(row["NodeID"], row["NodeManagerAddress"], row["Resources"]) for row in rows if row["Alive"]]
-        found = [Node(identity, address, _slots(resources, self._share)) for identity, address, resources in alive]
-        return {node.identity: node for node in found if node.slots > 0}
-
-
-def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
-    """Return the number of client calls that a machine can run at the same time.
-
-    Parameters
-    ----------
-    resources
-        Resources of the machine, by Ray's names "CPU" and "GPU".
-    share
-        Resources that one client takes: `num_cpus` and `num_gpus`.
-    """
-    needed = {"CPU": share["num_cpus"], "GPU": share.get("num_gpus", 0.0)}
-    return int(min(resources.get(name, 0.0) // amount for name, amount in needed.items() if amount > 0))
-
-
-def _viewed_bytes() -> int:
-    """Return how many bytes of Ray's object store this process may view at the same time.
-
-    It is a fifth of the smallest store of all machines.
-    """
-    rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    stores = [row["Resources"].get("object_store_memory", 0.0) for row in rows if row["Alive"]]
-    return int(_VIEWED_SHARE * min(stores, default=0.0))
 
 
 def _answer(views: StoreViews, reply: bytes, large: Sequence[Any], failure: str | None) -> CallReply:

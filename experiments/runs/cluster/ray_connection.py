@@ -8,18 +8,15 @@ this user can enter.
 
 import logging
 import os
-import platform
 import secrets
 import socket
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import psutil
@@ -27,12 +24,11 @@ import ray
 from flwr.app.typing import ConfigRecordValues
 from ray._private import node, services
 from ray._private.services import canonicalize_bootstrap_address_or_die
-from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_audit.device import Device
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.experiments import verbosity
+from fl_audit.experiments.runs.cluster.machine_versions import require_alike
 from fl_audit.experiments.runs.process_guard import environment, nothing_outlives
 from fl_audit.strategies.errors import FederationError
 
@@ -40,85 +36,6 @@ if TYPE_CHECKING:
     from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 
     from fl_audit.experiments.runs.config.run import RunSection
-
-
-_SECONDS_FOR_VERSIONS = 30.0
-"""Time limit for all machines together, each of which starts a process to answer; a silent machine is skipped."""
-_SECONDS_BETWEEN_LOOKS = 0.5
-_SECONDS_TO_FETCH = 5.0
-_VERSIONS = ((platform.python_version, ()), (metadata.version, ("flwr",)))
-"""Functions that a machine is asked to call; they belong to Python itself, whose every version finds them by name."""
-
-
-class MachineVersions(NamedTuple):
-    """The versions of Python and Flower that are installed on a machine."""
-
-    python: str  # "3.11.7"
-    flower: str  # "1.15.0", or "no" if Flower is not installed
-
-    def __str__(self) -> str:
-        return f"Python {self.python} and flwr {self.flower}"
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether the versions equal those of this process, apart from Python's last number: 3.11.7 equals 3.11.9."""
-        own = _own_versions()
-        return (self.python.rpartition(".")[0], self.flower) == (own.python.rpartition(".")[0], own.flower)
-
-
-def _own_versions() -> MachineVersions:
-    return MachineVersions(platform.python_version(), metadata.version("flwr"))
-
-
-def versions_of(nodes: Iterable[str], is_over: Callable[[], bool] = lambda: False) -> dict[str, MachineVersions]:
-    """Return the versions of Python and Flower on each machine, by Ray's node id.
-
-    A machine that does not answer within 30 seconds is left out.
-
-    Parameters
-    ----------
-    nodes
-        Ray's node ids of the machines.
-    is_over
-        Function that is called repeatedly while answers are missing. Once it returns True, no more answers are awaited.
-    """
-    asked = {node: [_ask(node, *one) for one in _VERSIONS] for node in nodes}
-    every = [one for answers in asked.values() for one in answers]
-    there, left, deadline = list[Any](), every, time.monotonic() + _SECONDS_FOR_VERSIONS
-    while left and time.monotonic() < deadline and not is_over():
-        there, left = ray.wait(every, num_returns=len(every), timeout=_SECONDS_BETWEEN_LOOKS)
-    found = {node: [_answer(one) if one in there else None for one in answers] for node, answers in asked.items()}
-    return {node: MachineVersions(*map(str, answers)) for node, answers in found.items() if None not in answers}
-
-
-def require_alike(address: str) -> None:
-    """Raise `InputError` if a node of the joined Ray cluster has other versions of Python or Flower than this process.
-
-    Parameters
-    ----------
-    address
-        Address of the cluster, for the error message.
-    """
-    rows: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    used = {row["NodeID"]: row["NodeManagerAddress"] for row in rows if row["Alive"] and row["Resources"].get("CPU")}
-    others = [f"node {used[node]} has {one}" for node, one in versions_of(used).items() if not one.is_ours]
-    said = f"{'; '.join(others)}: accepted are nodes with {_own_versions()}, as here"
-    require(not others, f"--ray-address {address}: {said}")
-
-
-def _ask(identity: str, question: Any, arguments: tuple[str, ...]) -> Any:
-    there = NodeAffinitySchedulingStrategy(node_id=identity, soft=False)
-    remote: Any = ray.remote
-    return remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(question).remote(*arguments)
-
-
-def _answer(reference: Any) -> str | None:
-    try:
-        return str(ray.get(reference, timeout=_SECONDS_TO_FETCH))
-    except metadata.PackageNotFoundError:
-        return "no"
-    except RayError:
-        return None
 
 
 _PLACE = "RAY_TMPDIR"
@@ -150,7 +67,7 @@ class RayOptions:
 
     @classmethod
     def of(cls, run: "RunSection", address: str | None) -> "RayOptions":
-        """Return the options of Ray that the settings of a run contain, together with the address of a cluster.
+        """Return the options of Ray in the settings of a run, together with the address of a cluster.
 
         Parameters
         ----------
@@ -168,14 +85,11 @@ class RayOptions:
         init["address"] = self.address or "local"
         if self.address is None:
             init["include_dashboard"] = False
-            init["num_cpus"] = (self.actors or max(1, usable_cores() // self.threads)) * self.threads
+            init["num_cpus"] = (self.actors or calls_on_all_cores(self.threads)) * self.threads
         return {"init_args": init, "client_resources": dict(self.share())}
 
     def share(self) -> dict[str, float]:
-        """Return the number of cores and the share of a graphics card that one client takes.
-
-        Their keys are Ray's names "num_cpus" and "num_gpus".
-        """
+        """Return the cores and the share of a graphics card of one client, by Ray's names "num_cpus" and "num_gpus"."""
         gpus = 0.0 if self.device is Device.CPU else 1 / (self.actors or _ACTORS_ON_A_CARD)
         return {"num_cpus": self.threads, "num_gpus": gpus}
 
@@ -186,6 +100,11 @@ def usable_cores() -> int:
     return len(process.cpu_affinity() or ()) if hasattr(process, "cpu_affinity") else os.cpu_count() or 1
 
 
+def calls_on_all_cores(threads: int) -> int:
+    """Return how many client calls of `threads` cores each fit on the usable cores of this machine, at least 1."""
+    return max(1, usable_cores() // threads)
+
+
 def new_token() -> dict[str, str]:
     """Return two environment variables, by name, which make Ray admit only processes with the same random token."""
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -194,9 +113,8 @@ def new_token() -> dict[str, str]:
 def private_directory() -> Path:
     """Create a directory for Ray's sockets and logs that only this user may enter, and return its path.
 
-    The directory is made in the first of RAY_TMPDIR, the system's temporary directory and /tmp that is writable and
-    whose path has at most 16 characters. Ray appends some 70 characters, and some systems limit the path of a socket to
-    103.
+    It is made in the first writable one of RAY_TMPDIR, the system's temporary directory and /tmp whose path has at most
+    16 characters. Ray appends some 70 characters, and some systems limit the path of a socket to 103.
     """
     places = (os.environ.get(_PLACE, ""), tempfile.gettempdir(), "/tmp")
     short = [place for place in places if len(place) <= _LONGEST_PLACE and os.access(place, os.W_OK)]
@@ -206,14 +124,13 @@ def private_directory() -> Path:
 def close_a_ray_to_come() -> Path | None:
     """Set environment variables so that a Ray started later by this process admits only its own processes.
 
-    A random token is set, unless the user has configured Ray's authentication. A private directory for Ray's sockets
-    and logs is created, and its path is returned.
+    A random token is set, unless the user has configured Ray's authentication.
 
     Returns
     -------
     Path or None
-        The private directory. None if RAY_ADDRESS names a running cluster, where nothing is set, or if this process
-        itself was started by such a Ray.
+        A new private directory for Ray's sockets and logs. None if RAY_ADDRESS names a running cluster, where nothing
+        is set, or if this process itself was started by such a Ray.
     """
     if "RAY_ADDRESS" in os.environ:
         return None
@@ -229,19 +146,19 @@ def close_a_ray_to_come() -> Path | None:
 
 @contextmanager
 def ray_for(options: RayOptions) -> Iterator[None]:
-    """Run the block with Ray: with an embedded Ray that ends with the block, or connected to a running cluster.
+    """Run the block with an embedded Ray that ends with the block, or connected to a running cluster.
 
     Flower uses the Ray that is running. If Flower had to start Ray itself, every run would begin more slowly.
 
     Parameters
     ----------
     options
-        Options of Ray. Their address decides between the two cases: None starts an embedded Ray.
+        Options of Ray; an address of None starts an embedded Ray.
 
     Raises
     ------
     InputError
-        If the cluster cannot be joined, or a node of the cluster has another version of Python or Flower.
+        If the cluster cannot be joined, or one of its nodes has another version of Python or Flower.
     FederationError
         If Ray does not start on this machine.
     """
@@ -277,11 +194,6 @@ def ray_ahead(options: RayOptions) -> Iterator[None]:
     """Start Ray at the beginning of the block, so that the first run in the block does not have to wait for Ray.
 
     Flower ends this Ray together with the first run. Raises `FederationError` if Ray does not start on this machine.
-
-    Parameters
-    ----------
-    options
-        Options of Ray: address of a cluster, number of processes, cores per client, device.
     """
     with ray_for(options):
         _ahead.append(options)
@@ -293,10 +205,7 @@ def ray_ahead(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def _no_helpers() -> Iterator[None]:
-    """Make Ray start without dashboard, autoscaler and log monitor while the block runs.
-
-    These three programs take seconds to start, and listen on ports.
-    """
+    """Make Ray start without dashboard, autoscaler and log monitor, which take seconds and listen on ports."""
     nothing = lambda *_, **__: None  # noqa: E731
     unserved = lambda *_, **__: (None, None)  # noqa: E731
     places: tuple[tuple[Any, str, Any], ...] = (
@@ -315,10 +224,7 @@ def _no_helpers() -> Iterator[None]:
 
 
 def _read_environment_anew() -> None:
-    """Make Ray read its authentication settings from the environment variables again.
-
-    Without this call, Ray reads them only once per process.
-    """
+    """Make Ray read its authentication settings from the environment again, which it does only once by itself."""
     inside: Any = ray._raylet
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()
@@ -334,7 +240,7 @@ def _init(options: RayOptions, failure: Callable[[str], Exception]) -> None:
 
 
 def _join(options: RayOptions) -> None:
-    """Connect to the running Ray cluster at `options.address`, and warn the user if it requires no token."""
+    """Connect to a running cluster, and warn the user if it requires no token."""
     assert options.address is not None
     _read_environment_anew()
     if not _asks_for_token(options.address):
@@ -347,10 +253,7 @@ def _join(options: RayOptions) -> None:
 
 
 def _asks_for_token(address: str) -> bool:
-    """Return whether a Ray cluster requires a token.
-
-    Raises `InputError` if the cluster requires a token and this process has none or a wrong one.
-    """
+    """Return whether a cluster requires a token; refuse one that requires another token than this process has."""
     if _lets_in(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"
@@ -364,9 +267,9 @@ def _asks_for_token(address: str) -> bool:
 
 
 def _lets_in(address: str, token: str | None) -> bool:
-    """Return whether a Ray cluster accepts a request that carries the given token, or no token if it is None.
+    """Return whether a cluster accepts a request with this token, or without one.
 
-    A cluster that does not answer, or answers with any other error than a refused token, counts as accepting.
+    Every answer but a refused token counts as accepting, and so does no answer.
     """
     metadata = None if token is None else (("authorization", f"Bearer {token}"),)
     with grpc.insecure_channel(address) as channel:
@@ -385,8 +288,7 @@ def cluster_at(address: str | None) -> str | None:
     Parameters
     ----------
     address
-        HOST:PORT, or "auto" for the only cluster that runs on this machine. With None, nothing is checked, and None is
-        returned.
+        HOST:PORT, or "auto" for the only cluster on this machine. None is returned unchecked.
 
     Raises
     ------
@@ -409,7 +311,7 @@ def cluster_at(address: str | None) -> str | None:
 
 
 def _address_here() -> str:
-    """Return HOST:PORT of this machine's only Ray cluster; raise `InputError` if it has none or more than one."""
+    """Return HOST:PORT of the only Ray cluster on this machine."""
     try:
         return str(canonicalize_bootstrap_address_or_die("auto"))
     except (ConnectionError, ValueError) as error:

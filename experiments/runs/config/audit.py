@@ -1,4 +1,7 @@
-"""Section [audit]: the kind of audit, the adversary, the difference between D and D', and the number of trials."""
+"""Section [audit]: the kind of audit, the adversary, the difference between D and D', and the number of trials.
+
+Epsilon* is an estimate of the privacy risk of a released model.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -51,7 +54,7 @@ _Weight = Annotated[float, Field(ge=0, lt=float("inf"))]
 
 
 class EpsilonStarLocation(StrEnum):
-    """Place where the losses for Epsilon* (a released model's privacy risk) are collected.
+    """Place where the losses for Epsilon* are collected.
 
     POOLED: one server collects all of them. FEDERATED: each client evaluates the losses of its own records.
     """

@@ -17,20 +17,14 @@ MODEL_PATH = "weights"
 class DataSection(ConfigSection):
     """Section [data]: the records, their owners and users, and their division among clients.
 
-    `owner` names the column of a CSV table, or the array of an archive, that contains the owner of each record. With
-    `partition = "natural"`, every owner is a client, and the default of `clients` is the number of owners. With other
-    partitions the default is 10.
+    With `partition = "natural"`, every owner is a client, and the default of `clients` is the number of owners. With
+    other partitions the default is 10.
 
-    `user` names the column or array that contains the person of each record. If the adjacency is about users, all
-    records of a user are one unit: they are drawn, clipped, sampled and exchanged together.
+    If the adjacency is about users, all records of a user are one unit: they are drawn, clipped, sampled and exchanged
+    together.
 
-    The format of a CSV table is detected, or given by `encoding`, `separator` and `decimal`. `drop` leaves out columns.
-    `missing` names words for a missing value, and leaves out the records that contain such a word. A column may have up
-    to `max-levels` different words.
-
-    `text` names a column of text, which `vocabulary` or `tokenizer` turns into ids of tokens.
-
-    `classes`, `generated-records` and `graph-nodes` are passed to loaders that accept these options.
+    `missing` leaves out the records that contain one of its words. `text` names a column that `vocabulary` or
+    `tokenizer` turns into ids of tokens.
     """
 
     name: str = "digits"
@@ -128,10 +122,7 @@ class DataSection(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _default_clients(cls, values: Any) -> Any:
-        """Return the values of section [data], with 10 clients if no number is given.
-
-        With a natural partition, whose clients are the owners named in the data, the values are returned unchanged.
-        """
+        """Fill in 10 clients if no number is given, unless owners named in the data are the clients."""
         if not isinstance(values, dict) or "clients" in values or values.get("partition") == PartitionScheme.NATURAL:
             return values
         return values | {"clients": _CLIENTS}
@@ -140,9 +131,8 @@ class DataSection(ConfigSection):
 class ModelSection(ConfigSection):
     """Section [model]: a built-in model by name, or a user's own as `package.module:factory`.
 
-    `seed` draws the initial weights, which are public. With `initial = "pretrained"`, every trial starts from the same
-    weights instead, which were trained without privacy on records that serve no other purpose. This is the worst case
-    if the adversary sees the final model. `weights` is the file with the frozen weights of the model `vgg16`.
+    With `initial = "pretrained"`, every trial starts from the same weights, which were trained without privacy on
+    records that serve no other purpose. This is the worst case if the adversary sees the final model.
     """
 
     name: str = "logistic"

@@ -33,10 +33,7 @@ def _noise(value: str) -> str:
 
 
 class _NoiseNameSchema:
-    """JSON schema of the setting `noise`: an enumeration of the names of all registered noises.
-
-    It is evaluated whenever a schema is generated, so that it includes noises that were registered meanwhile.
-    """
+    """JSON schema of the setting `noise`: the names of all noises that are registered when the schema is made."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -46,10 +43,9 @@ class _NoiseNameSchema:
 class PrivacySection(ConfigSection):
     """Section [privacy]: the claim, which states exactly one privacy target, such as `epsilon` or `noise-multiplier`.
 
-    `private = false` turns off clipping and noise, and nothing is guaranteed. `delta` is the delta of the claim and of
-    Epsilon* (the privacy risk of a released model). With a `local-randomizer`, the owners of records randomize them
-    before any training, which by itself guarantees every record `record-epsilon`. It may be used with or without a
-    claim.
+    `private = false` turns off clipping and noise, and nothing is guaranteed. With a `local-randomizer`, the owners of
+    records randomize them before any training, which by itself guarantees every record `record-epsilon`, with or
+    without a claim.
     """
 
     private: bool = True

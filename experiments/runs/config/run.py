@@ -11,17 +11,12 @@ from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count
 class RunSection(ConfigSection):
     """Section [run]: the seed, batches, stored results, time limits and machines of a run.
 
-    `seed` is the challenger's secret, which determines secret bits, sampling and noise. Without it, a seed is drawn at
-    random when the run begins.
-
-    A client call whose process died is repeated up to `client-retries` times, on a new process. With 0, Ray makes every
-    call separately, which takes longer.
+    With `client-retries = 0`, Ray makes every client call separately, which takes longer.
 
     Releases are kept only in audits with an insider, because nothing else is recomputed from them.
 
-    `actors` is the number of simultaneous client calls: of processes on an embedded Ray, of threads in the local
-    engine. 0 stands for one per `threads` cores of this machine, and for 1 if the local engine computes on a graphics
-    card.
+    `actors` counts processes on an embedded Ray, and threads in the local engine. 0 stands for one per `threads` cores
+    of this machine, and for 1 if the local engine computes on a graphics card.
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None

@@ -32,7 +32,7 @@ class RunConfig(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, values: Any) -> Any:
-        """Return the values of a configuration with those defaults filled in that depend on other sections."""
+        """Fill in the defaults that depend on other sections."""
         if not isinstance(values, dict):
             return values
         given = {name: values.get(name, {}) for name in ("training", "privacy", "audit")}
@@ -52,10 +52,9 @@ class RunConfig(ConfigSection):
         return self.model_copy(update=copies)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the configuration, including defaults, as JSON values by section and key, as in a configuration file.
+        """Return the configuration with defaults as JSON values by section and key, as in a configuration file.
 
-        Settings of the claim are left out if the configuration makes no claim. An empty [report] section is left out,
-        too.
+        Settings of the claim are left out if there is no claim, and so is an empty section [report].
         """
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         if not self.privacy.private:
@@ -65,10 +64,7 @@ class RunConfig(ConfigSection):
         return values
 
     def as_public_dict(self) -> dict[str, Any]:
-        """Return the configuration as JSON values by section and key, including defaults, without the secret seed.
-
-        The seed is the challenger's, and determines secret bits, sampling and noise.
-        """
+        """Return the configuration with defaults as JSON values by section and key, without the secret seed."""
         values = self.as_dict()
         values["run"].pop("seed", None)
         return values
@@ -86,22 +82,7 @@ _ADAM_RATE = 0.01
 
 
 def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
-    """Return the sections that get defaults depending on strategy, local randomizer or kind of audit.
-
-    Parameters
-    ----------
-    training
-        Values of section [training].
-    privacy
-        Values of section [privacy].
-    audit
-        Values of section [audit].
-
-    Returns
-    -------
-    dict
-        The changed sections, by name, with their given values and the defaults.
-    """
+    """Return those sections by name that get defaults by strategy, local randomizer or kind of audit."""
     filled: dict[str, _Table] = {}
     strategy, is_private = training.get("strategy", "dp-fedsgd"), privacy.get("private") is not False
     if isinstance(strategy, str) and strategy in _PRIVACY_OF:
@@ -126,12 +107,7 @@ _MISSING = f"it names what is claimed ({', '.join(PRIVACY_TARGETS)})"
 
 
 def parse_config(values: dict[str, Any]) -> RunConfig:
-    """Check the values of a configuration, and return them as a `RunConfig`.
-
-    Parameters
-    ----------
-    values
-        Values by section and key, as in a configuration file.
+    """Check the values of a configuration, given by section and key as in a file, and return them as a `RunConfig`.
 
     Raises
     ------

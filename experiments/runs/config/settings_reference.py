@@ -60,7 +60,7 @@ class Setting:
 
 
 def settings(place: str | None = None) -> tuple[Setting, ...]:
-    """Return the descriptions of all settings, of the settings of a section, or of the settings with a given key.
+    """Return the descriptions of all settings, or of some of them.
 
     Parameters
     ----------

@@ -40,10 +40,7 @@ def _sampling(value: str) -> str:
 
 
 class _SamplingNameSchema:
-    """JSON schema of the setting `sampling`: an enumeration of the names of all registered sampling rules.
-
-    It is evaluated whenever a schema is generated, so that it includes rules that were registered meanwhile.
-    """
+    """JSON schema of the setting `sampling`: the names of all rules that are registered when the schema is made."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -53,12 +50,11 @@ class _SamplingNameSchema:
 class TrainingSection(ConfigSection):
     """Section [training]: strategy, rounds, sampling, local training and the server's optimizer.
 
-    There are three strategies. With `dp-fedsgd`, clients send clipped gradients of their records. With `dp-fedavg`,
-    clients train on their own records, for `local-epochs` or `local-steps`, and send clipped updates. With
-    `dp-sgd-clients`, clients train on their own records by DP-SGD, with Opacus, and send updates that are already
-    private.
+    With `dp-fedsgd`, clients send clipped gradients of their records. With `dp-fedavg`, clients train on their own
+    records, for `local-epochs` or `local-steps`, and send clipped updates. With `dp-sgd-clients`, clients train on
+    their own records by DP-SGD, with Opacus, and send updates that are already private.
 
-    The default of `rounds` is 30. With `epochs`, the number of rounds follows from the number of passes over D.
+    With `epochs`, the number of rounds follows from the number of passes over D.
     """
 
     strategy: Strategy = "dp-fedsgd"
@@ -101,7 +97,7 @@ class TrainingSection(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _default_rounds(cls, values: Any) -> Any:
-        """Return the values of section [training], with 30 rounds if neither rounds nor epochs are given."""
+        """Fill in 30 rounds if neither rounds nor epochs are given."""
         is_open = isinstance(values, dict) and not {"rounds", "epochs"} & values.keys()
         return values | {"rounds": DEFAULT_ROUNDS} if is_open else values
 

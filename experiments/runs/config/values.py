@@ -47,21 +47,9 @@ class ConfigSection(BaseModel):
     )
 
     def chosen(self, names: Sequence[str]) -> list[str]:
-        """Return the keys that have a value, among the given keys and in their order.
-
-        Parameters
-        ----------
-        names
-            Keys of this section, with hyphens.
-        """
+        """Return those of the given keys of this section, with hyphens, that have a value, in their order."""
         return [name for name in names if getattr(self, name.replace("-", "_")) is not None]
 
     def named(self, names: Sequence[str]) -> str:
-        """Return keys with their values as text for an error message, such as "epsilon = 1.0 and delta = 0.1".
-
-        Parameters
-        ----------
-        names
-            Keys of this section, with hyphens.
-        """
+        """Return keys of this section with their values as text, such as "epsilon = 1.0 and delta = 0.1"."""
         return " and ".join(f"{name} = {getattr(self, name.replace('-', '_'))}" for name in names)

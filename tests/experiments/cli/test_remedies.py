@@ -19,9 +19,9 @@ import fl_audit
 from fl_audit.data import catalogue, column_encoding
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.runs import audit_plan
+from fl_audit.experiments.runs import federation_of_config
 from fl_audit.experiments.runs.config.settings_reference import settings
-from fl_audit.experiments.runs.new_config import TABLE_OPTIONS
+from fl_audit.experiments.runs.init_options import TABLE_OPTIONS
 
 ROWS = 40
 FLAGS = ("--epsilon", "2", "--clients", "3", "--rounds", "3")
@@ -227,7 +227,7 @@ def test_every_option_that_a_message_names_is_an_option() -> None:
 
 def test_every_setting_of_a_data_set_reaches_it() -> None:
     taken_by_name = {name for entry in catalogue._CATALOGUE.values() for name in (*entry.required, *entry.optional)}
-    assert {name.replace("-", "_") for name in taken_by_name} <= set(audit_plan._DATA_OPTIONS)
+    assert {name.replace("-", "_") for name in taken_by_name} <= set(federation_of_config._DATA_OPTIONS)
 
 
 def sources() -> Iterator[tuple[Path, str]]:

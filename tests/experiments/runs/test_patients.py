@@ -21,7 +21,8 @@ from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.data_warnings import data_warnings_of, most_records
-from fl_audit.experiments.runs.run import rebuild_report, run_audit
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.finding import ReportContents

@@ -20,8 +20,9 @@ from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.provenance import read_provenance
-from fl_audit.experiments.runs.run import rebuild_report, run_audit
+from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.experiments.runs.stored_run import read_run
 
 Damage = Callable[[Path], object]

@@ -13,7 +13,8 @@ from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.non_private_run import note_unprotected, unprotected_config, unprotected_place
-from fl_audit.experiments.runs.run import rebuild_report, run_audit
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_report import rebuild_report
 
 # One worker plays the runs that tests of this file share.
 pytestmark = pytest.mark.xdist_group("without privacy")

@@ -24,9 +24,10 @@ from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.black_box.claim_audit import TrialBudget
 from fl_audit.errors import require_number
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import allowed, end, named, parser_of, table_of
+from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.strategies.black_box.trial_runner import audit_system
 from fl_audit.verdict.verdict import Verdict
+from tests.validation.choices import allowed, named
 from tests.validation.faulty_mechanisms.honest_twins import HONEST
 
 _SMALL = TrialBudget(pilot=40, stages=(120,), shares=(1.0,), tried=2, most=3, deep=1)

@@ -1,0 +1,33 @@
+"""Errors of client calls on Ray."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ray.exceptions import ObjectStoreFullError, OutOfDiskError
+
+_NO_ROOM = (
+    "Ray's object store is full: give it more room (ray start --object-store-memory), or play fewer trials at a time "
+    "(run.trials-per-batch)"
+)
+
+
+class CallError(RuntimeError):
+    """Raised if a client call failed; the message is that of the client's exception, or says how the call was lost."""
+
+
+class LostCallsError(Exception):
+    """Raised if client calls have no result: their process or machine is lost, or Ray failed with a message."""
+
+    @property
+    def words(self) -> str:
+        """The error message of Ray; empty if the process of the lost calls, or its machine, is gone."""
+        return str(self)
+
+
+@contextmanager
+def room_is_told() -> Iterator[None]:
+    """Replace Ray's error that its object store or a disk is full by a one-line `CallError`, within a `with` block."""
+    try:
+        yield
+    except (ObjectStoreFullError, OutOfDiskError) as error:
+        raise CallError(_NO_ROOM) from error
