@@ -16,10 +16,9 @@ ROUNDS_BETWEEN_TRIMS = 50  # number of rounds after which freed memory is return
 def keep_freed_memory() -> None:
     """Let glibc keep up to 1 GiB of freed memory for the next tensors of this process; without glibc, do nothing.
 
-    A pass over a network frees tensors of megabytes and allocates as many a moment later. By default, their memory is
-    returned to the system each time, and then every page of the next tensors costs a page fault. This takes a fifth of
-    the time of the built-in model mnist-cnn. All threads share one arena; with an arena for each thread, memory would
-    grow with the number of batches of trials.
+    By default, tensors of megabytes are returned to the system when they are freed, and each page of the next ones
+    costs a page fault: a fifth of the time of the built-in model mnist-cnn. All threads share one arena, because memory
+    would otherwise grow with the number of batches of trials.
     """
     if (mallopt := _of_glibc("mallopt")) is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_FROM_HEAP)
@@ -30,8 +29,8 @@ def keep_freed_memory() -> None:
 def give_back_freed_memory() -> None:
     """Return all freed memory to the system, including free blocks between used ones; without glibc, do nothing.
 
-    Call it at the end of each of several similar tasks. A task leaves free blocks at random addresses, so without the
-    call fragmentation makes the peak memory grow with the number of tasks.
+    Call it at the end of each of several similar tasks. Otherwise fragmentation makes the peak memory grow with their
+    number.
     """
     if (malloc_trim := _of_glibc("malloc_trim")) is not None:
         malloc_trim(0)

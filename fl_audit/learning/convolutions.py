@@ -49,11 +49,10 @@ class StackedConv2d(StackedLayer):
         return self.record(patches.detach(), outputs.reshape(*outputs.shape[:2], *sides), shared)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the outputs of the layer, with one row for each trial and example: (trials * examples, outs, ...).
+        """Return the outputs of the layer, (trials * examples, outs, ...).
 
-        If `shared` is true, all trials read the same `inputs`, (examples, ...); otherwise the shape is (trials *
-        examples, ...). If the layer unfolds its inputs, `inputs` are the unfolded patches, and the outputs have one
-        axis for all positions.
+        If the layer unfolds its inputs, `inputs` are the unfolded patches, and the outputs have one axis for all
+        positions.
         """
         weight, bias = self.required("weight"), self.parameter("bias")
         trials, outs = weight.shape[:2]
@@ -83,11 +82,7 @@ class StackedConv2d(StackedLayer):
         return (size + 2 * self.padding[axis] - reach) // self.stride[axis] + 1
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the squared norm of each example's gradient, (trials, examples), and values for `weighted_sum`.
-
-        `visit` is the recorded call of this layer, and `signal` the gradients of the losses with respect to its
-        outputs.
-        """
+        """Return the squared norm of each example's gradient, (trials, examples), and values for `weighted_sum`."""
         signals = self.frame.split(signal.flatten(2))
         bias = signals.sum(3) if self.parameter("bias") is not None else None
         places, size = signals.shape[3], self.required("weight")[0].numel()
@@ -101,12 +96,7 @@ class StackedConv2d(StackedLayer):
         return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return the weighted sum of the examples' gradients in each trial, (trials, *shape), keyed by parameter name.
-
-        `visit` is the recorded call of this layer, and `signal` the gradients of the losses with respect to its
-        outputs. `weights` holds the weight of each example, (trials, examples). `kept` is the second value that
-        `squared_norms` returned for this call.
-        """
+        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
         assert isinstance(kept, tuple)
         gradients, bias = kept
         if gradients is None:
@@ -126,7 +116,7 @@ class StackedConv2d(StackedLayer):
         Parameters
         ----------
         visit
-            Recorded call of this layer, with its inputs.
+            Recorded call of this layer.
         signal
             Gradients of the losses with respect to the layer's outputs, of the outputs' shape.
         """
@@ -146,9 +136,7 @@ class StackedConv2d(StackedLayer):
     def _by_channel(self, inputs: Tensor, signal: Tensor) -> Tensor:
         """Return the weight gradients of n examples in a depthwise convolution, (n, channels, 1, *kernel).
 
-        `inputs` are the inputs of the layer, (n, channels, height, width), and `signal` the gradients of the losses
-        with respect to its outputs. One product is computed for each position in the kernel. This is much faster than a
-        convolution with as many groups as channels.
+        One product for each position in the kernel is much faster than a convolution with as many groups as channels.
         """
         padded = F.pad(inputs, (self.padding[1], self.padding[1], self.padding[0], self.padding[0]))
         found = signal.new_empty(*inputs.shape[:2], 1, *self.kernel)
@@ -162,10 +150,7 @@ class StackedConv2d(StackedLayer):
         return found
 
     def split_patches(self, visit: LayerCall) -> Tensor:
-        """Return the patches of a recorded call of this layer, (trials, examples, ...).
-
-        If all trials share the inputs, the shape is (examples, ...).
-        """
+        """Return the patches of a recorded call: (trials, examples, ...), or (examples, ...) if trials share inputs."""
         patches = visit.inputs if self.unfolds else self._patches(visit.inputs)
         return patches if visit.shared else self.frame.split(patches)
 

@@ -34,6 +34,23 @@ class CapturedCall(NamedTuple):
     output: Tensor  # tensor that each launch overwrites
 
 
+def _captured_graph(compute: Compute, inputs: Inputs) -> CapturedCall:
+    """Return a call as a CUDA graph, with its own memory for inputs, output and all intermediate results."""
+    held = tuple(None if one is None else one.detach().clone(memory_format=torch.contiguous_format) for one in inputs)
+    beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with _CAPTURING:
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            for _ in range(_WARM_UP):  # libraries make their workspaces at a first call, which no graph may hold
+                compute(*held)
+        torch.cuda.current_stream().wait_stream(beside)
+        graph = torch.cuda.CUDAGraph()
+        # Another thread may compute on the card meanwhile: it evaluates the previous release.
+        with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
+            output = compute(*held)
+    return CapturedCall(held, graph.replay, output)
+
+
 class GraphedCalls:
     """Caller of tensor functions, which launches a call as a CUDA graph if its input shapes have recurred often enough.
 
@@ -42,11 +59,11 @@ class GraphedCalls:
     Parameters
     ----------
     capture
-        Function that turns a call into a CUDA graph, which can be launched again; None for `captured_graph`.
+        Function that turns a call into a CUDA graph, which can be launched again.
     """
 
-    def __init__(self, capture: "Callable[[Compute, Inputs], CapturedCall] | None" = None) -> None:
-        self._capture = capture or captured_graph
+    def __init__(self, capture: Callable[[Compute, Inputs], CapturedCall] = _captured_graph) -> None:
+        self._capture = capture
         self._seen: dict[Hashable, int] = {}
         self._made: dict[Hashable, CapturedCall] = {}
 
@@ -58,11 +75,11 @@ class GraphedCalls:
         Parameters
         ----------
         name
-            Everything besides the inputs that the result depends on; calls with equal names and input shapes are the
+            Everything besides the inputs that the result depends on. Calls with equal names and input shapes are the
             same.
         compute
-            Function whose kernels depend only on `name` and on the shapes and types of its inputs. It must not wait for
-            results of the card.
+            Function whose kernels depend only on `name` and on the shapes and types of its inputs, and which does not
+            wait for results of the card.
         inputs
             Inputs of the function, in order; None for one that is left out.
         """
@@ -84,28 +101,3 @@ class GraphedCalls:
             return False
         self._seen[key] = self._seen.get(key, 0) + 1
         return self._seen[key] >= _CAPTURED_AT
-
-
-def captured_graph(compute: Compute, inputs: Inputs) -> CapturedCall:
-    """Return a call as a CUDA graph, with its own memory for inputs, output and all intermediate results.
-
-    Parameters
-    ----------
-    compute
-        Function whose kernels depend only on the shapes and types of its inputs.
-    inputs
-        Inputs on a graphics card; later inputs must have the same shapes and types.
-    """
-    held = tuple(None if one is None else one.detach().clone(memory_format=torch.contiguous_format) for one in inputs)
-    beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    with _CAPTURING:
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
-            for _ in range(_WARM_UP):  # libraries make their workspaces at a first call, which no graph may hold
-                compute(*held)
-        torch.cuda.current_stream().wait_stream(beside)
-        graph = torch.cuda.CUDAGraph()
-        # Another thread may compute on the card meanwhile: it evaluates the previous release.
-        with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
-            output = compute(*held)
-    return CapturedCall(held, graph.replay, output)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from fl_audit.array_types import Integers
 from fl_audit.learning.layers import applied
+from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_layers import ParameterLayout
 
 
@@ -110,7 +111,7 @@ def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _is_altered(module: nn.Module) -> bool:
-    """Return whether a module has hooks or a replaced `forward`, so that it may compute more than its type says."""
+    """Return whether a module has hooks or a replaced `forward`."""
     return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
@@ -138,14 +139,14 @@ def chain_updates(
     models
         Initial parameters of every trial, float32 (trials, parameters).
     features
-        Features of the records, (n, ...), or (trials, n, ...) if each trial has records of its own.
+        Features of the records, (n, ...), or (trials, n, ...) if each trial has its own.
     labels
-        Classes of the records, int (n,), or (trials, n) if each trial has records of its own.
+        Classes of the records, int (n,), or (trials, n) if each trial has its own.
     rate
         Learning rate.
     batches
-        Indices of the records in the mini-batch of each step, (batch,), for at least one step. The indices may differ
-        between trials, (trials, batch), if `fits_one_stretch` holds.
+        Indices of the records of each step, (batch,), for at least one step; also (trials, batch) if `fits_one_stretch`
+        holds.
     trials_together
         Function that maps a number of records to the number of trials that are best computed at once.
     """
@@ -154,8 +155,7 @@ def chain_updates(
     for number, (chosen, steps) in enumerate(_stretches(labels.shape[-1], batches)):
         shared = None if is_own else _StepRange.of(layers, features[chosen], labels[chosen], steps)
         together = trials_together(labels.shape[-1] if isinstance(chosen, slice) else len(chosen))
-        for first in range(0, len(models), together):
-            rows = slice(first, first + together)
+        for rows in slices(len(models), together):
             theirs = [step[rows] if step.ndim == 2 else step for step in steps]
             stretch = shared or _StepRange.of(layers, features[rows, chosen], labels[rows, chosen], theirs)
             start = models[rows]
@@ -165,9 +165,7 @@ def chain_updates(
 
 
 def fits_one_stretch(records: int, used: int) -> bool:
-    """Return whether all steps of a round are best computed from one array of all the client's records.
-
-    True if the records are at most 256, and at most `used`.
+    """Return whether a client has at most 256 and at most `used` records, so that all steps share one array of them.
 
     Parameters
     ----------
@@ -213,19 +211,13 @@ class _StepRange:
         return cls(is_own, flat, targets, products, placed)
 
     def picked(self, values: Tensor, step: Tensor) -> Tensor:
-        """Return the rows of one step's mini-batch, (trials, batch, width), from `values` (trials, n, width).
-
-        `step` is an element of `steps`: the indices of the records in the mini-batch.
-        """
+        """Return one step's rows, (trials, batch, width), of `values` (trials, n, width)."""
         if self.is_own:
             return values.flatten(0, 1).index_select(0, step).view(len(values), -1, values.shape[2])
         return values.index_select(1, step)
 
     def add(self, values: Tensor, step: Tensor, more: Tensor) -> None:
-        """Add `more` (trials, batch, width) in place to one mini-batch's rows in `values` (trials, n, width).
-
-        `step` is an element of `steps`: the indices of the records in the mini-batch.
-        """
+        """Add `more` (trials, batch, width) in place to one step's rows of `values` (trials, n, width)."""
         if self.is_own:
             values.view(-1, values.shape[2]).index_add_(0, step, more.flatten(0, 1))
         else:
@@ -233,11 +225,9 @@ class _StepRange:
 
 
 def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
-    """Divide the steps into ranges of consecutive steps that use few different records.
+    """Yield ranges of consecutive steps that use few different records.
 
-    For each range, yields its records and the mini-batch of each of its steps. Records are given as indices, or as a
-    slice of all; the entries of a mini-batch are positions among these records. `records` is the number of all records,
-    and `batches` has the indices of the records of each step.
+    Each is given by its records, a slice of all or indices, and its mini-batches, as positions among these records.
     """
     sizes = [batch.shape[-1] for batch in batches]
     if fits_one_stretch(records, sum(sizes)):
@@ -255,22 +245,9 @@ def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slic
 def _move(
     layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _StepRange, rate: float
 ) -> None:
-    """Take the local SGD steps of a range, and write the models before the first step of the round minus the result.
+    """Take the steps of a range from the parameters `now`, and write `models` minus the result to `moved`.
 
-    Parameters
-    ----------
-    layers
-        Layers of the chain.
-    models
-        Parameters before the first step of the round, float32 (trials, parameters).
-    now
-        Parameters before the first step of the range; `models` itself if the range is the first one.
-    moved
-        Tensor like `models` to which the difference is written.
-    stretch
-        The range of steps, with its records.
-    rate
-        Learning rate.
+    `models` are the parameters before the first step of the round.
     """
     front, upper = _FirstLayer(layers[0], now, stretch), [_UpperLayer(layer, now) for layer in layers[1:]]
     for step in stretch.steps:
@@ -334,7 +311,7 @@ class _UpperLayer:
     def backward(self, signal: Tensor) -> Tensor:
         """Update the layer, and return the gradients at its inputs, computed with the weights before the update.
 
-        `signal` holds the gradients at the outputs of its activation, times the learning rate, (trials, batch, outs).
+        All gradients are multiplied by the learning rate.
         """
         signal = self._layer.activation.pull_back(signal, self._outputs)
         below = torch.bmm(signal, self._weights)
@@ -344,10 +321,7 @@ class _UpperLayer:
         return below
 
     def settle(self, models: Tensor, moved: Tensor) -> None:
-        """Write the layer's total update to its columns of `moved`: the parameters in `models` minus its current ones.
-
-        Both tensors have the shape (trials, parameters), with the parameters of the whole model.
-        """
+        """Write the layer's columns of `moved`: its parameters in `models` minus its current ones."""
         torch.sub(self._layer.weights(models), self._weights, out=self._layer.weights(moved))
         if self._layer.bias is not None and self._biases is not None:
             torch.sub(models[:, self._layer.bias], self._biases.squeeze(1), out=moved[:, self._layer.bias])

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from fl_audit.errors import InputError
 from fl_audit.learning.frozen_prefix import frozen_prefix
-from fl_audit.learning.microbatching import Microbatch
-from fl_audit.learning.model_error_messages import refusal
+from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
 from fl_audit.learning.model_execution_profile import saved_scalars
 from fl_audit.learning.model_passes import ModelPasses
+from fl_audit.learning.model_remedies import refusal
 from fl_audit.learning.module_checks import PROBE_EXAMPLES
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.output_checks import NO_GRADIENT
@@ -45,8 +45,8 @@ def split_off_prefix(passes: ModelPasses, records: Tensor | None, is_tried: bool
     if is_tried:
         passes.prefix, passes.fast = prefix, False
         return
-    source, flat = seeded(), passes.layout.flatten(dict(passes.template.named_parameters()))
-    models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
+    source = seeded()
+    models = _random_models(passes, _PROBE_TRIALS, source)
     tried = torch.rand(PROBE_EXAMPLES, *passes.feature_shape, generator=source) if records is None else records
     portion = Microbatch(tried[:PROBE_EXAMPLES], torch.zeros(len(tried[:PROBE_EXAMPLES]), dtype=torch.int64))
     found = list[tuple[Tensor, Tensor]]()
@@ -60,9 +60,7 @@ def split_off_prefix(passes: ModelPasses, records: Tensor | None, is_tried: bool
     passes.prefix, passes.fast = None, fast
     if len(found) == 2 and all(_is_same(*pair) for pair in zip(*found, strict=True)):
         passes.prefix, passes.fast = prefix, False
-        one, label = prefix.rows(portion.features[:1]), portion.labels[:1]
-        held = saved_scalars(passes.behind, lambda values: passes.summed_loss(values, one, label))
-        passes.activations = max(passes.layout.size, held)
+        passes.activations = _measured_activations(passes, portion)
 
 
 def ignores_padding(
@@ -90,8 +88,7 @@ def ignores_padding(
     tried = torch.cat([ordered[: _TRIED_TEXTS // 2], ordered[_TRIED_TEXTS // 2 :][-_TRIED_TEXTS // 2 :]])
     if bool((lengths(tried, inputs) == inputs[0].width).all()):
         return False
-    flat = passes.layout.flatten(dict(passes.template.named_parameters()))
-    models = flat + 0.1 * torch.randn(1, len(flat), generator=seeded())
+    models = _random_models(passes, 1, seeded())
     try:
         whole = logits(models, tried)
         for numbers, rows in by_length(tried, inputs, 1, worth=1):
@@ -103,7 +100,7 @@ def ignores_padding(
 
 
 def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
-    """Return whether layers that compute all trials at once give the same clipped sums as per-example gradients.
+    """Return whether stacked layers, which compute all trials at once, give the clipped sums of per-example gradients.
 
     Parameters
     ----------
@@ -118,8 +115,7 @@ def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
         If the model cannot be run example by example, or no record has a gradient other than zero.
     """
     source = seeded()
-    flat = passes.layout.flatten(dict(passes.template.named_parameters()))
-    models = flat + 0.1 * torch.randn(_PROBE_TRIALS, len(flat), generator=source)
+    models = _random_models(passes, _PROBE_TRIALS, source)
     features = torch.rand(PROBE_EXAMPLES, *passes.feature_shape, generator=source)
     portion = Microbatch(features, torch.zeros(PROBE_EXAMPLES, dtype=torch.int64))
     # The first call of `torch.func` imports torch's compiler: seconds in every process, for the same gradients.
@@ -135,40 +131,43 @@ def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
         raise InputError(NO_GRADIENT)
     if _agrees(passes, models, portion, expected) or _agrees_in_double(passes, models, portion, expected):
         return True
-    one, label = portion.features[:1], portion.labels[:1]
-    held = saved_scalars(passes.template, lambda values: passes.summed_loss(values, one, label))
-    passes.activations = max(passes.layout.size, held)
+    passes.activations = _measured_activations(passes, portion)
     return False
+
+
+def _random_models(passes: ModelPasses, trials: int, source: torch.Generator) -> Tensor:
+    """Return the model's initial parameters plus random numbers, float32 (trials, parameters)."""
+    flat = passes.layout.flatten(dict(passes.template.named_parameters()))
+    return flat + 0.1 * torch.randn(trials, len(flat), generator=source)
+
+
+def _measured_activations(passes: ModelPasses, portion: Microbatch) -> int:
+    """Return the number of scalars that a pass through `torch.func` stores per example, at least that of parameters."""
+    one, label = passes.read(portion.features[:1]), portion.labels[:1]
+    held = saved_scalars(passes.behind, lambda values: passes.summed_loss(values, one, label))
+    return max(passes.layout.size, held)
 
 
 def _generic_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> Tensor:
     """Return each trial's sum of gradients clipped to norm 1, by `torch.func`; raises `InputError` if this fails."""
     found = torch.empty_like(models)
     try:
-        passes.clipped_sum_generic(models, portion, 1.0, found)
+        passes.clipped_sum_generic(ClippedSumPass(models, portion, 1.0), found)
     except (Exception, SystemExit) as error:
         raise refusal(error, passes.feature_shape) from error
     return found
 
 
 def _agrees(passes: ModelPasses, models: Tensor, portion: Microbatch, expected: Tensor) -> bool:
-    """Return whether a model has stacked layers, and their sums of clipped gradients agree with the expected ones.
-
-    Stacked layers compute all trials at once. If they exist, `passes.activations` is set. `expected` holds each trial's
-    sum of gradients clipped to norm 1, shape (trials, parameters), computed otherwise from the same `models` and the
-    examples `portion`.
-    """
+    """Return whether stacked layers exist and reproduce the expected sums of gradients clipped to norm 1."""
     found = _stacked_sums(passes, models, portion)
     return found is not None and torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: Microbatch, expected: Tensor) -> bool:
-    """Return whether the sums of clipped gradients by stacked layers agree with those of another computation.
+    """Return whether stacked layers reproduce the expected sums roughly in float32, and up to rounding in float64.
 
-    Stacked layers compute all trials at once. Their float32 sums need to be only roughly equal to `expected`, the sums
-    of the other computation, shape (trials, parameters). In double precision both computations, repeated here, must
-    agree up to rounding. The reason is that a ReLU whose input is zero up to rounding may pass the gradient in one
-    computation and not in another. So float32 sums may differ by 1e-2 although both are right.
+    A ReLU with an input of zero up to rounding may pass the gradient or not, so float32 sums may differ by 1e-2.
     """
     found = _stacked_sums(passes, models, portion)
     if found is None or not float((found - expected).norm()) <= _ROUGHLY * float(expected.norm()):
@@ -176,7 +175,7 @@ def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: Microbatch, 
     wide, read = models.double(), Microbatch(portion.features.double(), portion.labels)
     exact = torch.empty_like(wide)
     try:
-        passes.clipped_sum_generic(wide, read, 1.0, exact)
+        passes.clipped_sum_generic(ClippedSumPass(wide, read, 1.0), exact)
     except (Exception, SystemExit):  # parts of the model that are frozen or cast stay in float32
         return False
     again = _stacked_sums(passes, wide, read)
@@ -184,16 +183,15 @@ def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: Microbatch, 
 
 
 def _stacked_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> Tensor | None:
-    """Return each trial's sum of gradients clipped to norm 1, computed by stacked layers, shape (trials, parameters).
+    """Return each trial's sum of gradients clipped to norm 1 by stacked layers; None if they fail or do not exist.
 
-    Stacked layers compute all trials at once. Return None if the model has none, if they fail, or if one of them is not
-    called exactly once. Otherwise `passes.activations` is set.
+    It also sets `passes.activations`. Each stacked layer must be called exactly once.
     """
     if passes.parts.stacked is None:
         return None
     try:
         found = torch.empty_like(models)
-        passes.clipped_sum_fast(models, portion, 1.0, found)
+        passes.clipped_sum_fast(ClippedSumPass(models, portion, 1.0), found)
     except Exception:  # the template's own code may do what stacked layers are not made for
         return None
     _, frame = passes.run_stacked(passes.layout.views(models), portion.features, portion.examples, recording=True)

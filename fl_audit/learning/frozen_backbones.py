@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError, require
-from fl_audit.learning.module_checks import without_hints
+from fl_audit.learning.module_preparation import without_hints
 
 VGG16 = "vgg16"
 _PLAN: tuple[int | None, ...] = (
@@ -68,9 +68,8 @@ class VggCore(nn.Module):
 
 
 def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of one record at the input of the trained part of a model.
+    """Return the shape of one record at the input of a model's trained part, which may follow a frozen core.
 
-    This is the output shape of the frozen core (backbone), or the shape of the record if there is no frozen core.
     Raises `InputError` if the core cannot take such records.
 
     Parameters
@@ -95,7 +94,7 @@ def core_shape(model: str, feature_shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def find_weights(model: str, path: str | None) -> BackboneWeights | None:
-    """Return the weights file of a model's frozen core (backbone); None if the model has no frozen core.
+    """Return the weights file of a model's frozen core; None if the model has no frozen core.
 
     Parameters
     ----------
@@ -107,7 +106,7 @@ def find_weights(model: str, path: str | None) -> BackboneWeights | None:
     Raises
     ------
     InputError
-        If a model with a frozen core has no file, a model without one has a file, or the file cannot be read.
+        If the file is missing, superfluous or unreadable.
     """
     if model != VGG16:
         require(path is None, f"weights is {path} and the model is {model}: accepted is a file for vgg16 alone")
@@ -120,7 +119,7 @@ def find_weights(model: str, path: str | None) -> BackboneWeights | None:
 
 @lru_cache(maxsize=1)
 def load_core(weights: BackboneWeights) -> VggCore:
-    """Return the frozen core (backbone) with the weights read from a file, without unpickling code.
+    """Return the frozen core with the weights read from a file, without unpickling code.
 
     Raises `InputError` if the file has changed since its digest was taken, or if a tensor is missing or has a wrong
     shape.

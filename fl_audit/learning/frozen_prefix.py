@@ -19,7 +19,7 @@ from torch.func import functional_call, functionalize, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
-from fl_audit.learning.module_checks import without_hints
+from fl_audit.learning.module_preparation import without_hints
 from fl_audit.learning.prefix_cache import PrefixOutputCache
 
 _WORTH, _FEWEST = 0.2, 2**20
@@ -28,10 +28,7 @@ _WORTH, _FEWEST = 0.2, 2**20
 
 @dataclass(frozen=True)
 class _PrefixOutput:
-    """A result of the frozen prefix for one record, which later operations of the model read.
-
-    The frozen prefix consists of the operations that depend on no trained parameter.
-    """
+    """A result of the frozen prefix for one record, which later operations of the model read."""
 
     shape: tuple[int, ...]  # shape for one record, including an axis of length 1 for the record
     kind: torch.dtype  # type of the values
@@ -54,8 +51,7 @@ class _Graph:
 class Suffix(nn.Module):
     """The rest of a model after its frozen prefix, as a module with the trained parameters.
 
-    The frozen prefix consists of the operations that depend on no trained parameter. Their results are the inputs of
-    this module.
+    Its inputs are the results of the prefix.
     """
 
     def __init__(
@@ -109,11 +105,6 @@ class FrozenPrefix:
     def records(self) -> int:
         """Number of records for which the results of the frozen layers are cached."""
         return len(self._places)
-
-    @property
-    def records_on_disk(self) -> int:
-        """Number of records for which the results of the frozen layers are cached on disk."""
-        return self._kept.on_disk
 
     def rows(self, features: Tensor) -> Tensor:
         """Return the frozen layers' results for records, flattened to one row per record, float32 (..., width).
@@ -175,18 +166,9 @@ def frozen_prefix(module: nn.Module, shape: tuple[int, ...]) -> FrozenPrefix | N
 
 
 def _noted(module: nn.Module, own: dict[str, Tensor], record: Tensor) -> fx.GraphModule | None:
-    """Return the traced graph of a module for one record; None if an operation changes its inputs in place.
+    """Trace a module on a record (1, *shape), as a function of the trained parameters `own` and the record.
 
-    The inputs of the graph are the trained parameters, and then the record.
-
-    Parameters
-    ----------
-    module
-        Model to trace.
-    own
-        Trained parameters of the model, keyed by name.
-    record
-        Any record, shape (1, *shape).
+    The result is None if an operation changes its inputs in place.
     """
     names = tuple(own)
 

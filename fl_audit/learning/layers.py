@@ -26,10 +26,7 @@ copies are needed to order the outputs by trial."""
 
 @dataclass
 class SharedPassState:
-    """State that a model's stacked layers, which compute all trials at once, share during a pass.
-
-    The state has the parameters, the raw input and the recorded calls.
-    """
+    """State that a model's stacked layers share during a pass: parameters, raw input and recorded calls."""
 
     parameters: Mapping[str, Tensor] = field(default_factory=dict)  # float32 (trials, *shape), keyed by parameter name
     trials: int = 1  # number of trials; the first axis of a layer's inputs has trials * examples entries
@@ -84,7 +81,7 @@ def _same_memory(left: Tensor, right: Tensor) -> bool:
 
 @dataclass
 class LayerCall:
-    """A recorded call of a stacked layer, which computes all trials at once; it has inputs and outputs."""
+    """A recorded call of a stacked layer, with its inputs and outputs."""
 
     layer: "StackedLayer"  # layer that was called
     inputs: Tensor  # (trials * examples, ...), or (examples, ...) if all trials share them
@@ -130,6 +127,7 @@ class StackedLayer(nn.Module):
         """Return the layer's outputs, (trials * examples, ...), which are linear in its parameters.
 
         Axes after the first may be merged.
+
         Parameters
         ----------
         inputs
@@ -142,9 +140,9 @@ class StackedLayer(nn.Module):
     def products(self, visit: LayerCall, signal: Tensor) -> Tensor:
         """Return the inner product of every example's gradient with a vector in parameter space, (trials, examples).
 
-        The caller puts the vector into `frame.parameters` in place of the parameters. The outputs are linear in the
-        layer's parameters, so calling the layer with the vector gives the Jacobian-vector product of the outputs. The
-        result is the inner product of this Jacobian-vector product with `signal`.
+        The caller puts the vector into `frame.parameters` in place of the parameters. The outputs are linear in these,
+        so a call with the vector gives the Jacobian-vector product, of which the inner product with `signal` is the
+        result.
 
         Parameters
         ----------
@@ -171,8 +169,6 @@ class StackedLayer(nn.Module):
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """Return the weighted sum over examples of this layer's gradients, (trials, *shape), keyed by parameter name.
 
-        In trial w it is the sum over examples e of weights[w, e] * gradient[w, e].
-
         Parameters
         ----------
         visit
@@ -191,18 +187,12 @@ class StackedLinear(StackedLayer):
     """A dense layer with separate weights for each trial, computed for all trials at once."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the outputs of the layer in all trials, and record this call for the backward pass.
-
-        Parameters
-        ----------
-        inputs
-            Inputs, (trials * examples, ins), or (examples, ins) if they are the raw input, which all trials share.
-        """
+        """Return the outputs of the layer in all trials, (trials * examples, outs), and record this call."""
         shared = self.frame.is_shared(inputs)
         return self.record(inputs, self.respond(inputs, shared), shared)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the layer's outputs, (trials * examples, outs); see `StackedLayer.respond`."""
+        """Return the layer's outputs, (trials * examples, outs)."""
         frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
         trials, outs = weight.shape[0], weight.shape[1]
         if shared and outs < _NARROW:
@@ -212,24 +202,13 @@ class StackedLinear(StackedLayer):
         return applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the examples' squared gradient norms, (trials, examples), and None, as `weighted_sum` needs no more.
-
-        Parameters
-        ----------
-        visit
-            Recorded call of this layer.
-        signal
-            Gradients of the losses with respect to the outputs of the call, (trials * examples, outs).
-        """
+        """Return the examples' squared gradient norms, (trials, examples), and None: `weighted_sum` needs no more."""
         signals, inputs = self.frame.split(signal).square().sum(2), visit.inputs.square().sum(1)
         inputs = inputs if visit.shared else self.frame.split(inputs)
         return signals * (inputs if self.parameter("bias") is None else inputs + 1), None
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name.
-
-        Parameters are those of `StackedLayer.weighted_sum`.
-        """
+        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
         weighted = self.frame.split(signal) * weights.unsqueeze(2)
         transposed = weighted.transpose(1, 2)
         trials, outs, examples = transposed.shape
@@ -242,10 +221,7 @@ class StackedLinear(StackedLayer):
 
 
 class StackedNormalisation(StackedLayer):
-    """A group or layer normalisation with separate scale and shift for each trial, computed for all trials at once.
-
-    Group and layer normalisations treat each example by itself.
-    """
+    """A group or layer normalisation with separate scale and shift for each trial, computed for all trials at once."""
 
     def __init__(self, frame: SharedPassState, prefix: str, template: nn.GroupNorm | nn.LayerNorm) -> None:
         super().__init__(frame, prefix)
@@ -272,7 +248,7 @@ class StackedNormalisation(StackedLayer):
         return self.record(standardised.detach(), self.respond(standardised, shared=False), shared=False)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return normalised inputs times each trial's scale plus its shift; see `StackedLayer.respond`."""
+        """Return normalised inputs times each trial's scale plus its shift."""
         weight, bias = self._aligned(self.required("weight"), inputs), self.parameter("bias")
         outputs = self.frame.split(inputs) * weight
         if bias is not None:
@@ -287,16 +263,9 @@ class StackedNormalisation(StackedLayer):
         return values.sum(tuple(range(2, 2 + spanned))) if spanned else values
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the examples' squared gradient norms, (trials, examples), and their gradients for `weighted_sum`.
+        """Return the examples' squared gradient norms, (trials, examples), and their gradients by parameter name.
 
-        The gradients of scale and shift, (trials, examples, *shape), are keyed by parameter name.
-
-        Parameters
-        ----------
-        visit
-            Recorded call of this layer.
-        signal
-            Gradients of the losses with respect to the outputs of the call, of the outputs' shape.
+        The gradients have the shape (trials, examples, *shape).
         """
         signals, gradients = self.frame.split(signal), {}
         if self.parameter("weight") is not None:
@@ -307,10 +276,7 @@ class StackedNormalisation(StackedLayer):
         return torch.stack(norms).sum(0), gradients
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name.
-
-        Parameters are those of `StackedLayer.weighted_sum`.
-        """
+        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
         assert isinstance(kept, dict)
         return {name: weigh(gradients, weights) for name, gradients in kept.items()}
 

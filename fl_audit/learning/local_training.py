@@ -2,12 +2,11 @@
 
 A client starts from the round's model and takes plain SGD steps on its own records. The start minus the end is its
 pseudo-gradient (McMahan et al. 2018, "Learning differentially private recurrent language models"; Reddi et al. 2021,
-"Adaptive federated optimization"). The order of records is public and the same in all trials: at each step all trials
-use the same records, or their own randomised versions of them.
+"Adaptive federated optimization"). The order of records is public, so at each step all trials use the same records, or
+their own randomised versions of them.
 
-If membership is random, each trial trains on another subset of the same records. All trials then use the same public
-order, and each cuts its own records, in this order, into mini-batches. Trials are trained in groups that fit into the
-cache, each group from its first step to its last. So models and the optimizer's moments are read from memory once.
+If membership is random, each trial cuts its own records, in this order, into mini-batches. Trials are trained in groups
+that fit into the cache, so that models and the optimizer's moments are read from memory once.
 """
 
 import math
@@ -26,6 +25,7 @@ from fl_audit.errors import require, require_number
 from fl_audit.learning.dense_chain_training import ChainLayer, chain_updates, fits_one_stretch
 from fl_audit.learning.layers import applied
 from fl_audit.learning.optimizer_enums import LocalOptimizer as LocalOptimizer
+from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.learning.stacked_model import StackedModel
 
@@ -59,8 +59,8 @@ class LocalSchedule:
 def local_batches(records: int, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
     """Return the mini-batches of a client's local steps, each as indices of its records, int64; () without records.
 
-    Every epoch goes through the records in a new random order, cut into mini-batches; the last one of an epoch may be
-    smaller. A schedule with a number of steps uses as many epochs as it needs, and may end within one.
+    Every epoch cuts a new random order of the records into mini-batches, of which the last may be smaller. A given
+    number of steps may end within an epoch.
 
     Parameters
     ----------
@@ -91,25 +91,24 @@ def local_updates(
 ) -> Tensor:
     """Return theta_start - theta_end after a client's local SGD, float32 (trials, parameters), zeros without steps.
 
-    Each step uses one mini-batch, and its loss is the mean cross-entropy. The difference of the models is called a
-    pseudo-gradient.
+    Each step takes the gradient of the mean cross-entropy over one mini-batch.
 
     Parameters
     ----------
     model
-        Model whose copies for all trials are computed at once.
+        Model that computes all trials at once.
     models
-        Initial parameters of every trial, float32 (trials, parameters); they are not changed.
+        Parameters theta_start of every trial, float32 (trials, parameters); they are not changed.
     features
         Features of the client's records, float32 (n, *shape), n may be 0. If the records differ between trials,
         (trials, n, *shape), of any numeric type.
     labels
-        Classes of the client's records, int64 (n,); (trials, n) if the records differ between trials.
+        Classes of the records, int64 (n,), or (trials, n) if the records differ between trials.
     schedule
         Schedule of the training; only its learning rate is used.
     batches
-        Indices of the records in the mini-batch of each step, (batch,), from `local_batches`. If records differ between
-        trials and `trains_stacked` holds, the indices may differ between trials, too, (trials, batch).
+        Indices of the records of each step, (batch,), from `local_batches`. If records differ between trials and
+        `trains_stacked` holds, also (trials, batch).
     """
     if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
@@ -128,12 +127,12 @@ def local_updates(
 def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -> bool:
     """Return whether `local_updates` accepts mini-batches that differ between trials.
 
-    Such mini-batches need plain SGD, a model that is a chain of dense layers, and few records.
+    They need plain SGD, a model that is a chain of dense layers, and few records.
 
     Parameters
     ----------
     model
-        Model whose copies for all trials are computed at once.
+        Model that computes all trials at once.
     records
         Number of records in each trial.
     schedule
@@ -175,8 +174,7 @@ Gradients = Callable[[Tensor, Tensor], Tensor]
 def member_batches(present: Flags, schedule: LocalSchedule, draw: np.random.Generator) -> tuple[Integers, ...]:
     """Return mini-batches of the records that each trial trains on, as indices, int64 (trials, batch) per step.
 
-    Indices are padded with -1. An epoch has as many steps as the trial with the most records needs. In other trials,
-    mini-batches at the end of an epoch are smaller or empty.
+    Indices are padded with -1. An epoch has as many steps as the trial with the most records needs.
 
     Parameters
     ----------
@@ -211,14 +209,14 @@ def member_updates(
 ) -> Tensor:
     """Return each trial's update theta_start - theta_end after local training on its own records, (trials, parameters).
 
-    The local optimizer takes one step per mini-batch; a trial whose mini-batch is empty skips the step.
+    There is one step per mini-batch; a trial whose mini-batch is empty skips it.
 
     Parameters
     ----------
     model
-        Model whose copies for all trials are computed at once.
+        Model that computes all trials at once.
     models
-        Initial parameters of every trial, float32 (trials, parameters); they are not changed.
+        Parameters theta_start of every trial, float32 (trials, parameters); they are not changed.
     features
         Features of the client's records, float32 (n, *shape), or (trials, n, *shape) if they differ between trials.
     labels
@@ -233,8 +231,7 @@ def member_updates(
         return moved
     steps = [torch.from_numpy(batch).to(models.device) for batch in batches]
     together = max(1, _GROUP_SCALARS // models.shape[1])
-    for first in range(0, len(models), together):
-        rows = slice(first, first + together)
+    for rows in slices(len(models), together):
         some = (features[rows], labels[rows]) if labels.dim() == 2 else (features, labels)
         gradients = _of_chain(model.chain, *some) if model.fast and model.chain is not None else _masked(model, *some)
         moved[rows] = models[rows] - _trained(models[rows], [step[rows] for step in steps], schedule, gradients)
@@ -242,10 +239,7 @@ def member_updates(
 
 
 def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gradients: Gradients) -> Tensor:
-    """Return the final parameters, (trials, parameters), after local training of some trials from `start`.
-
-    Each step is given by its record indices (trials, batch), and `gradients` computes its mean gradients.
-    """
+    """Return the parameters of some trials, (trials, parameters), after the steps of local training from `start`."""
     weights = start.clone()
     trials = list(weights.unbind())  # views, each of which the optimizer moves by itself, with a step count of its own
     match schedule.optimizer:
@@ -265,12 +259,7 @@ def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gr
 
 
 def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
-    """Return a function that computes mean gradients of the loss, for any model.
-
-    The function takes models (trials, parameters) and record indices (trials, batch), padded with -1. It returns the
-    gradient of each trial's mean cross-entropy over its records, (trials, parameters). The model is run on all records,
-    and those outside of the mini-batch get weight 0.
-    """
+    """Return the mean-gradient function for any model; it runs all records, with weight 0 for those of other steps."""
 
     def gradients(weights: Tensor, step: Tensor) -> Tensor:
         records = labels.shape[-1]
@@ -283,12 +272,7 @@ def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
 
 
 def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) -> Gradients:
-    """Return a function that computes mean gradients of the loss, for a chain of dense layers.
-
-    The function takes models (trials, parameters) and record indices (trials, batch), padded with -1. It returns the
-    gradient of each trial's mean cross-entropy over its records, (trials, parameters). The backward pass is written by
-    hand.
-    """
+    """Return the mean-gradient function for a chain of dense layers, with a backward pass written by hand."""
     is_own = labels.dim() == 2
     flat = features.flatten(2 if is_own else 1)
 

@@ -42,10 +42,9 @@ class Microbatch:
         return self.labels.shape[-1]
 
     def merged(self, trials: int) -> tuple[Tensor, Tensor]:
-        """Return the features for a stacked model, and the class for each of the model's outputs.
+        """Return the features for a stacked model, and the class for each of its outputs, (trials * n,).
 
-        With n examples per trial, the features are (trials * n, *shape), or (n, *shape) if all trials share the
-        examples. The classes are always (trials * n,), ordered by trial.
+        The features are (trials * n, *shape), or (n, *shape) if all trials share the n examples.
 
         Parameters
         ----------
@@ -64,6 +63,16 @@ class Microbatch:
 
 
 @dataclass(frozen=True)
+class ClippedSumPass:
+    """One pass of a clipped sum: models, examples, and the clipping of the examples' gradients."""
+
+    models: Tensor  # parameters of the models of the pass, float32 (trials, parameters)
+    portion: Microbatch  # examples of the pass
+    clipping_norm: float | None  # L2 norm to which each example's gradient is clipped, positive; None for no clipping
+    slack: float = 0.0  # number added to each norm before clipping, at least 0; Opacus avoids a division by 0 with it
+
+
+@dataclass(frozen=True)
 class ClippedSumInputs(Microbatch):
     """All examples of a clipped sum of gradients; passes (forward and backward computations) take parts of them."""
 
@@ -72,9 +81,7 @@ class ClippedSumInputs(Microbatch):
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, taking_part: Tensor | None) -> "ClippedSumInputs":
-        """Return the examples of a clipped sum: all examples with weights 0 and 1, or only each trial's sample.
-
-        The form that is cheaper to compute is chosen.
+        """Return the examples of a clipped sum in the cheaper form: all with weights, or each trial's sample alone.
 
         Parameters
         ----------
@@ -118,17 +125,9 @@ class ClippedSumInputs(Microbatch):
 
 
 def _gathered(taking_part: Tensor, largest: int) -> tuple[Tensor, Tensor]:
-    """Return the weights of the examples in each trial's padded sample, and the indices of these examples, ascending.
+    """Return the weights and the indices of the examples in each trial's padded sample, each (trials, largest).
 
-    Both have the shape (trials, largest). Weights are 1 for examples of the sample, and 0 for padding, which has index
-    0.
-
-    Parameters
-    ----------
-    taking_part
-        Whether an example is in a trial's sample, bool (trials, n).
-    largest
-        Size of the largest sample.
+    Weights are 1 for examples of the sample. Padding has weight 0 and index 0.
     """
     trials, examples = taking_part.nonzero(as_tuple=True)
     counts = taking_part.sum(1)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from fl_audit.learning.module_checks import widen
+from fl_audit.learning.module_preparation import widen
 from fl_audit.learning.named_inputs import MASK, NamedInput
 from fl_audit.learning.padding_removal import shortened
 
@@ -58,22 +58,15 @@ def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
         Named arrays that a row consists of; empty if the module reads whole rows.
     """
     widen(module)
-    with_plain_attention(module)
-    give_named(module, inputs)
+    _use_plain_attention(module)
+    _give_named(module, inputs)
 
 
-def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
+def _give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
     """Make a module split its input, rows of numbers, into named arrays.
 
-    If the module cannot use a padding mask under `torch.func.vmap`, its attention layers get an additive float mask
-    with four axes instead, provided that this gives the same outputs.
-
-    Parameters
-    ----------
-    module
-        Module that takes the arrays by name; it gets hooks.
-    inputs
-        Named arrays that a row consists of, in order; if empty, nothing is done.
+    If it cannot use a padding mask under `torch.func.vmap`, its attention layers get an additive mask with four axes,
+    provided that this gives the same outputs.
     """
     if not inputs:
         return
@@ -92,21 +85,13 @@ def give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
 
 
 def inputs_of(module: nn.Module) -> tuple[NamedInput, ...]:
-    """Return the named arrays that `give_named` made a module read; empty if it was not called for the module."""
+    """Return the named arrays that `prepare` made a module read; empty if it was not called for the module."""
     found = (hook.inputs for hook in module._forward_pre_hooks.values() if isinstance(hook, _NamedInputHook))
     return next(found, ())
 
 
-def with_plain_attention(module: nn.Module) -> None:
-    """Switch a module's attention to the plain implementation, which can be run example by example.
-
-    Other implementations have no batching rule for `torch.func.vmap`, which then loops over the examples or fails.
-
-    Parameters
-    ----------
-    module
-        Module to change; only the implementation of its attention is switched.
-    """
+def _use_plain_attention(module: nn.Module) -> None:
+    """Switch to attention that has a batching rule for `torch.func.vmap`; others are looped over examples, or fail."""
     for part in _choosers(module):
         getattr(part, _CHOOSES)("eager")
     for layer in module.modules():
@@ -135,10 +120,7 @@ def _logits_of(module: nn.Module, given: tuple[Any, ...], outputs: Any) -> Any:
 
 
 def _choosers(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
-    """Yield the modules of the library transformers within a module; `itself` says whether to include the module.
-
-    Wrappers of the library peft are left out, because they only forward attributes.
-    """
+    """Yield the modules of the library transformers within a module, and the module itself if `itself` is true."""
     for part in module.modules():
         if hasattr(type(part), _CHOOSES) and (itself or part is not module):
             yield part
@@ -147,11 +129,7 @@ def _choosers(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
 def _as_floats(
     module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Forward pre-hook that turns a padding mask (n, tokens) into an additive mask (n, 1, tokens, tokens).
-
-    `given` are the positional and `named` the keyword arguments of the module; the mask is one of the latter. Without a
-    mask of this shape, both are returned unchanged.
-    """
+    """Forward pre-hook that turns a padding mask (n, tokens) into an additive mask (n, 1, tokens, tokens)."""
     mask = named.get(MASK)
     if not isinstance(mask, Tensor) or mask.dim() != 2:
         return given, named
@@ -161,11 +139,7 @@ def _as_floats(
 
 
 def _padded_rows(inputs: tuple[NamedInput, ...]) -> Tensor:
-    """Return two rows of input on which a module is tested: token ids that alternate between 0 and 1, and a mask.
-
-    The padding mask is 1 everywhere in the first row. In the second row it is 0, for padding, in the second half. The
-    shape is (2, total width of `inputs`).
-    """
+    """Return two rows of input for a test, (2, width): token ids 0 and 1, and in the second row half padding."""
     parts = []
     for one in inputs:
         part = torch.ones(2, max(1, one.width))
@@ -177,7 +151,6 @@ def _padded_rows(inputs: tuple[NamedInput, ...]) -> Tensor:
 
 
 def _runs_by_example(module: nn.Module, inputs: tuple[NamedInput, ...]) -> bool:
-    """Return whether a module runs under `torch.func.vmap` over examples without an exception."""
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             vmap(lambda row: module(row.unsqueeze(0)))(_padded_rows(inputs))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fl_audit.learning.module_checks import constants_of, without_hints
+from fl_audit.learning.module_preparation import constants_of, without_hints
 
 _BYTES = 4  # bytes of a scalar
 
@@ -49,7 +49,7 @@ def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor])
 
 
 def _address(value: Tensor) -> int | None:
-    """Return the address of a tensor's memory; None if the tensor has no memory of its own, as within `torch.func`."""
+    """Return the address of a tensor's memory; None if it has none of its own, as within `torch.func`."""
     try:
         return value.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):

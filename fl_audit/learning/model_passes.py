@@ -6,6 +6,7 @@ normalisation layers runs on stacked layers, which compute all trials at once. E
 """
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from torch.func import functional_call, grad, vmap
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.frozen_prefix import FrozenPrefix
 from fl_audit.learning.layers import LayerCall, SharedPassState
-from fl_audit.learning.microbatching import Microbatch
+from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
 from fl_audit.learning.model_error_messages import explaining
 from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, clipping_weights
 
@@ -54,9 +55,6 @@ class ModelPasses:
     ) -> tuple[Tensor, SharedPassState]:
         """Return the outputs of the stacked layers, (trials * examples, classes), and the state that the layers share.
 
-        Stacked layers compute all trials at once. If `recording` is True, the state holds the recorded calls of the
-        layers.
-
         Parameters
         ----------
         parameters
@@ -67,7 +65,7 @@ class ModelPasses:
         examples
             Number of examples per trial.
         recording
-            Whether the layers record their calls for a backward pass.
+            Whether the state records the calls of the layers, for a backward pass.
         """
         stacked, frame = self.parts.stacked, self.parts.frame
         assert stacked is not None
@@ -144,80 +142,60 @@ class ModelPasses:
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
         """Return the logits (n, classes) of one model for features as returned by `read`.
 
-        torch must be told whether some parameter has two names, because its own search takes longer than many layers.
-        The constructor searches once, and stores the result as `_is_tied`.
+        torch is told about parameters with two names, because its own search is slow.
         """
         logits: Tensor = functional_call(self.behind, parameters, (features,), tie_weights=self._is_tied)
         return logits
 
-    def clipped_sum_fast(
-        self, models: Tensor, portion: Microbatch, clipping_norm: float | None, total: Tensor, slack: float = 0.0
-    ) -> None:
-        """Write each trial's sum of clipped gradients over one pass to `total`, computed for all trials at once.
+    def clipped_sum_fast(self, work: ClippedSumPass, total: Tensor) -> None:
+        """Write each trial's sum of clipped gradients over one pass to `total`, computed by the stacked layers.
 
         Parameters
         ----------
-        models
-            Parameters of the models of the pass, float32 (trials, parameters).
-        portion
-            Examples of the pass.
-        clipping_norm
-            L2 norm to which each example's gradient is clipped, positive; None for sums without clipping.
+        work
+            Models, examples and clipping of the pass.
         total
             Tensor (trials, parameters), which is overwritten.
-        slack
-            Number that is added to each gradient's norm before clipping, at least 0; Opacus adds one to avoid a
-            division by 0.
         """
-        taped = self.backward(models, portion)
+        taped = self.backward(work.models, work.portion)
         with torch.no_grad():
             measured = [visit.layer.squared_norms(visit, signal) for visit, signal in taped]
             squared_norms = torch.stack([norms for norms, _ in measured]).sum(0)
-            weights = clipping_weights(squared_norms, clipping_norm, portion.counted, slack)
+            weights = clipping_weights(squared_norms, work.clipping_norm, work.portion.counted, work.slack)
             columns = self.layout.slices()
             for (visit, signal), (_, kept) in zip(taped, measured, strict=True):
                 for name, summed in visit.layer.weighted_sum(visit, signal, weights, kept).items():
                     total[:, columns[visit.layer.prefix + name]] = summed.flatten(1)
 
-    def clipped_sum_graphed(
-        self, models: Tensor, portion: Microbatch, clipping_norm: float | None, total: Tensor, slack: float = 0.0
-    ) -> None:
+    def clipped_sum_graphed(self, work: ClippedSumPass, total: Tensor) -> None:
         """Write each trial's sum of clipped gradients to `total` on a graphics card; a small pass runs as a CUDA graph.
 
         Parameters
         ----------
-        models
-            Parameters of the models of the pass, float32 (trials, parameters).
-        portion
-            Examples of the pass.
-        clipping_norm
-            L2 norm to which each example's gradient is clipped, positive; None for sums without clipping.
+        work
+            Models, examples and clipping of the pass.
         total
             Tensor (trials, parameters), which is overwritten.
-        slack
-            Number that is added to each gradient's norm before clipping, at least 0; Opacus adds one to avoid a
-            division by 0.
         """
 
         def computed(models: Tensor, features: Tensor, labels: Tensor, counted: Tensor | None) -> Tensor:
             self.forget()  # what an earlier pass derived from other features belongs to no graph
             found = torch.empty_like(models)
-            pass_of_graph = Microbatch(features, labels, counted)
-            self.clipped_sum_fast(models, pass_of_graph, clipping_norm, found, slack)
+            self.clipped_sum_fast(replace(work, models=models, portion=Microbatch(features, labels, counted)), found)
             self.forget()
             return found
 
-        if len(models) * portion.examples * self.activations >= pass_budgets.GRAPHED_BELOW:
-            self.clipped_sum_fast(models, portion, clipping_norm, total, slack)
+        portion = work.portion
+        if len(work.models) * portion.examples * self.activations >= pass_budgets.GRAPHED_BELOW:
+            self.clipped_sum_fast(work, total)
             return
-        inputs = models, portion.features, portion.labels, portion.counted
-        total.copy_(self.parts.graphs(("clipped sum", clipping_norm, slack), computed, inputs))
+        inputs = work.models, portion.features, portion.labels, portion.counted
+        total.copy_(self.parts.graphs(("clipped sum", work.clipping_norm, work.slack), computed, inputs))
 
     def backward(self, models: Tensor, portion: Microbatch) -> list[tuple[LayerCall, Tensor]]:
         """Return the calls of the stacked layers in one pass, each with the gradients of the losses at its outputs.
 
-        The model must have stacked layers, which compute all trials at once (`fast`). The calls can be used until the
-        model runs again in this thread.
+        The model must have stacked layers (`fast`). The calls can be used until the model runs again in this thread.
 
         Parameters
         ----------
@@ -233,31 +211,22 @@ class ModelPasses:
         tape, frame.tape = frame.tape, []
         return list(zip(tape, torch.autograd.grad(loss, [visit.outputs for visit in tape]), strict=True))
 
-    def clipped_sum_generic(
-        self, models: Tensor, portion: Microbatch, clipping_norm: float | None, total: Tensor, slack: float = 0.0
-    ) -> None:
+    def clipped_sum_generic(self, work: ClippedSumPass, total: Tensor) -> None:
         """Write each trial's sum of clipped gradients over one pass to `total`, computed by `torch.func`.
 
         Parameters
         ----------
-        models
-            Parameters of the models of the pass, float32 (trials, parameters).
-        portion
-            Examples of the pass.
-        clipping_norm
-            L2 norm to which each example's gradient is clipped, positive; None for sums without clipping.
+        work
+            Models, examples and clipping of the pass.
         total
             Tensor (trials, parameters), which is overwritten.
-        slack
-            Number that is added to each gradient's norm before clipping, at least 0; Opacus adds one to avoid a
-            division by 0.
         """
         total.zero_()
-        together = max(1, pass_budgets.GRADIENT_BUDGET // models.numel())
-        for first in range(0, portion.examples, together):
-            part = portion.take(slice(first, first + together))
-            gradients = self.example_gradients(models, part)
-            weights = clipping_weights(gradients.square().sum(2), clipping_norm, part.counted, slack)
+        together = max(1, pass_budgets.GRADIENT_BUDGET // work.models.numel())
+        for some in pass_budgets.slices(work.portion.examples, together):
+            part = work.portion.take(some)
+            gradients = self.example_gradients(work.models, part)
+            weights = clipping_weights(gradients.square().sum(2), work.clipping_norm, part.counted, work.slack)
             total += torch.einsum("wn,wnp->wp", weights, gradients)
 
     def example_gradients(self, models: Tensor, portion: Microbatch) -> Tensor:
@@ -314,6 +283,5 @@ class ModelPasses:
 
 
 def _has_two_names(module: nn.Module) -> bool:
-    """Return whether a module has a parameter or buffer under two names."""
     held = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
     return len({id(tensor) for _, tensor in held}) < len(held)

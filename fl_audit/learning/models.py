@@ -21,7 +21,8 @@ from fl_audit.errors import InputError, require
 from fl_audit.learning.frozen_backbones import VGG16
 from fl_audit.learning.model_adaptation import read_logits
 from fl_audit.learning.model_error_messages import raised_at
-from fl_audit.learning.module_checks import check_module, said, sharing_copy, without_hints
+from fl_audit.learning.module_checks import check_module
+from fl_audit.learning.module_preparation import said, sharing_copy, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 from fl_audit.learning.recorded_initialisation import (
@@ -82,10 +83,9 @@ def _dense(*hidden: int) -> _Factory:
 
 
 def _mnist_cnn(feature_shape: Sequence[int], classes: int) -> nn.Module:
-    """Return a CNN with two 3x3 convolutions of 16 channels and a dense layer: 6,554 parameters on MNIST.
+    """Return the CNN of Bernau et al. 2021, section 6, without padding: 6,554 parameters on MNIST.
 
-    This is the network of Bernau et al. 2021, section 6, without padding. Their batch normalisation mixes examples, so
-    that no example has a gradient of its own. Group normalisation with 4 groups replaces it.
+    Group normalisation replaces their batch normalisation, which mixes examples.
     """
     found = f"mnist-cnn: examples have shape {tuple(feature_shape)}"
     require(len(feature_shape) == 3, f"{found}: accepted are images (C, H, W)")
@@ -136,6 +136,15 @@ def build_model(spec: ModelSpec) -> nn.Module:
             f"model {spec.name!r} is unknown (nearest: {nearest!r}): "
             f"accepted are {', '.join((*_BUILT_IN, MEAN_EMBEDDING))} and 'package.module:factory'"
         )
+    module = _called_factory(spec)
+    check_module(module)
+    if not is_plain(module):
+        read_logits(module)
+    return module
+
+
+def _called_factory(spec: ModelSpec) -> nn.Module:
+    """Return the module that a user's factory makes; raise `InputError` if it fails or makes something else."""
     factory = import_factory(spec.name)
     known = spec.given
     # The factory is the user's own code: it may raise anything, and may try to end the interpreter.
@@ -157,9 +166,6 @@ def build_model(spec: ModelSpec) -> nn.Module:
     what = f"the class {module.__name__}" if is_class else f"a {type(module).__name__}"
     accepted = "return what calling it makes" if is_class else "accepted is a torch.nn.Module"
     require(isinstance(module, nn.Module), f"model {spec.name!r} made {what}: {accepted}")
-    check_module(module)
-    if not is_plain(module):
-        read_logits(module)
     return module
 
 
@@ -188,8 +194,7 @@ class FactoryResult:
 def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryResult:
     """Run a factory twice to find out how its initial weights follow from torch's random numbers.
 
-    If they cannot be predicted, for example because the factory draws with another library, `weights` and `draws` of
-    the result are None. The factory then has to be run for every trial.
+    If they do not, `weights` and `draws` are None, and the factory must be run for every trial.
     """
     first = _fingerprint(_drawn(spec, generator(1, Purpose.INITIAL_WEIGHTS)))
     gc.collect()  # modules of libraries refer to themselves, and a large one would stay for a while
@@ -227,7 +232,6 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _fingerprint(module: nn.Module) -> dict[str, bytes]:
-    """Return a hash of each parameter and buffer of a module, keyed by its name."""
     return {name: _digest(value) for name, value in _tensors(module).items()}
 
 
@@ -240,8 +244,7 @@ def _digest(value: Tensor) -> bytes:
 def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
     """Return the model whose constants (frozen parameters and buffers) all parties and trials share.
 
-    The factory's draws by torch are the same in every process. Raises `InputError` as `build_model` does, or if the
-    factory makes other constants at every call.
+    Raises `InputError` as `build_model` does, or if the factory makes other constants at every call.
 
     Parameters
     ----------
@@ -282,10 +285,7 @@ def import_factory(name: str) -> Callable[..., nn.Module]:
 
 @contextmanager
 def _drawing(source: np.random.Generator) -> Iterator[None]:
-    """Seed torch's default generator from a source within a `with` block, and restore its state afterwards.
-
-    Constructors of modules take no generator, so only this controls the initial weights of any module.
-    """
+    """Seed torch's default generator in a `with` block, because constructors of modules take no generator."""
     state = torch.Generator().manual_seed(int(source.integers(2**63))).get_state()
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(state)
@@ -293,7 +293,7 @@ def _drawing(source: np.random.Generator) -> Iterator[None]:
 
 
 def _drawn(spec: ModelSpec, source: np.random.Generator, recorder: DrawRecorder | None = None) -> nn.Module:
-    """Build a model with torch's generator seeded from a source, and record the draws if there is a recorder."""
+    """Build a model with torch's generator seeded from a source."""
     with _drawing(source):
         return build_model(spec) if recorder is None else recorder.run(lambda: build_model(spec))
 
@@ -315,10 +315,7 @@ def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
 
 
 def _weights(spec: ModelSpec, known: FactoryResult | None, source: np.random.Generator) -> Tensor:
-    """Return the initial weights, (parameters,), that a model gets with torch's generator seeded from a source.
-
-    If possible, they are computed from the recorded draws in `known` instead of by building the model.
-    """
+    """Return a model's initial weights, (parameters,), from recorded draws if possible."""
     if known is not None and known.weights is not None:
         return known.weights
     if known is not None and known.draws is not None:

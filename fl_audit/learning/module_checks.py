@@ -1,24 +1,15 @@
 """Checks that a model has per-example gradients, and that all parties compute the same outputs with it."""
 
-import copy
-import threading
-import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from fl_audit.errors import InputError, first_line, require
+from fl_audit.errors import InputError, require
+from fl_audit.learning.module_preparation import copied, said, sharing_copy, without_hints
 
 PROBE_EXAMPLES = 3  # number of examples on which a model is tested
-NARROW = (torch.bfloat16, torch.float16)
-"""Types of 16 bits, in which gradients have relative errors of about 1e-3."""
 _MODE_EXAMPLES, _MODE_DRAWS = 16, 4
 """Number of examples and of draws; with these, dropout with a probability of a few percent is noticed."""
-_ASIDE = "_set_aside"  # attribute of a layer with its former frozen parameters, keyed by name
 _SMALL_STEP = 0.01  # step that moves weights that are all zero
 
 
@@ -28,17 +19,27 @@ def check_module(module: nn.Module) -> None:
     Raises
     ------
     InputError
-        If the module has batch normalisation, instance normalisation with running statistics, or dropout; if it has no
+        If there is batch normalisation, instance normalisation with running statistics, or dropout; if there are no
         parameters, or only frozen ones; or if a parameter has no shape yet, is not on the CPU, or is trained and not in
         float32. The message says what to use instead.
     """
+    _check_layers(module)
+    named = dict(module.named_parameters())
+    require(bool(named), "the model has no parameters: accepted is a model that can learn")
+    for name, parameter in named.items():
+        _check_parameter(name, parameter)
+    trained = any(parameter.requires_grad for parameter in named.values())
+    require(trained, "all parameters of the model are frozen: accepted is a model some of whose parameters are trained")
+
+
+def _check_layers(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         found = f"layer {name!r} is a {type(layer).__name__}"
         mixes = isinstance(layer, (nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm))
         why = "which mixes the examples of a batch, so one record has no gradient of its own"
         require(not mixes, f"{found}, {why}: use torch.nn.GroupNorm or torch.nn.LayerNorm instead")
         draws = isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0
-        hint = dropout_settings(module) if draws else ""
+        hint = _dropout_settings(module) if draws else ""
         require(not draws, f"{found}, whose random masks no party could recompute: remove it or set p = 0{hint}")
         is_quantised = type(layer).__module__.startswith("torch.ao.nn.quantized")
         why = "which has no gradient and scales by all examples of a batch"
@@ -46,24 +47,22 @@ def check_module(module: nn.Module) -> None:
         found = f"layer {name!r} tracks running statistics over batches"
         tracks = isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
         require(not tracks, f"{found}: use track_running_stats=False")
-    named = dict(module.named_parameters())
-    require(bool(named), "the model has no parameters: accepted is a model that can learn")
-    for name, parameter in named.items():
-        is_lazy, found = isinstance(parameter, UninitializedParameter), f"parameter {name!r} belongs to a lazy layer"
-        remedy = "name the number of inputs, as torch.nn.Linear(inputs, outputs) does"
-        require(not is_lazy, f"{found}, which has no shape until it first runs: {remedy}")
-        kind = f"parameter {name!r} is of type {str(parameter.dtype).removeprefix('torch.')}"
-        # Frozen parameters may take less memory, as in 16 bits or in whole numbers.
-        is_single = parameter.dtype is torch.float32 or not parameter.requires_grad
-        require(is_single, f"{kind}: accepted is float32, which module.float() makes of it")
-        place = f"parameter {name!r} is on device {parameter.device}"
-        on_cpu = parameter.device.type == "cpu"
-        require(on_cpu, f"{place}: accepted is cpu; device in [run] says where clients compute")
-    trained = any(parameter.requires_grad for parameter in named.values())
-    require(trained, "all parameters of the model are frozen: accepted is a model some of whose parameters are trained")
 
 
-def dropout_settings(module: nn.Module) -> str:
+def _check_parameter(name: str, parameter: nn.Parameter) -> None:
+    is_lazy, found = isinstance(parameter, UninitializedParameter), f"parameter {name!r} belongs to a lazy layer"
+    remedy = "name the number of inputs, as torch.nn.Linear(inputs, outputs) does"
+    require(not is_lazy, f"{found}, which has no shape until it first runs: {remedy}")
+    kind = f"parameter {name!r} is of type {str(parameter.dtype).removeprefix('torch.')}"
+    # Frozen parameters may take less memory, as in 16 bits or in whole numbers.
+    is_single = parameter.dtype is torch.float32 or not parameter.requires_grad
+    require(is_single, f"{kind}: accepted is float32, which module.float() makes of it")
+    place = f"parameter {name!r} is on device {parameter.device}"
+    on_cpu = parameter.device.type == "cpu"
+    require(on_cpu, f"{place}: accepted is cpu; device in [run] says where clients compute")
+
+
+def _dropout_settings(module: nn.Module) -> str:
     """Return the dropout settings in a library model's configuration, as the end of a message; "" if none."""
     config = getattr(module, "config", None)
     values = config.to_dict() if callable(getattr(config, "to_dict", None)) else {}  # type: ignore[union-attr]
@@ -71,49 +70,10 @@ def dropout_settings(module: nn.Module) -> str:
     return f"; the configuration of the model has {', '.join(f'{name}=0' for name in named)} for it" if named else ""
 
 
-def set_aside_frozen(module: nn.Module) -> None:
-    """Replace a module's frozen parameters by plain tensors, so that `parameters()` yields only trained ones."""
-    made = dict[int, Tensor]()  # a parameter that stands at two places stays one tensor
-    for layer in module.modules():
-        for name, parameter in list(layer.named_parameters(recurse=False)):
-            if not parameter.requires_grad:
-                delattr(layer, name)
-                aside = made.setdefault(id(parameter), parameter.detach())
-                setattr(layer, name, aside)
-                vars(layer).setdefault(_ASIDE, {})[name] = aside
-
-
-def widen(module: nn.Module) -> None:
-    """Convert a module's frozen parameters and buffers from 16-bit floats to float32, in place.
-
-    In 16 bits, results depend, by about 1e-3, on how many records are computed together.
-    """
-    wide = dict[int, nn.Parameter]()
-    for layer in module.modules():
-        for name, value in layer._parameters.items():
-            if value is not None and value.dtype in NARROW and not value.requires_grad:
-                made = wide.setdefault(id(value), nn.Parameter(value.detach().float(), requires_grad=False))
-                layer._parameters[name] = made
-        for name, held in layer._buffers.items():
-            if held is not None and held.dtype in NARROW:
-                layer._buffers[name] = held.float()
-
-
-def constants_of(module: nn.Module) -> Iterator[Tensor]:
-    """Yield the tensors that a module's layers hold as plain attributes, that is, neither as parameters nor as buffers.
-
-    `set_aside_frozen` turns frozen parameters into such tensors.
-    """
-    for layer in module.modules():
-        yield from (value for value in vars(layer).values() if isinstance(value, Tensor))
-
-
 def check_outputs(
     module: nn.Module, feature_shape: tuple[int, ...], classes: int, records: Tensor | None = None
 ) -> None:
-    """Raise `InputError` unless a module returns one number per class for each example.
-
-    The numbers must not depend on other examples, nor on whether the module is in training or in evaluation mode.
+    """Raise `InputError` unless a module returns one number per class for each example, whatever its mode.
 
     Parameters
     ----------
@@ -129,7 +89,8 @@ def check_outputs(
     Raises
     ------
     InputError
-        If the outputs have another shape, mix examples or depend on the mode, or if the module cannot be run.
+        If the outputs have another shape, mix examples, or depend on whether the module is in training or evaluation
+        mode, or if the module cannot be run.
     """
     source = torch.Generator().manual_seed(1)
     features = torch.rand(PROBE_EXAMPLES, *feature_shape, generator=source)
@@ -157,7 +118,7 @@ def _check_outputs(module: nn.Module, features: Tensor, classes: int) -> None:
 
 
 def _mixing_layer(module: nn.Module, features: Tensor) -> str:
-    """Return a hint on a layer that takes the examples of a mini-batch for time steps; "" if there is none."""
+    """Return a hint on a layer that takes the examples of a mini-batch for time steps; "" if none."""
     kinds = (nn.RNNBase, nn.MultiheadAttention)
     for path, layer in module.named_modules():
         if isinstance(layer, kinds) and not layer.batch_first:
@@ -174,8 +135,7 @@ def _mixing_layer(module: nn.Module, features: Tensor) -> str:
 def _outputs_together_and_alone(module: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
     """Return a module's outputs for all examples together, and for one example at a time, each (n, ...).
 
-    If they differ, they are computed again in double precision, if the module supports it. Otherwise a network that
-    sorts, such as DGCNN, may differ by more than any tolerance if two sort keys are equal up to rounding.
+    Outputs that differ are computed again in float64, because a network that sorts enlarges rounding errors.
     """
 
     def outputs(one: nn.Module, asked: Tensor) -> tuple[Tensor, Tensor]:
@@ -207,30 +167,12 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
         not is_random and _alike(trained[0], evaluated),
         f"the model {'draws random numbers' if is_random else 'gives other outputs'} in training mode, as dropout "
         "does, and no party could recompute that: accepted is one that computes the same in training and in evaluation "
-        f"mode, so remove the dropout or set its probability to 0{dropout_settings(module)}{_remedy_of_norm(module)}",
+        f"mode, so remove the dropout or set its probability to 0{_dropout_settings(module)}{_remedy_of_norm(module)}",
     )
 
 
 def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: torch.Generator) -> None:
-    """Raise `InputError` if a module's outputs in training and evaluation mode differ after its weights have changed.
-
-    It is also raised if training mode changes buffers in a way that changes the outputs in evaluation mode, and if the
-    module cannot be run.
-
-    Parameters
-    ----------
-    module
-        Module to check; it is not changed, because a copy gets the changed weights.
-    features
-        Features of the records on which it is run, shape (n, *shape).
-    source
-        Generator of the random numbers that are added to the weights.
-
-    Raises
-    ------
-    InputError
-        If the outputs differ, or the module cannot be run with the changed weights.
-    """
+    """Raise `InputError` if outputs depend on the mode after changed weights, or on buffers that training changes."""
     # Spectral normalisation is alike in both modes at first: its buffers, which training mode moves, fit the first
     # weights, and not those after a step.
     subject = sharing_copy(module).train()
@@ -252,22 +194,9 @@ def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: to
 def _after_a_step(
     subject: nn.Module, features: Tensor, source: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, list[str]]:
-    """Change a module's weights by random numbers of about their size, and return its outputs in both modes.
+    """Change a module's weights by random numbers, and return its outputs in evaluation, training and evaluation mode.
 
-    Parameters
-    ----------
-    subject
-        Module in training mode; its weights and buffers are changed.
-    features
-        Features of the records on which it is run, shape (n, *shape).
-    source
-        Generator of the random numbers.
-
-    Returns
-    -------
-    tuple
-        Outputs in evaluation mode, then in training mode, then in evaluation mode again; and the names of the buffers
-        that the run in training mode changed.
+    The last result names the buffers that the run in training mode changed.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
         for parameter in subject.parameters():
@@ -294,118 +223,3 @@ def _alike(left: Tensor, right: Tensor) -> bool:
     """Return whether two outputs have the same shape and are equal up to rounding; NaN equals NaN."""
     is_one_shape = isinstance(left, Tensor) and left.shape == right.shape
     return is_one_shape and torch.allclose(left, right, rtol=1e-4, atol=1e-5, equal_nan=True)
-
-
-def sharing_copy(module: nn.Module) -> nn.Module:
-    """Return a copy of a module that shares its frozen parameters, which must not be changed.
-
-    Thus the frozen part of a large model is stored only once. Raises `InputError` if the module holds an object that
-    cannot be copied.
-    """
-    frozen = [
-        value
-        for value in module.parameters()
-        if not value.requires_grad and not isinstance(value, UninitializedParameter)
-    ]
-    aside = [value for layer in module.modules() for value in vars(layer).get(_ASIDE, {}).values()]
-    return copied(module, (*frozen, *aside))
-
-
-def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
-    """Return a deep copy of a module, except for some tensors that the copy shares with it.
-
-    Parameters
-    ----------
-    module
-        Module to copy.
-    shared
-        Tensors of the module that are shared and not copied.
-
-    Raises
-    ------
-    InputError
-        If the module holds an object that cannot be copied.
-    """
-    try:
-        return copy.deepcopy(module, {id(one): one for one in shared})
-    except Exception as error:
-        old = "torch.nn.utils.weight_norm" in str(error)
-        accepted = (
-            "torch.nn.utils.parametrizations.weight_norm in its place" if old else "a module of tensors and layers"
-        )
-        raise InputError(f"the model cannot be copied ({said(error)}): accepted is {accepted}") from error
-
-
-def start_from_zeros(module: nn.Module) -> None:
-    """Make recurrent layers of a module begin with a zero state that supports `torch.func.vmap`.
-
-    The layers' own zero state is one tensor for all examples. Under vmap, only `torch.nn.LSTM` can write to it for each
-    example.
-
-    Parameters
-    ----------
-    module
-        Module whose recurrent layers get hooks; its outputs do not change.
-    """
-    for layer in module.modules():
-        is_lstm = isinstance(layer, nn.LSTM) and not layer.proj_size
-        if isinstance(layer, (nn.RNNBase, nn.RNNCellBase)) and not is_lstm:
-            layer.register_forward_pre_hook(_begin_with_zeros, with_kwargs=True)
-
-
-def _begin_with_zeros(
-    layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return a recurrent layer's arguments with a zero state added that is made from its input.
-
-    None if a state is given already, so that the call remains unchanged. `given` are the positional and `named` the
-    keyword arguments of the call.
-    """
-    states = given[1] if len(given) > 1 else named.get("hx")
-    inputs = given[0] if given else named.get("input")
-    if states is not None or not isinstance(inputs, Tensor):
-        return None
-    if isinstance(layer, nn.RNNBase):
-        rows = layer.num_layers * (2 if layer.bidirectional else 1)
-        batch = (inputs.shape[0 if layer.batch_first else 1],) if inputs.dim() == 3 else ()
-        widths = (layer.proj_size or layer.hidden_size, layer.hidden_size)
-        shapes = [(rows, *batch, width) for width in widths]
-    else:
-        assert isinstance(layer, nn.RNNCellBase)
-        shapes = [(*inputs.shape[:-1], layer.hidden_size)] * 2
-    zeros = tuple(inputs.new_zeros(shape) for shape in shapes)
-    is_pair = isinstance(layer, (nn.LSTM, nn.LSTMCell))
-    return (inputs, zeros if is_pair else zeros[0]), {}
-
-
-def said(error: BaseException) -> str:
-    """Return the first line of an exception's message; for `SystemExit`, or an empty message, the name of its type."""
-    return type(error).__name__ if isinstance(error, SystemExit) else first_line(error)
-
-
-_hints = threading.Lock()
-_inside: "list[warnings.catch_warnings[None]]" = []
-_threads_inside = 0
-
-
-@contextmanager
-def without_hints() -> Iterator[None]:
-    """Suppress all warnings within a `with` block, such as torch's hints on how a module is written.
-
-    All threads share the warning filters. So the first thread that enters sets the filter, and the last one that leaves
-    removes it.
-    """
-    global _threads_inside
-    with _hints:
-        if _threads_inside == 0:
-            _inside.append(warnings.catch_warnings())
-            _inside[0].__enter__()
-            warnings.simplefilter("ignore")
-        _threads_inside += 1
-    try:
-        yield
-    finally:
-        with _hints:
-            _threads_inside -= 1
-            if _threads_inside == 0:
-                _inside.pop().__exit__(None, None, None)

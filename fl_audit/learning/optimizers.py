@@ -64,20 +64,18 @@ class OptimizerState:
 def step(
     optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, state: OptimizerState, denominator: float = 1.0
 ) -> tuple[Tensor, OptimizerState]:
-    """Return the models, float32 (trials, parameters), and the optimizer's state after one step of the server.
-
-    Each trial takes a step of its own.
+    """Return the models of all trials, float32 (trials, parameters), and the optimizer's state after one server step.
 
     Parameters
     ----------
     optimizer
         Optimizer of the server.
     models
-        Models, float32 (trials, parameters).
+        Models before the step, float32 (trials, parameters).
     gradients
         Gradient, or sum of gradients, for each trial, float32 (trials, parameters).
     state
-        State of the optimizer after the previous round; `OptimizerState()` in the first round. It is not changed.
+        State after the previous round; `OptimizerState()` in the first round. It is not changed.
     denominator
         Positive number by which the gradients are divided before the step, for example the number of records of a sum.
     """
@@ -98,23 +96,7 @@ def step(
 def _moved(
     optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, moments: tuple[Tensor, ...], steps: int
 ) -> tuple[Tensor, ...]:
-    """Return the models after one step of the server, followed by the new moments of the optimizer.
-
-    All tensors have the shape (trials, parameters).
-
-    Parameters
-    ----------
-    optimizer
-        Optimizer of the server: SGD without moments, momentum with one, or Adam with two.
-    models
-        Models before the step.
-    gradients
-        Gradient of each trial.
-    moments
-        Moments after the previous step; empty at the first step.
-    steps
-        Number of this step, from 1.
-    """
+    """Return the models after step number `steps`, from 1, and the new moments, each (trials, parameters)."""
     match optimizer.kind:
         case ServerOptimizerKind.SGD:
             return (models - optimizer.learning_rate * gradients,)
@@ -156,8 +138,8 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
 def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float) -> Tensor:
     """Return the RMS rounding error of a release that is recovered from float32 models, float64 (trials,).
 
-    The error is the root mean square over coordinates of ulp(theta) n / eta, where theta is a weight, ulp(theta) the
-    spacing of float32 numbers there, and eta the learning rate. Its unit is that of the summed gradient.
+    It is the root mean square over coordinates of ulp(theta) n / eta, where ulp(theta) is the spacing of float32
+    numbers at the weight theta, and eta the learning rate. Its unit is that of the summed gradient.
 
     Parameters
     ----------

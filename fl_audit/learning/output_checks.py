@@ -9,7 +9,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from fl_audit.errors import InputError, require
 from fl_audit.learning.model_error_messages import explained, raised_at
-from fl_audit.learning.module_checks import NARROW, sharing_copy, without_hints
+from fl_audit.learning.module_preparation import NARROW, sharing_copy, without_hints
 
 _SUMS_TO_ONE = 1e-4
 _TOGETHER = 8
@@ -30,14 +30,12 @@ class ModelCheckRecords:
 
 
 def check_outputs_of(module: nn.Module, classes: int, records: ModelCheckRecords) -> tuple[str, ...]:
-    """Raise `InputError` unless a model returns one row of logits per record; return warnings for its author.
-
-    Each warning is one line, for example that the outputs are probabilities. The model is run without `torch.func`.
+    """Raise `InputError` unless a model returns one row of logits per record; return one-line warnings for its author.
 
     Parameters
     ----------
     module
-        Model to check.
+        Model to check; it is run without `torch.func`.
     classes
         Number of classes.
     records
@@ -64,7 +62,8 @@ def check_outputs_of(module: nn.Module, classes: int, records: ModelCheckRecords
             alone = subject(records.features[:1])
             outputs = subject(records.features[:_TOGETHER])
             rest = records.features[_TOGETHER:]
-            further = [_detached(subject(some)) for some in torch.split(rest, _TOGETHER)] if len(rest) else []
+            found = map(subject, torch.split(rest, _TOGETHER) if len(rest) else ())
+            further = [one.detach() for one in found if isinstance(one, Tensor)]
     except (Exception, SystemExit) as error:
         values = dict(module.named_parameters())
         fault = explained(error, module, values, records.features, records.names)
@@ -75,30 +74,13 @@ def check_outputs_of(module: nn.Module, classes: int, records: ModelCheckRecords
     accepted = "accepted is float32 throughout, so leave out torch.autocast, .half() and .bfloat16()"
     require(not narrow, f"the model computes in {''.join(narrow[:1])}, so its gradients are off by 1e-3: {accepted}")
     # A single record at the end may come as another shape; `check_outputs` and the trials refuse that where it matters.
-    whole = [outputs.detach(), *(some for some in further if some is not None and some.shape[1:] == outputs.shape[1:])]
+    whole = [outputs.detach(), *(some for some in further if some.shape[1:] == outputs.shape[1:])]
     return tuple(_cautions(torch.cat(whole), last[-1] if last else None))
 
 
-def _detached(outputs: object) -> Tensor | None:
-    """Return outputs detached from the autograd graph; None if they are no tensor."""
-    return outputs.detach() if isinstance(outputs, Tensor) else None
-
-
 def _require_logits(module: nn.Module, outputs: object, alone: object, count: int, classes: int) -> None:
-    kind = type(module).__name__
     if not isinstance(outputs, Tensor):
-        if hasattr(outputs, "last_hidden_state"):
-            raise InputError(
-                f"the model returns a {type(outputs).__name__}, which has hidden states and no logits: accepted is the "
-                f"form of the library with a head, such as ...ForSequenceClassification with num_labels={classes}"
-            )
-        part = _logits_within(outputs, count, classes)
-        article = "an" if type(outputs).__name__[0] in "AEIOUaeiou" else "a"
-        found = f"the model returns {article} {type(outputs).__name__}: return the logits alone"
-        raise InputError(
-            f"{found}, as a class does of these two lines: 'class Logits({kind}):' and "
-            f"'    def forward(self, *given, **named): return super().forward(*given, **named){part}'"
-        )
+        raise _refusal_of_object(type(module).__name__, outputs, count, classes)
     shape, wanted = tuple(outputs.shape), f"accepted is ({count}, {classes}), one row of logits for each record"
     found = f"the model returns shape {shape} for {count} records"
     if len(shape) > 2 and shape[0] == count and classes not in shape[1:]:
@@ -128,19 +110,26 @@ def _require_logits(module: nn.Module, outputs: object, alone: object, count: in
     )
 
 
+def _refusal_of_object(module: str, outputs: object, count: int, classes: int) -> InputError:
+    """Return the error for a model, of the class `module`, whose outputs for `count` records are not a tensor."""
+    kind = type(outputs).__name__
+    if hasattr(outputs, "last_hidden_state"):
+        return InputError(
+            f"the model returns a {kind}, which has hidden states and no logits: accepted is the "
+            f"form of the library with a head, such as ...ForSequenceClassification with num_labels={classes}"
+        )
+    part = _logits_within(outputs, count, classes)
+    found = f"the model returns {'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}: return the logits alone"
+    return InputError(
+        f"{found}, as a class does of these two lines: 'class Logits({module}):' and "
+        f"'    def forward(self, *given, **named): return super().forward(*given, **named){part}'"
+    )
+
+
 def _logits_within(outputs: object, count: int, classes: int) -> str:
     """Return code that extracts the logits from a model's outputs, such as "[0]" or ".logits".
 
-    It selects the first tensor of shape (count, classes), or else the first tensor. Without a tensor it is ".logits".
-
-    Parameters
-    ----------
-    outputs
-        Object that the model returned: a mapping, a sequence or an object with fields.
-    count
-        Number of records that the model was given.
-    classes
-        Number of classes.
+    It selects the first tensor of shape (count, classes), or else the first tensor.
     """
     fields = getattr(outputs, "__dataclass_fields__", None) or getattr(outputs, "_fields", None)
     if isinstance(outputs, Mapping) or fields:

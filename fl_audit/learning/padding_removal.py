@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fl_audit.learning.named_inputs import MASK, NamedInput
+from fl_audit.learning.named_inputs import MASK, NamedInput, width_of
 
 _STEPS = 16
 """Lengths are rounded up to multiples of the padded length divided by this number."""
@@ -20,16 +20,16 @@ _WORTH = 2**20
 
 
 def shortened(inputs: tuple[NamedInput, ...], width: int) -> tuple[NamedInput, ...]:
-    """Return the layout of rows from which tokens at the end were cut off: named arrays with smaller shapes.
+    """Return the named arrays of rows from which tokens at the end were cut off.
 
     Parameters
     ----------
     inputs
-        Named arrays of a whole row, each with one number per token. They are returned unchanged if nothing was cut.
+        Named arrays of a whole row, each with one number per token; returned unchanged if nothing was cut.
     width
         Number of values of a row after cutting, over all arrays.
     """
-    if width == sum(one.width for one in inputs):
+    if width == width_of(inputs):
         return inputs
     return tuple(replace(one, shape=(width // len(inputs),)) for one in inputs)
 
@@ -43,7 +43,7 @@ def is_padded(inputs: tuple[NamedInput, ...]) -> bool:
 def lengths(features: Tensor, inputs: tuple[NamedInput, ...]) -> Tensor:
     """Return the number of tokens of each text up to its last token that is not padding, int64 (n,).
 
-    For a text of padding alone it is the padded length, because attention without any valid token reads all of them.
+    A text of padding alone gets the padded length, because attention without any valid token reads all tokens.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def lengths(features: Tensor, inputs: tuple[NamedInput, ...]) -> Tensor:
 
 
 def by_length(
-    features: Tensor, inputs: tuple[NamedInput, ...], activations: int, worth: int | None = None
+    features: Tensor, inputs: tuple[NamedInput, ...], activations: int, worth: int = _WORTH
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield groups of texts of about the same length: their indices (m,), and their rows without shared padding.
 
@@ -72,10 +72,10 @@ def by_length(
     activations
         Number of scalars that a pass stores for one text.
     worth
-        Smallest number of stored scalars of a group; a smaller group joins the texts of the next length. None takes a
-        number at which a group saves time.
+        Smallest number of stored scalars of a group; a smaller group joins the texts of the next length. By default,
+        a group of this size saves time.
     """
-    least, tokens = _WORTH if worth is None else worth, inputs[0].width
+    tokens = inputs[0].width
     step = -(-tokens // _STEPS)
     rounded = (-(-lengths(features, inputs) // step) * step).clamp(max=tokens)
     order = torch.argsort(rounded, stable=True)
@@ -83,7 +83,7 @@ def by_length(
     first = last = 0
     for length in (one for one, size in enumerate(sizes) if size):
         last += sizes[length]
-        if (last - first) * activations >= least or last == len(features):
+        if (last - first) * activations >= worth or last == len(features):
             chosen = order[first:last]
             parts = features[chosen].reshape(len(chosen), len(inputs), tokens)
             yield chosen, parts[..., :length].flatten(1)

@@ -1,5 +1,7 @@
 """Limits on the size of one pass over stacked models, in float32 scalars that are stored at once."""
 
+from collections.abc import Iterator
+
 CACHE_BUDGET = 2**21
 """Number of stored scalars of a pass: more exceed the cache, and with fewer the calls of torch take too much time."""
 PASS_BUDGET = 2**22
@@ -10,3 +12,19 @@ ON_A_CARD = 32
 """Factor of the budgets on a graphics card, where calls of torch cost more than memory."""
 GRAPHED_BELOW = 2**25
 """Number of stored scalars of a pass below which its kernels on a graphics card are launched as one CUDA graph."""
+
+
+def slices(count: int, width: int) -> Iterator[slice]:
+    """Yield consecutive slices of `width` positions that together cover the positions from 0 to `count` - 1.
+
+    The last slice may be shorter.
+
+    Parameters
+    ----------
+    count
+        Number of positions, at least 0.
+    width
+        Largest number of positions of a slice, at least 1.
+    """
+    for first in range(0, count, width):
+        yield slice(first, min(count, first + width))

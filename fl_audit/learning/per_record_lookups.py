@@ -1,4 +1,4 @@
-"""Support for Opacus's per-sample gradients of embeddings that all records share, and a check of all parameters."""
+"""Hooks for Opacus's per-sample gradients of embeddings that all records share, and a check of all parameters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,8 +20,8 @@ _TRIED = 2
 class PerRecordLookupHooks:
     """Hooks that repeat an embedding lookup for each record, if a model makes a single lookup for all records.
 
-    Position embeddings are an example. Opacus takes the first axis of a layer's input for the records, so position ids
-    of shape (1, tokens) would count as one record.
+    Opacus takes the first axis of a layer's input for the records, so position ids (1, tokens) would count as one
+    record.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def require_samples(parameters: Mapping[str, nn.Parameter], records: int) -> Non
     Raises
     ------
     InputError
-        If a parameter has no per-sample gradients, or another number of them than there are records.
+        If a parameter has none, or another number of them.
     """
     for name, parameter in parameters.items():
         found: Any = getattr(parameter, "grad_sample", None)

@@ -30,22 +30,17 @@ class PrefixOutputCache:
 
     def __init__(self, width: int) -> None:
         self._width, self._kept = width, torch.empty(0, width)
-        self._in_memory = self._on_disk = 0
+        self._in_memory, self.on_disk = 0, 0  # number of rows in memory, and on disk
         self._file: BinaryIO | None = None
         self._most_on_disk: int | None = None
 
     def __len__(self) -> int:
-        return self._in_memory + self._on_disk
-
-    @property
-    def on_disk(self) -> int:
-        """Number of cached rows that are on disk."""
-        return self._on_disk
+        return self._in_memory + self.on_disk
 
     @property
     def is_full(self) -> bool:
         """Whether the cache has no space for another row."""
-        return self._in_memory >= MEMORY_BUDGET // self._width and self._on_disk >= self._places_on_disk()
+        return self._in_memory >= MEMORY_BUDGET // self._width and self.on_disk >= self._places_on_disk()
 
     def add(self, row: Tensor) -> bool:
         """Store a row under the next number; return False if there is no space for it.
@@ -84,26 +79,26 @@ class PrefixOutputCache:
         return found
 
     def _places_on_disk(self) -> int:
-        """Return the largest number of rows on disk, which is determined from the free space at the first call."""
+        """Return the largest number of rows on disk, determined from the free space at the first call."""
         if self._most_on_disk is None:
             free = shutil.disk_usage(tempfile.gettempdir()).free
             self._most_on_disk = min(DISK_BUDGET, free // 2 // _BYTES) // self._width
         return self._most_on_disk
 
     def _write(self, row: Tensor) -> bool:
-        if self._on_disk >= self._places_on_disk():
+        if self.on_disk >= self._places_on_disk():
             return False
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # open as long as the rows are kept
-            self._file.seek(self._on_disk * self._width * _BYTES)
+            self._file.seek(self.on_disk * self._width * _BYTES)
             written = self._file.write(np.asarray(row, dtype=np.float32).tobytes())
         except OSError:  # others have filled the disk
             written = 0
         if written != self._width * _BYTES:
-            self._most_on_disk = self._on_disk
+            self._most_on_disk = self.on_disk
             return False
-        self._on_disk += 1
+        self.on_disk += 1
         return True
 
     def _read(self, place: int) -> Tensor:

@@ -2,12 +2,11 @@
 
 Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise (Abadi et al. 2016, "Deep
 learning with differential privacy"). Opacus trains one model at a time, so training many trials is slow, but its steps
-and its accountant are not our own code.
+and its accountant are not our own code. All random draws come from generators that the caller provides, one per trial.
 
-All random draws come from generators that the caller provides, one per trial, and none from torch's default generator.
 Opacus derives the sampling rate and the expected batch size from the number of records. So a client whose target record
-is absent keeps a placeholder for it, which is sampled like other records and then left out. The sampling rate, the
-number of steps and the expected batch size are then the same with and without the record, as the guarantee assumes.
+is absent keeps a placeholder for it, which is sampled like other records and then left out. Sampling rate, number of
+steps and expected batch size are then the same with and without the record, as the guarantee assumes.
 """
 
 import json
@@ -26,7 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.learning.module_checks import said, sharing_copy, without_hints
+from fl_audit.learning.module_preparation import said, sharing_copy, without_hints
 from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
 from fl_audit.learning.per_record_lookups import PerRecordLookupHooks, require_samples
 from fl_audit.learning.stacked_layers import ParameterLayout
@@ -37,7 +36,7 @@ from fl_audit.privacy.events import batches_per_epoch
 # functions that need it import it.
 if TYPE_CHECKING:
     from opacus import PrivacyEngine
-    from opacus.accountants import RDPAccountant  # Opacus takes seconds to import, and most runs do without
+    from opacus.accountants import RDPAccountant
     from opacus.optimizers import DPOptimizer
 
 _WORDS = 624
@@ -66,16 +65,11 @@ class LocalDPSGDSettings:
         return (self.schedule.epochs or 1) * batches_per_epoch(records, self.schedule.batch)
 
     def mean_batch(self, records: int) -> float:
-        """Return the expected batch size for a client with this number of records.
-
-        A step divides its sum of gradients by it.
-        """
+        """Return the expected batch size for this number of records; a step divides its sum of gradients by it."""
         return records / batches_per_epoch(records, self.schedule.batch)
 
     def update_variance(self, records: int) -> float:
-        """Return the variance per coordinate of the noise in a client's update of one round.
-
-        The formula assumes that the noise of all steps just adds up.
+        """Return the variance per coordinate of the noise in a client's update, if the noise of all steps adds up.
 
         Parameters
         ----------
@@ -112,9 +106,10 @@ class PrivateUpdates:
 class GradientCanaries:
     """Artificial records (canaries) of an audit, each defined by its gradient alone.
 
-    These are gradient canaries (Nasr et al. 2023, arXiv 2302.07956). Canaries are sampled like records, and Opacus
-    clips their gradients like those of records. The sampling rate and the expected batch size remain those of the
+    They are sampled and clipped like records. The sampling rate and the expected batch size remain those of the
     client's records without canaries.
+
+    Source: Nasr et al. 2023, arXiv 2302.07956.
     """
 
     directions: Sequence[Tensor]  # for each trial the canaries' directions, float32 (canaries, parameters), of norm 1
@@ -133,16 +128,16 @@ def private_updates(
     accountant: str | None = None,
     canaries: GradientCanaries | None = None,
 ) -> PrivateUpdates:
-    """Train a client's model by DP-SGD with Opacus in every trial; return the updates theta_start - theta_end.
+    """Train a client's model by DP-SGD with Opacus in every trial, one after another.
 
-    The result also has the accountant's state. Raises `InputError` if Opacus cannot train the model.
+    Raises `InputError` if Opacus cannot train the model.
 
     Parameters
     ----------
     model
-        Model whose copies for all trials are computed at once; here it is trained in one trial after another.
+        Model to train.
     models
-        Initial parameters of every trial, float32 (trials, parameters); they are not changed.
+        Parameters theta_start of every trial, float32 (trials, parameters); they are not changed.
     features
         Features of the client's records, float32 (n, *shape), n at least 1.
     labels
@@ -173,7 +168,7 @@ def private_updates(
 
 
 def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags:
-    """Return which records the first DP-SGD step of a round samples, bool (records,), drawn as in `private_updates`.
+    """Return which records the first DP-SGD step of a round samples, bool (records,), as drawn in `private_updates`.
 
     Parameters
     ----------
@@ -184,7 +179,7 @@ def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags
     source
         Random generator of the trial, in the state before the round.
     """
-    from opacus.data_loader import DPDataLoader  # Opacus takes seconds to import, and most runs do without
+    from opacus.data_loader import DPDataLoader  # as above
 
     taken = np.zeros(records, dtype=np.bool_)
 
@@ -202,8 +197,8 @@ def first_sample(records: int, batch: int, source: np.random.Generator) -> Flags
 def torch_generator(source: np.random.Generator) -> torch.Generator:
     """Return a torch generator on the CPU, with its whole state drawn from a numpy generator.
 
-    A seed would not suffice, because torch uses only 32 bits of it. Two of a hundred thousand generators would likely
-    have the same seed.
+    A seed would not suffice: torch uses only 32 bits of it, so two of a hundred thousand generators would likely be
+    equal.
     """
     drawn = torch.Generator().manual_seed(0)
     state = drawn.get_state().numpy().copy()
@@ -234,7 +229,7 @@ def opacus_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
 
 
 def _accountant(noise_multiplier: float, sampling_rate: float, steps: int) -> "RDPAccountant":
-    from opacus.accountants import RDPAccountant  # Opacus takes seconds to import, and most runs do without
+    from opacus.accountants import RDPAccountant  # as above
 
     accountant = RDPAccountant()
     accountant.history = [(noise_multiplier, sampling_rate, steps)]
@@ -262,18 +257,9 @@ class _SequentialTrialTrainer:
         self._extra: list[Tensor] = []
 
     def take_up(self, canaries: GradientCanaries, row: int) -> Floats:
-        """Sample the canaries for the steps of one trial's next training; return how many steps sampled each canary.
+        """Sample the canaries for the training of trial `row`; return how many steps sampled each, float64.
 
-        Canaries are artificial records of the audit. The result is float64 (canaries,). Steps sample the canary records
-        at the rate of the client's records. A sampled canary takes part in a step only if its coin in this trial put it
-        in.
-
-        Parameters
-        ----------
-        canaries
-            Canaries with their coins and random generators.
-        row
-            Index of this trial in the arrays of `simulated_canaries`.
+        Canaries are sampled at the rate of the client's records. A sampled one takes part if its coin put it in.
         """
         records = len(self._labels)
         steps, rate = self._steps.count(records), 1 / batches_per_epoch(records, self._steps.schedule.batch)
@@ -288,16 +274,7 @@ class _SequentialTrialTrainer:
     ) -> tuple[Tensor, str]:
         """Train for one round; return theta_start - theta_end, (parameters,), and the accountant's state as JSON.
 
-        Parameters
-        ----------
-        start
-            Parameters theta_start of the model before the round, (parameters,).
-        source
-            Generator of all random draws of the training.
-        present
-            Which records the training uses, bool (records,); None for all.
-        accountant
-            State of the accountant after the previous round, as JSON; None before the first round.
+        `present` says which records the training uses, bool (records,); None for all.
         """
         from opacus import PrivacyEngine  # as above
 
@@ -324,10 +301,7 @@ class _SequentialTrialTrainer:
         samples, noise = torch_generator(source), torch_generator(source)
 
         def of_present(items: Sequence[tuple[Tensor]]) -> Tensor:
-            """Collate a Poisson sample: return the indices of those of its records that are present, shape (records,).
-
-            `items` has one tensor for each record of the sample, which contains the record's index.
-            """
+            """Return the indices of the present records of a Poisson sample, from one tensor per sampled record."""
             slots = torch.stack([place for (place,) in items])
             return slots if present is None else slots[present[slots]]
 
@@ -353,17 +327,9 @@ class _SequentialTrialTrainer:
         return optimizer, loader
 
     def _step(self, optimizer: "DPOptimizer", slots: Tensor, extra: Tensor | None) -> None:
-        """Take one DP-SGD step on the sampled records, in microbatches that fit into memory.
+        """Take one DP-SGD step on the sampled records `slots`, perhaps none, in microbatches that fit into memory.
 
-        Parameters
-        ----------
-        optimizer
-            The Opacus optimizer.
-        slots
-            Indices of the sampled records, shape (sampled,); it may be empty.
-        extra
-            Gradients of artificial records (canaries) that are added to the step, (canaries, parameters); None for
-            none.
+        `extra` are the gradients of canaries in the step, (canaries, parameters).
         """
         portions = torch.split(slots, self._together) if len(slots) else (slots,)
         for left in range(len(portions) - 1, -1, -1):

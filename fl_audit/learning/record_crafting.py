@@ -18,7 +18,7 @@ from torch import Tensor
 from fl_audit.errors import InputError, require
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.microbatching import Microbatch
-from fl_audit.learning.module_checks import said
+from fl_audit.learning.module_preparation import said
 from fl_audit.learning.stacked_model import StackedModel
 
 _STEPS = 150  # number of steps of Adam
@@ -84,9 +84,9 @@ def craft_record(scene: CraftingSetting, others: Tensor, starts: Candidates) -> 
     """Return a record whose clipped gradient is as orthogonal as possible to the sum S over all other records.
 
     The search minimises the mean over the weight vectors of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2, where g is the
-    record's gradient. Among all records on its path whose gradient is clipped at every weight vector, it returns the
-    one with the smallest mean |cos(g, S)|. If there is none, it returns the one with the longest clipped gradient on
-    average. Raises `InputError` if the model's gradient is not differentiable with respect to the features.
+    record's gradient. Of the records on its path that are clipped at every weight vector, it returns that with the
+    smallest mean |cos(g, S)|; without any, that with the longest clipped gradient on average. Raises `InputError` if
+    the model's gradient is not differentiable with respect to the features.
 
     Parameters
     ----------
@@ -140,12 +140,9 @@ def craft_opposite(scene: CraftingSetting, record: CraftedFeatures, starts: Cand
 def _search(
     scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> CraftedFeatures:
-    """Return the best crafted record on gradient descent paths from all starting records, i.e. the one of lowest rank.
+    """Return the record of lowest rank on gradient descent paths from all starts, in parts that fit into memory.
 
-    The records of `starts` are split into parts whose computation fits into memory. `scene` holds the model, the weight
-    vectors and the bounds of the features. `measure` takes the gradients of n records, (m, n, parameters) at m weight
-    vectors, and returns two tensors (n,): the value that the descent minimises, and the rank. Raises `InputError` if no
-    record has a finite rank.
+    `measure` maps gradients (m, n, parameters) to the values to minimise and the ranks of n records.
     """
     together = max(1, pass_budgets.GRADIENT_BUDGET // scene.models.numel())
     parts = map(Candidates, torch.split(starts.features, together), torch.split(starts.labels, together))
@@ -157,17 +154,7 @@ def _search(
 def _descend(
     scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> tuple[CraftedFeatures, float]:
-    """Return the best crafted record on gradient descent paths from starting records, and its rank (lower is better).
-
-    Each path starts at a record of `starts`, moves the features within the bounds of `scene`, and keeps the class.
-    `measure` takes the gradients of n records, (m, n, parameters) at m weight vectors, and returns two tensors (n,):
-    the value that the descent minimises, and the rank. The rank is infinite if no record has a finite one.
-
-    Raises
-    ------
-    InputError
-        If the model's gradient is not differentiable with respect to the features.
-    """
+    """Return the record of lowest rank on the paths from some starts, and its rank, which may be infinite."""
     span = (scene.box.high - scene.box.low).clamp(min=0)
     # In units of the ranges, so that one step size does for all features.
     place = ((scene.box.within(starts.features) - scene.box.low) / span.clamp(min=_NOTHING)).requires_grad_()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fl_audit.errors import require
 from fl_audit.learning import pass_budgets
+from fl_audit.learning.layers import LayerCall
 from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.stacked_model import StackedModel
 
@@ -32,13 +33,12 @@ def record_gradients(
 ) -> RecordGradientSummary:
     """Return ||g|| and <v, g> for each record and trial, where g is the gradient of the record's cross-entropy.
 
-    The vector v belongs to the trial. Records are processed in passes that fit the memory budgets. Raises `InputError`
-    if shapes do not match.
+    Raises `InputError` if shapes do not match.
 
     Parameters
     ----------
     model
-        Model whose copies for all trials are computed at once.
+        Model that computes all trials at once.
     models
         Parameters of each trial, float32 (trials, parameters).
     features
@@ -46,9 +46,8 @@ def record_gradients(
     labels
         Classes of the records, int64 (n,).
     vectors
-        One finite vector v per trial, (trials, parameters), converted to float32. None if only the norms are needed;
-        the products are then 0. Norms have the relative error of float32 sums. The error of a product is relative to
-        ||v|| ||g||, which may be far larger than the product.
+        One finite vector v per trial, (trials, parameters), converted to float32; with None the products are 0. The
+        error of a product is relative to ||v|| ||g||, which may be far larger than the product.
 
     Examples
     --------
@@ -67,21 +66,35 @@ def record_gradients(
     require(given == accepted, f"vectors have shape {given}: accepted is {accepted}, one for each model")
     norms, products = (models.new_zeros(len(models), len(labels)) for _ in range(2))
     for rows, some in model.passes(len(models), len(labels)):
+        portion, along = Microbatch(features[some], labels[some]), None if vectors is None else vectors[rows].float()
         if model.fast:
-            taped = model.backward(models[rows], Microbatch(features[some], labels[some]))
+            taped = model.backward(models[rows], portion)
             with torch.no_grad():
                 squares = [visit.layer.squared_norms(visit, signal)[0] for visit, signal in taped]
                 norms[rows, some] = torch.stack(squares).sum(0).sqrt_()
-                if vectors is not None:
-                    taped[0][0].layer.frame.parameters = model.layout.views(vectors[rows].float())  # all layers' frame
-                    each = [visit.layer.products(visit, signal) for visit, signal in taped]
-                    products[rows, some] = torch.stack(each).sum(0)
+                if along is not None:
+                    products[rows, some] = gradient_products(model, taped, along)
             continue
         together = max(1, pass_budgets.GRADIENT_BUDGET // models[rows].numel())
-        for first in range(some.start, some.stop, together):
-            part = slice(first, min(some.stop, first + together))
-            gradients = model.example_gradients(models[rows], Microbatch(features[part], labels[part]))
-            norms[rows, part] = torch.linalg.vector_norm(gradients, dim=2)
-            if vectors is not None:
-                products[rows, part] = torch.bmm(gradients, vectors[rows].float().unsqueeze(2)).squeeze(2)
+        for part in pass_budgets.slices(portion.examples, together):
+            gradients = model.example_gradients(models[rows], portion.take(part))
+            norms[rows, some][:, part] = torch.linalg.vector_norm(gradients, dim=2)
+            if along is not None:
+                products[rows, some][:, part] = torch.bmm(gradients, along.unsqueeze(2)).squeeze(2)
     return RecordGradientSummary(norms, products)
+
+
+def gradient_products(model: StackedModel, taped: list[tuple[LayerCall, Tensor]], vectors: Tensor) -> Tensor:
+    """Return the inner product of each example's gradient with its trial's vector, float32 (trials, examples).
+
+    Parameters
+    ----------
+    model
+        Model with stacked layers, whose shared parameters are overwritten by the vectors.
+    taped
+        Result of `model.backward` for the examples.
+    vectors
+        One vector per trial, float32 (trials, parameters).
+    """
+    taped[0][0].layer.frame.parameters = model.layout.views(vectors)  # all layers share this frame
+    return torch.stack([visit.layer.products(visit, signal) for visit, signal in taped]).sum(0)

@@ -43,8 +43,6 @@ class TensorMemoryLayout:
 
 @dataclass(frozen=True)
 class _DrawIndependentTensor:
-    """A tensor whose values do not depend on random draws."""
-
     value: Tensor
 
 
@@ -55,13 +53,17 @@ class _RecordedOperation:
     operation: Callable[..., Any]  # function of torch
     given: tuple[Any, ...]  # flattened arguments, tensors as `TensorMemoryLayout` or `_DrawIndependentTensor`
     form: Any  # structure of the arguments, from which they are restored
-    found: tuple[
-        TensorMemoryLayout | None, ...
-    ]  # locations of the flattened results; None for a result that is no new tensor
+    # Locations of the flattened results; None for a result that is no new tensor.
+    found: tuple[TensorMemoryLayout | None, ...]
     # Number and content, as bytes, of each block of memory that the operation changes only in part.
     begins: tuple[tuple[int, Tensor], ...]
     is_draw: bool  # whether the operation draws random numbers
     decision: Any = None  # Python number computed from draws, on which further code may depend; None if there is none
+
+    @property
+    def is_filler(self) -> bool:
+        """Whether the operation overwrites a tensor with random draws."""
+        return self.is_draw and _name_of(self.operation) in _FILLERS
 
     @property
     def stays(self) -> bool:
@@ -70,7 +72,6 @@ class _RecordedOperation:
 
     @property
     def places(self) -> Iterable[TensorMemoryLayout]:
-        """Locations of the tensors that the operation reads or makes."""
         return (one for one in (*self.given, *self.found) if isinstance(one, TensorMemoryLayout))
 
 
@@ -79,7 +80,7 @@ class DrawRecorder:
     """Records the operations on random numbers of torch's default generator while a function runs."""
 
     is_complete: bool = True  # False if an operation on draws cannot be replayed
-    _steps: list[_RecordedOperation] = field(default_factory=list)  # recorded operations, in order
+    steps: list[_RecordedOperation] = field(default_factory=list)  # recorded operations, in order
     _numbers: dict[int, int] = field(default_factory=dict)  # number of each block of memory, keyed by its address
     _held: list[StorageWeakRef] = field(default_factory=list)  # references that prevent the reuse of these addresses
     _drawn: set[int] = field(default_factory=set)  # numbers of the blocks whose content depends on draws
@@ -95,11 +96,6 @@ class DrawRecorder:
             return None
         return self._placed(value)
 
-    @property
-    def steps(self) -> tuple[_RecordedOperation, ...]:
-        """Recorded operations, in order."""
-        return tuple(self._steps)
-
     def note(self, operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Execute a torch operation and return its result; record the operation if it depends on random draws.
 
@@ -114,7 +110,7 @@ class DrawRecorder:
         """
         flat, form = tree_flatten((given, named))
         tensors = [one for one in flat if isinstance(one, Tensor)]
-        name = operation._schema.name.rpartition("::")[2]
+        name = _name_of(operation)
         is_draw = torch.Tag.nondeterministic_seeded in operation.tags and named.get("generator") is None
         if not all(map(_is_ordinary, tensors)):
             return operation(*given, **named)
@@ -125,13 +121,13 @@ class DrawRecorder:
         if not all(isinstance(one, Tensor) for one in written):
             self.is_complete = False  # lists of tensors, which initialisers do without
             return operation(*given, **named)
-        if name in _OVERWRITING and _fills(written[0]) and all(one is written[0] for one in drawn):
+        if name in _OVERWRITING and self._placed(written[0]).is_whole and all(one is written[0] for one in drawn):
             self._drawn.discard(self._number(written[0]))
             return operation(*given, **named)
         begins = tuple(
             (self._number(one), _bytes_of(one).clone())
             for one in written
-            if self._number(one) not in self._drawn and not (name in _FILLERS and _fills(one))
+            if self._number(one) not in self._drawn and not (name in _FILLERS and self._placed(one).is_whole)
         )
         changed = {self._number(one) for one in written}
         before = {self._number(one) for one in tensors}
@@ -142,14 +138,13 @@ class DrawRecorder:
         decision = result if name == "_local_scalar_dense" else None
         if written or any(new) or is_draw or decision is not None:
             self._drawn |= changed | {one.memory for one in new if one is not None}
-            self._steps.append(_RecordedOperation(operation, noted, form, new, begins, is_draw, decision))
+            self.steps.append(_RecordedOperation(operation, noted, form, new, begins, is_draw, decision))
         return result
 
     def _noted(self, value: Tensor, changed: set[int]) -> TensorMemoryLayout | _DrawIndependentTensor:
         number = self._number(value)
-        return (
-            self._placed(value) if number in self._drawn | changed else _DrawIndependentTensor(value.detach().clone())
-        )
+        is_drawn = number in self._drawn or number in changed
+        return self._placed(value) if is_drawn else _DrawIndependentTensor(value.detach().clone())
 
     def _number(self, value: Tensor) -> int:
         memory = StorageWeakRef(value.untyped_storage())  # type: ignore[no-untyped-call]  # torch's own lack of types
@@ -159,15 +154,10 @@ class DrawRecorder:
         return self._numbers[memory.cdata]
 
     def _placed(self, value: Tensor) -> TensorMemoryLayout:
-        size = value.untyped_storage().nbytes()
         return TensorMemoryLayout(
-            self._number(value),
-            size,
-            value.dtype,
-            tuple(value.shape),
-            tuple(value.stride()),
-            int(value.storage_offset()),
-        )
+            self._number(value), value.untyped_storage().nbytes(), value.dtype, tuple(value.shape),
+            tuple(value.stride()), int(value.storage_offset()),
+        )  # fmt: skip
 
 
 class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -189,7 +179,7 @@ class ReplayDivergedError(Exception):
 
 
 def compute_again(
-    steps: Iterable[_RecordedOperation], wanted: Mapping[str, TensorMemoryLayout], take: Callable[[str, Tensor], None]
+    steps: Sequence[_RecordedOperation], wanted: Mapping[str, TensorMemoryLayout], take: Callable[[str, Tensor], None]
 ) -> None:
     """Replay recorded operations with the next random numbers of torch's default generator.
 
@@ -233,11 +223,7 @@ def compute_again(
 
 
 def _ends(steps: Sequence[_RecordedOperation]) -> tuple[list[set[int]], list[set[int]]]:
-    """Return two lists that say, for each step, which blocks of memory can be freed after it, as sets of block numbers.
-
-    The first list has the blocks that no later step uses. The second has the blocks that the next step to use them
-    overwrites as a whole with new draws.
-    """
+    """Return, for each step, the blocks of memory that no later step uses, and those next overwritten with draws."""
     last, unread = [set[int]() for _ in steps], [set[int]() for _ in steps]
     is_drawn_anew = dict[int, bool]()  # by the next step that uses it
     for number, step in reversed(list(enumerate(steps))):
@@ -251,41 +237,30 @@ def _ends(steps: Sequence[_RecordedOperation]) -> tuple[list[set[int]], list[set
 
 
 def _draws_anew(step: _RecordedOperation, memory: int) -> bool:
-    """Return whether a step overwrites a whole block of memory with random draws."""
-    if not (step.is_draw and step.operation._schema.name.rpartition("::")[2] in _FILLERS):  # type: ignore[attr-defined]
+    if not step.is_filler:
         return False
     places = [place for place in step.places if place.memory == memory]
     return len(places) == 1 and places[0] is step.given[0] and places[0].is_whole
 
 
-def _needed(steps: Iterable[_RecordedOperation], memories: set[int]) -> list[_RecordedOperation]:
-    """Return the recorded steps, in order, that must be replayed to compute the contents of some blocks of memory.
-
-    These are the steps on which the contents depend, and all random draws, so that every draw gets the same place in
-    the sequence of random numbers. `memories` has the numbers of the blocks.
-    """
+def _needed(steps: Sequence[_RecordedOperation], memories: set[int]) -> list[_RecordedOperation]:
+    """Return the steps, in order, on which blocks of memory depend, and all random draws, whose order must stay."""
     needed, kept = set(memories), list[_RecordedOperation]()
-    for step in reversed(tuple(steps)):
+    for step in reversed(steps):
         places = {place.memory for place in step.places}
         if step.stays or places & needed:
             kept.append(step)
-            is_filler = step.is_draw and step.operation._schema.name.rpartition("::")[2] in _FILLERS  # type: ignore[attr-defined]
-            needed |= set() if is_filler else places
+            needed |= set() if step.is_filler else places
     return kept[::-1]
 
 
-def _written(operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-    """Return the tensors that a torch operation changes in place; empty if it changes none.
+def _name_of(operation: Any) -> str:
+    """Return the name of a torch operation without its namespace, such as "normal_"."""
+    return operation._schema.name.rpartition("::")[2]  # type: ignore[no-any-return]
 
-    Parameters
-    ----------
-    operation
-        Operation of torch.
-    given
-        Positional arguments of the operation.
-    named
-        Keyword arguments of the operation.
-    """
+
+def _written(operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+    """Return the tensors that a torch operation changes in place."""
     arguments = [one for one in operation._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
     places = [one.name for one in operation._schema.arguments]
     found = (given[at] if (at := places.index(one.name)) < len(given) else named.get(one.name) for one in arguments)
@@ -312,12 +287,6 @@ def _bytes_of(value: Tensor) -> Tensor:
 
 def _is_ordinary(value: Tensor) -> bool:
     return value.device.type == "cpu" and value.layout is torch.strided and type(value) in (Tensor, torch.nn.Parameter)
-
-
-def _fills(value: Tensor) -> bool:
-    """Return whether a tensor covers its whole block of memory."""
-    is_dense = _is_dense(tuple(value.shape), value.stride())
-    return is_dense and value.numel() * value.element_size() == value.untyped_storage().nbytes()
 
 
 def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

@@ -13,7 +13,8 @@ from fl_audit.learning.convolutions import MaxPool2x2, StackedConv2d, is_pool_2x
 from fl_audit.learning.cuda_graphs import GraphedCalls
 from fl_audit.learning.layers import SharedPassState, StackedLayer, StackedLinear, StackedNormalisation
 from fl_audit.learning.microbatching import Microbatch
-from fl_audit.learning.module_checks import sharing_copy
+from fl_audit.learning.module_preparation import sharing_copy
+from fl_audit.learning.pass_budgets import slices
 
 
 def parameter_owners(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -33,17 +34,10 @@ def is_plain(module: nn.Module) -> bool:
     )
 
 
-def stack_layers(module: nn.Module, frame: SharedPassState) -> nn.Module | None:
-    """Return a model whose layers with parameters are stacked, so that they compute all trials at once.
+def _stack_layers(module: nn.Module, frame: SharedPassState) -> nn.Module | None:
+    """Stack a model's layers with parameters in place, and return it; None if a layer cannot be stacked.
 
-    Return None if a layer has no stacked version, is partly frozen, or shares parameters.
-
-    Parameters
-    ----------
-    module
-        Model to change, in place.
-    frame
-        State that the stacked layers share during a pass.
+    Layers that are partly frozen or share parameters cannot.
     """
     if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
         return None  # shared weights: the norm of the sum of two gradients does not follow from their norms
@@ -71,17 +65,7 @@ def _replaced(module: nn.Module, name: str, replacement: nn.Module) -> nn.Module
 
 
 def _stacked_layer(module: nn.Module, frame: SharedPassState, prefix: str) -> StackedLayer | None:
-    """Return the stacked version of a layer, which computes all trials at once; None if there is none.
-
-    Parameters
-    ----------
-    module
-        Layer of the original model.
-    frame
-        State that the stacked layers share during a pass.
-    prefix
-        Prefix of the names of this layer's parameters in the model.
-    """
+    """Return the stacked version of a layer, or None; `prefix` precedes the names of its parameters in the model."""
     match module:
         case nn.Linear():
             return StackedLinear(frame, prefix)
@@ -100,8 +84,6 @@ _SCALARS_ON_A_CARD = 2**24  # number of parameters for a graphics card, where fe
 def cached_rows(trials: int, parameters: int, on_card: bool = False) -> Iterator[slice]:
     """Yield slices of consecutive trials, so small that the models of a slice fit the cache even in float64.
 
-    A slice has at least one trial.
-
     Parameters
     ----------
     trials
@@ -112,8 +94,7 @@ def cached_rows(trials: int, parameters: int, on_card: bool = False) -> Iterator
         Whether the models are on a graphics card, where slices are larger.
     """
     rows = max(1, (_SCALARS_ON_A_CARD if on_card else _CACHED_SCALARS) // parameters)
-    for first in range(0, trials, rows):
-        yield slice(first, min(trials, first + rows))
+    yield from slices(trials, rows)
 
 
 @dataclass(frozen=True)
@@ -165,7 +146,7 @@ class PerThreadState(threading.local):
     def __init__(self, template: nn.Module) -> None:
         self.template = sharing_copy(template)
         self.frame = SharedPassState()
-        self.stacked = stack_layers(sharing_copy(template), self.frame)
+        self.stacked = _stack_layers(sharing_copy(template), self.frame)
         self.graphs = GraphedCalls()
         self._behind: nn.Module | None = None
 
@@ -190,9 +171,9 @@ def clipping_weights(
     clipping_norm
         Clipping norm C, positive; None for no clipping.
     counted
-        Tensor of the shape of the norms: 1 for an example that counts, 0 otherwise; None if all count.
+        Tensor of the norms' shape: 1 for an example that counts, 0 otherwise; None if all count.
     slack
-        Number that is added to each norm, at least 0; Opacus adds one to avoid a division by 0.
+        Number added to each norm, at least 0; Opacus avoids a division by 0 with it.
     """
     if clipping_norm is None:
         return torch.ones_like(squared_norms) if counted is None else counted

@@ -17,20 +17,14 @@ from fl_audit.learning import pass_budgets
 from fl_audit.learning.allocator import keep_freed_memory
 from fl_audit.learning.dense_chain_training import dense_chain
 from fl_audit.learning.fast_path_checks import ignores_padding, seeded, split_off_prefix, stacked_layers_agree
-from fl_audit.learning.microbatching import ClippedSumInputs
+from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
 from fl_audit.learning.model_adaptation import inputs_of, prepare
 from fl_audit.learning.model_error_messages import names_of
 from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.model_passes import ModelPasses
 from fl_audit.learning.models import ModelSpec, import_factory, model_template
-from fl_audit.learning.module_checks import (
-    PROBE_EXAMPLES,
-    check_module,
-    check_outputs,
-    set_aside_frozen,
-    sharing_copy,
-    start_from_zeros,
-)
+from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_outputs
+from fl_audit.learning.module_preparation import set_aside_frozen, sharing_copy, start_from_zeros
 from fl_audit.learning.output_checks import ModelCheckRecords, check_outputs_of
 from fl_audit.learning.padding_removal import by_length
 
@@ -39,12 +33,11 @@ _SMALL = 2**15
 
 
 class StackedModel(ModelPasses):
-    """A model that is evaluated with the parameters of any number of trials (independent trainings) at once.
+    """A model that is evaluated with the parameters of any number of trials at once.
 
-    Models of dense, convolutional and normalisation layers run on stacked layers, which compute all trials at once and
-    need no per-example gradients (`fast` is then True). When the model is made, the results of stacked layers are
-    compared with gradients computed example by example. Every other model runs through `torch.func`, example by
-    example. `chain` holds the layers of a model that is a plain chain of dense layers, and is None otherwise.
+    Models of dense, convolutional and normalisation layers run on stacked layers (`fast` is then True), after a
+    comparison with gradients of single examples. Every other model runs through `torch.func`, example by example.
+    `chain` holds the layers of a plain chain of dense layers, and is None otherwise.
 
     Parameters
     ----------
@@ -112,7 +105,7 @@ class StackedModel(ModelPasses):
         records
             Records on which a user's model is tested; None for random examples.
         known
-            Properties of the model that another process has measured; None to measure them.
+            Properties that another process has measured; None to measure them.
         """
         # A factory of the user may read files or print: called once a process, however often its model is wanted.
         if ":" in spec.name:
@@ -176,9 +169,8 @@ class StackedModel(ModelPasses):
         clipping_norm
             Clipping norm C (L2), positive; None sums the gradients without clipping.
         batch_trials
-            Number of trials in the original batch, if only its first trials are recomputed. The computation then uses
-            the shapes of the whole batch, because matrix products of other shapes differ in their last bits. It cannot
-            be combined with `taking_part`, nor with examples that differ between trials.
+            Number of trials in the original batch, if only its first trials are recomputed, whose last bits depend on
+            the shapes of the whole batch. It excludes `taking_part`, and examples that differ between trials.
         taking_part
             Whether an example is in a trial's sum, bool (trials, n); None for all examples.
         slack
@@ -199,7 +191,7 @@ class StackedModel(ModelPasses):
             if full > trials:
                 padded = torch.cat([padded, padded[-1:].expand(full - trials, -1)])
             found = total[rows] if some.start == 0 and full == trials else torch.empty_like(padded)
-            way(padded, part, clipping_norm, found, slack)
+            way(ClippedSumPass(padded, part, clipping_norm, slack), found)
             if some.start > 0:
                 total[rows] += found[:trials]
             elif full > trials:
@@ -280,11 +272,9 @@ class StackedModel(ModelPasses):
             Number of examples per trial.
         """
         self.forget()
-        for start in range(0, examples, self.examples_per_pass):
-            some = slice(start, min(examples, start + self.examples_per_pass))
-            width = self.trials_per_pass(some.stop - some.start)
-            for first in range(0, trials, width):
-                yield slice(first, min(trials, first + width)), some
+        for some in pass_budgets.slices(examples, self.examples_per_pass):
+            for rows in pass_budgets.slices(trials, self.trials_per_pass(some.stop - some.start)):
+                yield rows, some
 
 
 def _built(
@@ -306,12 +296,12 @@ def _built(
 
 
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy losses of examples, (trials, n), from their logits.
+    """Return the cross-entropy losses of n examples under every model, (trials, n).
 
     Parameters
     ----------
     logits
-        Logits of the n examples under every model, (trials, n, classes).
+        Logits of the examples, (trials, n, classes).
     labels
         Classes of the examples, int64 (n,).
     """
@@ -326,9 +316,5 @@ def _of_factory(
     records: ModelCheckRecords | None,
     known: ModelExecutionProfile | None,
 ) -> StackedModel:
-    """Build the stacked model of a user's factory, or return it from a cache, whose key includes the factory.
-
-    `records` are those on which the model is tested (None for random ones). `known` has its properties if another
-    process measured them, otherwise None.
-    """
+    """Build the stacked model of a user's factory once per process; the factory is a part of the cache's key."""
     return _built(spec, records, known)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fl_audit.errors import require
 from fl_audit.learning.microbatching import ClippedSumInputs, Microbatch
+from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_model import StackedModel
 
 _EXACT = 8
@@ -28,12 +29,11 @@ class Bucket(NamedTuple):
     def read(self, values: Tensor, padded_by_zeros: bool = True) -> Tensor:
         """Return the values of the records of s users, padded to k records per user, (axis, s, k, ...).
 
-        The number `axis` is that of the trials, or 1 if the records of all trials are concatenated.
-
         Parameters
         ----------
         values
-            Values of all records of a pass, (axis, places, ...); the place of a record is its position in the pass.
+            Values of all records of a pass, (axis, places, ...), where `axis` is the number of trials, or 1 if the
+            records of all trials are concatenated.
         padded_by_zeros
             Whether padding is filled with zeros; otherwise it repeats a value of the same user, which is faster.
         """
@@ -50,9 +50,8 @@ class Bucket(NamedTuple):
 class UserGroups:
     """The places (positions) of a pass's records, grouped by user.
 
-    If all trials process the same records, they share the users, and values have an axis of trials. If each trial has
-    its own sample, the places of all trials are concatenated along one axis. A user who is in two trials then counts as
-    two users.
+    If each trial has its own sample, the places of all trials are concatenated, and a user who is in two trials counts
+    as two users. Otherwise all trials share the users.
     """
 
     users: Tensor  # number of each record's user, int64 (n,), or (trials, n) with -1 for padding
@@ -115,8 +114,8 @@ class UserGroups:
 class UserMicrobatch:
     """Records of one pass, grouped by user.
 
-    Values of users have the shape (axis, users, ...). The number `axis` is that of the trials if all trials process the
-    same records. Otherwise it is 1, and the users of all trials are concatenated.
+    Values of users have the shape (axis, users, ...). The number `axis` is that of the trials, or 1 if each trial has
+    its own sample: the users of all trials are then concatenated.
     """
 
     portion: Microbatch  # records of the pass
@@ -124,26 +123,16 @@ class UserMicrobatch:
     trials: int  # number of trials in the pass
 
     def by_place(self, of_users: Tensor) -> Tensor:
-        """Return values of users (axis, users), repeated for each of the users' records, (trials, n).
-
-        The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
-        """
+        """Return values of users (axis, users), repeated for each of the users' records, (trials, n)."""
         placed = of_users[:, self.groups.runs[0]]
         return placed.view(self.groups.users.shape) if self.portion.is_own else placed
 
     def along(self, values: Tensor) -> Tensor:
-        """Return values of records (trials, n, ...), reshaped to (1, trials * n, ...) if trials have their own samples.
-
-        Otherwise the values are returned unchanged.
-        """
+        """Return values of records (trials, n, ...), as (1, trials * n, ...) if each trial has its own sample."""
         return values.reshape(1, -1, *values.shape[2:]) if self.portion.is_own else values
 
     def summed(self, values: Tensor) -> Tensor:
-        """Sum values of records, (trials, n, ...), over each user's records, and return the sums, (axis, users, ...).
-
-        `axis` is the number of trials if all trials process the same records. If each trial has its own sample, the
-        users of all trials are concatenated, and `axis` is 1.
-        """
+        """Return the sums of values of records, (trials, n, ...), over each user's records, (axis, users, ...)."""
         along, groups = self.along(values), self.groups
         total = along.new_zeros(along.shape[0], groups.count, *along.shape[2:])
         if not all(one.span and one.run for one in groups.buckets):
@@ -162,11 +151,7 @@ def _limits(longest: int) -> list[int]:
 
 
 def _bucket(segments: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
-    """Return the bucket that holds some of the users of a pass.
-
-    `segments` are the numbers of these users. For each user of the pass, `starts` holds the position of the first
-    record, and `lengths` the number of records, both (users,).
-    """
+    """Return the bucket of the users `segments`; `starts` and `lengths` locate the records of every user, (users,)."""
     first, own, count = starts[segments], lengths[segments], len(segments)
     fewest, most = (int(one) for one in own.aminmax())
     places = first.unsqueeze(1) + torch.arange(most, device=lengths.device)
@@ -190,7 +175,6 @@ class UserBlock:
 
     @cached_property
     def _shared(self) -> UserGroups:
-        """The block's records grouped by user, if all trials share the records."""
         return UserGroups(self.users)
 
     def trials_per_pass(self, model: StackedModel) -> int:
@@ -208,9 +192,7 @@ class UserBlock:
             Number of trials.
         """
         model.forget()
-        width = self.trials_per_pass(model)
-        for first in range(0, trials, width):
-            yield slice(first, min(trials, first + width))
+        yield from slices(trials, self.trials_per_pass(model))
 
     def users_of(self, rows: slice, trials: int) -> UserMicrobatch:
         """Return the block's records for one pass, grouped by user.
@@ -234,8 +216,8 @@ class UserBlock:
 class UserRecords:
     """Records sorted so that those of a user are adjacent; users are sorted by their number of records, ascending.
 
-    Thus the records of users with equal numbers of records can be read without a copy. The order depends only on the
-    users of the records, so this object and its cache can be reused for all computations on the same records.
+    So the records of users with equal numbers of records are read without a copy. The object can be reused in all
+    rounds.
     """
 
     features: Tensor  # features of the sorted records, (n, *shape)
@@ -283,8 +265,7 @@ class UserRecords:
         limit
             Largest number of records per trial in a block of several users.
         taking_part
-            Whether a record is in a trial's sample, bool (trials, n), with records in the order before sorting; None if
-            all are.
+            Whether a record is in a trial's sample, bool (trials, n), in the order before sorting; None if all are.
         """
         if taking_part is not None:
             yield from self._cut(limit, taking_part if self.places is None else taking_part[:, self.places])

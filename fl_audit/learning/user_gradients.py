@@ -13,17 +13,14 @@ from torch import Tensor
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.layers import LayerCall, StackedLinear, weigh
-from fl_audit.learning.record_gradient_norms import RecordGradientSummary
+from fl_audit.learning.record_gradient_norms import RecordGradientSummary, gradient_products
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import UserMicrobatch, UserRecords
 from fl_audit.learning.user_norms import user_norms_of_layer
 
 
 class UserSum(NamedTuple):
-    """Sum of the clipped gradients of users, and sum of users' centred quantile bits.
-
-    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm, and -1/2 otherwise.
-    """
+    """Sum of the clipped gradients of users, and sum of users' centred quantile bits."""
 
     total: Tensor  # sum of the users' clipped gradients, float32 (trials, parameters)
     # Sum over participating users of 1/2 if the norm of the user's gradient is at most C, and of -1/2 otherwise,
@@ -41,23 +38,21 @@ def clipped_user_sum(
 ) -> UserSum:
     """Return each trial's sum over users of g min(1, C / ||g||), where g is the sum of a user's gradients.
 
-    The result also has a sum over users of 1/2 if ||g|| <= C, and of -1/2 otherwise, by which adaptive clipping moves
-    C.
+    The result also has the sum of the users' centred bits, by which adaptive clipping moves C.
 
     Parameters
     ----------
     model
-        Model whose copies for all trials are computed at once.
+        Model that computes all trials at once.
     models
         Parameters of each trial, float32 (trials, parameters).
     records
         The n records, sorted by user; the object can be reused in all rounds.
     clipping_norm
-        Clipping norm C (L2), positive: one for all trials, or one per trial (trials,). None sums the gradients without
-        clipping.
+        Clipping norm C (L2), positive: one for all trials, or one per trial (trials,). None for no clipping.
     batch_trials
-        Number of trials in the original batch, if only its first trials are recomputed; the computation then uses the
-        shapes of the whole batch. It cannot be combined with `taking_part`.
+        Number of trials in the original batch, if only its first trials are recomputed, whose last bits depend on the
+        shapes of the whole batch. It excludes `taking_part`.
     taking_part
         Whether a record is in a trial's sum, bool (trials, n), with records in the order before sorting; None for all.
         A user with only some records in a trial contributes the clipped sum of these.
@@ -95,17 +90,16 @@ def user_gradients(
 ) -> RecordGradientSummary:
     """Return ||g|| and <v, g> for each user and trial, (trials, users), where g is the sum of a user's gradients.
 
-    The vector v belongs to the trial. Raises `InputError` if shapes do not match.
+    Raises `InputError` if shapes do not match.
 
     Parameters
     ----------
     model
-        Model whose copies for all trials are computed at once.
+        Model that computes all trials at once.
     models
         Parameters of each trial, float32 (trials, parameters).
     features
-        Features of the records, float32 (n, *shape), with the records of each user adjacent. The users of the result
-        have this order.
+        Features of the records, float32 (n, *shape), with the records of each user adjacent; the result has this order.
     labels
         Classes of the records, int64 (n,).
     users
@@ -134,19 +128,15 @@ def user_gradients(
 
 
 def _examples_at_once(model: StackedModel, models: Tensor) -> int:
-    """Return the number of records per trial that fit into one pass."""
     if model.fast:
         return model.examples_per_pass
     return max(1, min(model.examples_per_pass, pass_budgets.GRADIENT_BUDGET // models[:1].numel()))
 
 
 def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the sums of users' clipped gradients and of their centred bits, without computing per-record gradients.
+    """Return one pass's sums of users' clipped gradients and of their centred bits, without per-record gradients.
 
-    The sums are over the users of one pass, for each trial; their shapes are (trials, parameters) and (trials,). A
-    user's centred bit is 1/2 if the gradient's norm is at most the clipping norm `norm`, and -1/2 otherwise. If `norm`
-    is None, nothing is clipped. `models` holds the parameters of each trial, and `users` the records of the pass,
-    grouped by user.
+    The shapes are (trials, parameters) and (trials,).
     """
     taped, total, portion = model.backward(models, users.portion), torch.empty_like(models), users.portion
     with torch.no_grad():
@@ -175,9 +165,7 @@ def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: 
 def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return users' clipping factors, (trials, users), and the sums of their centred bits, (trials,), if all take part.
 
-    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm `norm`, and -1/2 otherwise. If
-    `norm` is None, nothing is clipped. `squares` holds the squared norms of the users' gradients, (trials, users); the
-    function may overwrite it.
+    `squares` may be overwritten.
     """
     if norm is None:
         return torch.ones_like(squares, dtype=torch.float32), squares.new_full((len(squares),), squares.shape[1] / 2)
@@ -191,10 +179,7 @@ def _clipped(
 ) -> tuple[Tensor, Tensor]:
     """Return the clipping factor of each record's user, (trials, n), and the sums of users' centred bits, (trials,).
 
-    A user's centred bit is 1/2 if the gradient's norm is at most the clipping norm `norm`, and -1/2 otherwise. If
-    `norm` is None, nothing is clipped. `squares` holds the squared norm of the gradient of each record's user, (trials,
-    n). `counted` is 1 for records that take part and 0 for others, (trials, n); None if all do. Others have the factor
-    0 and no bit.
+    Records with `counted` 0 have the factor 0 and no bit.
     """
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:
@@ -206,10 +191,7 @@ def _clipped(
 
 
 def _kept(visit: LayerCall, signal: Tensor) -> object:
-    """Return intermediate values from which a layer's `weighted_sum` is computed once clipping factors are known.
-
-    `visit` is the recorded call of the layer, and `signal` the gradients of the losses with respect to its outputs.
-    """
+    """Return the intermediate values that a layer's `weighted_sum` needs besides the clipping factors."""
     layer = visit.layer
     if isinstance(layer, StackedLinear):
         return None
@@ -220,18 +202,16 @@ def _kept(visit: LayerCall, signal: Tensor) -> object:
 
 
 def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) -> Tensor:
-    """Return each user's summed gradient, float32 (axis, users, parameters), computed from per-record gradients.
+    """Return each user's summed gradient, float32 (axis, users, parameters), from per-record gradients.
 
-    `models` holds the parameters of each trial, and `users` the records of the pass, grouped by user. The number `axis`
-    is that of the trials, or 1 if the users of all trials are concatenated.
+    The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
     """
     portion = users.portion
     axis = 1 if portion.is_own else users.trials
     total = models.new_zeros(axis, users.groups.count, models.shape[1])
     together = max(1, pass_budgets.GRADIENT_BUDGET // models.numel())
     place = users.groups.runs[0].view(users.groups.users.shape)
-    for first in range(0, portion.examples, together):
-        some = slice(first, first + together)
+    for some in pass_budgets.slices(portion.examples, together):
         part = portion.take(some)
         gradients = model.example_gradients(models, part)
         if part.counted is not None:
@@ -243,13 +223,7 @@ def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) ->
 def _formed_sum(
     model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the sums of users' clipped gradients and of their centred bits, computed from per-record gradients.
-
-    The sums are over the users of one pass, for each trial; their shapes are (trials, parameters) and (trials,). A
-    user's centred bit is 1/2 if the gradient's norm is at most the clipping norm `norm`, and -1/2 otherwise. If `norm`
-    is None, nothing is clipped. `models` holds the parameters of each trial, and `users` the records of the pass,
-    grouped by user.
-    """
+    """Return the results of `_fast_sum`, computed from per-record gradients."""
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
     weights, bits = _clipped(users, users.by_place(squares), norm, users.portion.counted)
@@ -264,31 +238,22 @@ def _formed_sum(
 def _fast_summary(
     model: StackedModel, models: Tensor, users: UserMicrobatch, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return each user's squared gradient norm and inner product with a vector, without computing per-record gradients.
+    """Return users' squared gradient norms, float64, and products with the vectors, float32, each (trials, users).
 
-    A user's gradient is the sum over the user's records in the pass. Both results have the shape (trials, users); the
-    norms are float64, the products float32. `vectors` holds one vector per trial, (trials, parameters); with None the
-    products are 0. `models` holds the parameters of each trial, and `users` the records of the pass, grouped by user.
+    No per-record gradients are computed. Without vectors the products are 0.
     """
     taped = model.backward(models, users.portion)
     with torch.no_grad():
         squares = torch.stack([user_norms_of_layer(users, *one).squares for one in taped]).sum(0).clamp(min=0.0)
         if vectors is None:
             return squares, torch.zeros_like(squares).float()
-        taped[0][0].layer.frame.parameters = model.layout.views(vectors)  # all layers' frame
-        each = torch.stack([visit.layer.products(visit, signal) for visit, signal in taped]).sum(0)
-        return squares, users.summed(each)
+        return squares, users.summed(gradient_products(model, taped, vectors))
 
 
 def _formed_summary(
     model: StackedModel, models: Tensor, users: UserMicrobatch, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return each user's squared gradient norm and inner product with a vector, computed from per-record gradients.
-
-    A user's gradient is the sum over the user's records in the pass. Both results have the shape (trials, users); the
-    norms are float64, the products float32. `vectors` holds one vector per trial, (trials, parameters); with None the
-    products are 0. `models` holds the parameters of each trial, and `users` the records of the pass, grouped by user.
-    """
+    """Return the results of `_fast_summary`, computed from per-record gradients."""
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
     if vectors is None:

@@ -35,8 +35,8 @@ class UserNorms(NamedTuple):
 def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> UserNorms:
     """Return the squared norms of all users' summed gradients in one layer, float64 (axis, users).
 
-    The first axis has one entry per trial if all trials share the records. Otherwise it has length 1, and the users of
-    all trials are concatenated.
+    The number `axis` is that of the trials if they share the records, or else 1, with the users of all trials
+    concatenated.
 
     Parameters
     ----------
@@ -78,10 +78,7 @@ def _is_gram_cheap(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> b
 
 
 def _of_sums(users: UserMicrobatch, gradients: dict[str, Tensor]) -> UserNorms:
-    """Return users' summed gradients and their squared norms, from per-record gradients (trials, n, ...).
-
-    The gradients are keyed by parameter name.
-    """
+    """Return users' summed gradients and their squared norms, from per-record gradients (trials, n, ...)."""
     counted, sums = users.portion.counted, {}
     for name, own in gradients.items():
         flags = None if counted is None else counted.view(*counted.shape, *([1] * (own.dim() - 2)))
@@ -93,9 +90,8 @@ def _of_sums(users: UserMicrobatch, gradients: dict[str, Tensor]) -> UserNorms:
 def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
     """Return the output gradients G and the inputs A of a layer; a record's gradient of the weights is G^T A.
 
-    `visit` is the recorded call of the layer, and `signal` the gradients of the losses with respect to the outputs of
-    the call. The shape of G is (trials, n, rows, outs). The shape of A is (trials, n, rows, ins), or (1, n, rows, ins)
-    if all trials share the inputs. Each of the n records has a row for every position of the layer's output.
+    G is (trials, n, rows, outs), and A is (trials or 1, n, rows, ins), with a row for every position of the layer's
+    output.
     """
     layer, frame = visit.layer, visit.layer.frame
     if isinstance(layer, StackedConv2d):
@@ -107,7 +103,7 @@ def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _GramScratchMemory(NamedTuple):
-    """Scratch memory and cached Gram matrices for one bucket, a group of users with similar numbers of records."""
+    """Scratch memory and cached Gram matrices for one bucket of users."""
 
     scratch: Tensor  # memory for intermediate results, float64 (scalars,)
     kept: dict[tuple[str, int], Tensor]  # cache of Gram matrices of inputs that do not change, by layer and bucket
@@ -117,10 +113,7 @@ class _GramScratchMemory(NamedTuple):
 def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _GramScratchMemory) -> Tensor:
     """Return the squared norms of the summed gradients of a bucket's users in one layer, float64 (axis, users).
 
-    A user's summed gradient is the sum of the outer products d a^T over the user's rows. Here d is a row of `left` (a
-    gradient at the layer's outputs), and a is the same row of `right` (an input of the layer). With `has_bias`, the
-    bias gradient is included. `memory` holds scratch space and cached Gram matrices. The number `axis` is that of the
-    trials, or 1 if the users of all trials are concatenated.
+    `left` and `right` are the factors that `_factors` returns.
     """
     # (axis, s, rows, outs or ins): where the left factor is zero, the right one may be anything.
     own, rows = bucket.read(left).flatten(2, 3), bucket.places.shape[1] * right.shape[2]
@@ -132,40 +125,30 @@ def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, me
     if rows == 1:
         inputs = read.square().sum((2, 3))
         return (own.square().sum((2, 3)) * (inputs + 1 if has_bias else inputs)).double()
-    together, found = max(1, pass_budgets.GRADIENT_BUDGET // (axis * outs * ins)), []
-    for first in range(0, users, together):
-        some = slice(first, first + together)
-        found.append(_by_gradients(own[:, some], read[:, some], has_bias))
+    together = max(1, pass_budgets.GRADIENT_BUDGET // (axis * outs * ins))
+    parts = pass_budgets.slices(users, together)
+    found = [_by_gradients(own[:, some], read[:, some], has_bias) for some in parts]
     return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
 
 def _is_gram_cheaper(rows: int, outs: int, ins: int, own: float) -> bool:
-    """Return whether Gram matrices are a cheaper way to a user's gradient norm in one layer than the gradient itself.
+    """Return whether Gram matrices are cheaper for a user with `rows` rows than the summed gradient.
 
-    `rows` is the number of the user's rows, and `outs` and `ins` are the layer's numbers of outputs and inputs. `own`
-    is the share of the inputs that trials do not share. Rows are converted to float64, in which an operation costs
-    twice as much. A gradient is written once and read once, and the overhead of a separate matrix product equals some
-    hundred operations.
+    `own` is the share of the inputs that trials do not share.
     """
     read = outs + ins * own
     return 2 * rows * (rows + 2) * read + 4 * rows**2 <= (rows + 2) * outs * ins + _OF_ONE_PRODUCT
 
 
 def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _GramScratchMemory) -> Tensor:
-    """Return the squared norms of the summed gradients of a bucket's users, from Gram matrices, float64 (axis, users).
-
-    `own` holds the gradients at the layer's outputs, (axis, users, rows, outs), and `right` the layer's inputs, not yet
-    grouped by user. With `has_bias`, the bias gradient is included. `memory` holds scratch space and cached Gram
-    matrices of inputs. The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
-    """
+    """Return the squared norms, float64 (axis, users), from Gram matrices of output gradients and inputs."""
     (axis, users, rows, outs), ins = own.shape, right.shape[3]
     together, found = max(1, pass_budgets.GRADIENT_BUDGET // (axis * rows * (outs + ins + 2 * rows))), []
     inputs = memory.kept.get(memory.key)
     read = bucket.read(right, padded_by_zeros=False).flatten(2, 3) if inputs is None else None
     if read is not None and 2 * rows <= ins:  # no more memory than the inputs themselves
         inputs = memory.kept[memory.key] = _gram(read, memory.scratch)
-    for first in range(0, users, together):
-        some = slice(first, first + together)
+    for some in pass_budgets.slices(users, together):
         if inputs is not None:
             products = inputs[:, some]
         else:
@@ -176,12 +159,7 @@ def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory:
 
 
 def _by_gradients(own: Tensor, read: Tensor, has_bias: bool) -> Tensor:
-    """Return the squared norms of some users' summed gradients, computed from these gradients, float64 (axis, users).
-
-    `own` holds the gradients at the layer's outputs, (axis, users, rows, outs), and `read` the layer's inputs, (axis,
-    users, rows, ins); its first axis has length 1 if all trials share the inputs. With `has_bias`, the bias gradient is
-    included. The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
-    """
+    """Return the squared norms, float64 (axis, users), from the users' summed gradients."""
     if len(read) < len(own):  # every user's inputs are read once for all trials
         axis, users, rows, outs = own.shape
         answers = own.permute(1, 0, 3, 2).reshape(users, axis * outs, rows)
@@ -202,9 +180,9 @@ def _gram(values: Tensor, scratch: Tensor) -> Tensor:
     products = flat.new_empty(len(flat), flat.shape[1], flat.shape[1], dtype=torch.float64)
     one = flat[0].numel()
     together = max(1, len(scratch) // one)
-    for first in range(0, len(flat), together):
-        some = flat[first : first + together]
+    for part in pass_budgets.slices(len(flat), together):
+        some = flat[part]
         space = scratch[: some.numel()] if one <= len(scratch) else scratch.new_empty(one)
         rows = space.view(some.shape).copy_(some)
-        torch.bmm(rows, rows.transpose(1, 2), out=products[first : first + together])
+        torch.bmm(rows, rows.transpose(1, 2), out=products[part])
     return products.view(*values.shape[:2], *products.shape[1:])

@@ -10,7 +10,7 @@ from fl_audit.local_training.composition import ComposedPrivacy
 from fl_audit.local_training.pitfall_checks import CHECKS, conformance
 from fl_audit.local_training.pitfalls import FoundPitfall, Severity
 from fl_audit.local_training.training_evidence import TrainingEvidence
-from fl_audit.local_training.training_facts import MakePrivateCall, RecordedTraining
+from fl_audit.local_training.training_facts import RecordedTraining
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
 from fl_audit.verdict.verdict import Verdict
@@ -51,13 +51,11 @@ def assess(name: str, evidence: TrainingEvidence, unseen: Sequence[str] = ()) ->
     found = sorted(conformance(evidence), key=lambda one: order.index(one.weight))
     composed = evidence.composed_of()
     of_users = evidence.composed_of(of_user=True) if evidence.records_per_user > 1 else None
-    unseen = [*unseen, *evidence.unseen]
-    said = [*unseen]
+    unseen = (*unseen, *evidence.unseen)
+    verdict = _verdict(evidence, found, unseen)
     if evidence.is_private and not evidence.replays:
-        said.append("replays without a record: the clipping of records by themselves was not compared")
-    return Assessment(
-        name, _verdict(evidence, found, unseen), evidence, tuple(found), composed, of_users, tuple(said)
-    )  # fmt: skip
+        unseen = (*unseen, "replays without a record: the clipping of records by themselves was not compared")
+    return Assessment(name, verdict, evidence, tuple(found), composed, of_users, unseen)
 
 
 def _verdict(evidence: TrainingEvidence, found: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
@@ -95,26 +93,26 @@ def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     """Return the lines of the report about an assessment, as pairs of subject and text."""
     evidence, lines = assessment.evidence, list[tuple[str, str]]()
     if evidence.is_private:
-        lines += [("Claimed", _claimed_words(assessment)), ("Done", _done_words(evidence))]
+        lines += [("Claimed", _claimed_words(evidence)), ("Done", _done_words(evidence))]
         lines += [("Composed", _composed_words(assessment))]
     if evidence.replays:
         lines.append(("Replayed", _replayed_words(evidence)))
     for one in assessment.found:
         about = f"{str(one.weight).partition(',')[0].capitalize()}: {one.pitfall}"
-        lines.append((about, f"{one.seen[0].upper()}{one.seen[1:]}. Fix: {one.fix}"))
+        lines.append((about, f"{_sentence(one.seen)} Fix: {one.fix}"))
     named = {one.pitfall for one in assessment.found}
     if evidence.is_private:
         lines.append(("Not found", f"{len(CHECKS) - len(named)} of {len(CHECKS)} pitfalls that were looked for."))
-    lines += [("Not looked at", f"{reason[0].upper()}{reason[1:]}.") for reason in assessment.unseen]
-    return (*lines, ("Not seen", f"{_ALWAYS_UNSEEN[0].upper()}{_ALWAYS_UNSEEN[1:]}."))
+    lines += [("Not looked at", _sentence(reason)) for reason in assessment.unseen]
+    return (*lines, ("Not seen", _sentence(_ALWAYS_UNSEEN)))
 
 
-def _engine(evidence: TrainingEvidence) -> MakePrivateCall | None:
-    return next((one for training in evidence.trainings for one in training.engines), None)
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
-def _claimed_words(assessment: Assessment) -> str:
-    evidence, engine = assessment.evidence, _engine(assessment.evidence)
+def _claimed_words(evidence: TrainingEvidence) -> str:
+    engine = next((one for training in evidence.trainings for one in training.engines), None)
     said = list[str]()
     if engine is not None:
         norms = ", ".join(f"{one:g}" for one in dict.fromkeys(engine.norms))
@@ -135,9 +133,9 @@ def _claimed_words(assessment: Assessment) -> str:
 
 
 def _done_words(evidence: TrainingEvidence) -> str:
-    trainings = [one for each in evidence.by_client.values() for one in each]
+    trainings = evidence.private_trainings
     steps = sum(len(one.noised) for one in trainings)
-    fed = [one.batches[number] for one in trainings for step in one.noised for number in step.batches]
+    fed = [batch for one in trainings for step in one.noised for batch in one.batches_of(step)]
     sizes = [len(one.indices) for one in fed]
     clients, rounds = len(evidence.by_client), len({one.round for one in trainings})
     said = f"{plural(steps, 'step')} in {plural(rounds, 'round')} of {plural(clients, 'client')}"
@@ -196,7 +194,7 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "composed": _composed_json(assessment.composed),
         "users": _composed_json(assessment.of_users),
         "replays": [asdict(one) for one in evidence.replays],
-        "trainings": [_training_json(one) for each in evidence.by_client.values() for one in each],
+        "trainings": [_training_json(one) for one in evidence.private_trainings],
         "not_looked_at": list(assessment.unseen),
     }
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, require_number
@@ -48,7 +48,7 @@ def composed(
 
     Only Poisson sampling amplifies privacy. Under any other sampling, the record that was used most often determines
     the number of steps. Several steps on one mini-batch count as a single release of its sample with less noise. The
-    adjacency is add-remove-record, as in Opacus, or add-remove-user if a user has several records.
+    adjacency is add-remove-record, or add-remove-user if a user has several records.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def composed(
     delta
         Delta at which epsilon is computed, above 0 and below 1.
     rounds
-        Number of rounds of the whole training, of which those that were not recorded are assumed to be like the
-        recorded ones. None to count only recorded rounds.
+        Number of rounds of the whole training; rounds that were not recorded count like the recorded ones. None to
+        count only recorded rounds.
     factor
         Largest observed effect of a record on a sum over the claimed effect, at least 1; noise is divided by it.
     records_per_user
@@ -83,22 +83,14 @@ def _is_bare(training: RecordedTraining) -> bool:
 
 
 def _claim(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> Claim:
-    """Return the claim of one or more kinds of DP-SGD steps, with the exact accountant.
-
-    `steps` holds the noise multiplier, the sampling rate and the number of steps of each kind. The adjacency is
-    add-remove-record if `records_per_user` is 1, and otherwise add-remove-user.
-    """
+    """Return the claim of steps, given as (noise multiplier, sampling rate, number), with the exact accountant."""
     events = [event for noise, rate, count in steps for event in gaussian_rounds(noise, count, rate)]
     unit = Adjacency.ADD_REMOVE_RECORD if records_per_user == 1 else Adjacency.ADD_REMOVE_USER
     return Claim(unit, events, delta)
 
 
 def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> float:
-    """Return epsilon at delta of DP-SGD steps together: 0 without steps, infinite if their noise is too small.
-
-    `steps` holds the noise multiplier, the sampling rate and the number of steps of each kind. `records_per_user` is
-    the largest number of records of one user, from 1.
-    """
+    """Return epsilon at delta of all steps: 0 without steps, infinite if their noise is too small."""
     try:
         return _claim(steps, delta, records_per_user).profile.epsilon(delta) if steps else 0.0
     except InputError:  # noise so small that no distribution of it can be computed
@@ -108,13 +100,13 @@ def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float, records_pe
 def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator[tuple[tuple[float, float], int]]:
     """Yield each kind of step of a training as ((noise multiplier, sampling rate), number of steps).
 
-    The noise multiplier is relative to the real effect of a unit: a record, or a user with `of_user` records. `factor`
-    is the largest observed effect of a record over the claimed effect.
+    The multiplier is relative to the effect of a user with `of_user` records, each with `factor` times its claimed
+    effect.
     """
     sampled: Counter[tuple[float, float]] = Counter()
     fixed: dict[float, Counter[int]] = {}
     for group in _by_batches(training):
-        step, batches = group[0], [training.batches[number] for number in group[0].batches]
+        step, batches = group[0], training.batches_of(group[0])
         noise = real_noise(step) / factor / math.sqrt(len(group))
         logical = sum(batch.is_whole and bool(batch.indices) for batch in batches) or 1
         rates = [batch.rate for batch in batches if batch.sampling is Sampling.POISSON]
@@ -150,7 +142,6 @@ def _lowest(count: int) -> float:
 def _by_batches(training: RecordedTraining) -> list[list[PrivateStep]]:
     """Return the noised steps of a training, grouped by the mini-batches on which they were taken."""
     groups: list[list[PrivateStep]] = []
-    batches: list[tuple[int, ...]] = []
     parts: list[int] = []
     for step in training.steps:
         if step.is_fresh:
@@ -158,8 +149,7 @@ def _by_batches(training: RecordedTraining) -> list[list[PrivateStep]]:
         if not step.is_noised:
             continue
         if parts or not groups or not step.batches:
-            groups.append([PrivateStep(**{**vars(step), "batches": tuple(parts)})])
-            batches.append(tuple(parts))
+            groups.append([replace(step, batches=tuple(parts))])
         else:
             groups[-1].append(step)
         parts = []

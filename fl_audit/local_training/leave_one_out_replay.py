@@ -32,7 +32,7 @@ _TOLERANCE = 1e-4  # of the clipping norm, and of the largest gradient: sums of 
 class LeaveOneOutEffect:
     """Effect of leaving out or replacing one record on the sums of clipped gradients of a training.
 
-    It is measured by comparing steps of the training with the same steps of a replay without the record.
+    Steps of the training are compared with the same steps of a replay without the record.
     """
 
     record: str  # description of the record
@@ -51,10 +51,7 @@ class LeaveOneOutEffect:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the sums of clipped gradients differ with and without the record by no more than the claim allows.
-
-        They must not differ at all in steps whose mini-batch does not contain the record.
-        """
+        """Whether the sums differ by no more than the claim allows, and not at all in steps without the record."""
         return self.moved <= self.claimed + _TOLERANCE and self.moved_absent <= _TOLERANCE
 
     @property
@@ -69,8 +66,8 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     """Measure the effect of three records on a training, by replaying it without each of them.
 
     The records are a typical one, the most dissimilar one and a crafted one with large values. If a replay without a
-    record cannot be compared, another record takes its place. The result lists an effect for each record whose steps
-    could be compared; it is empty if no record was drawn or no noise was added.
+    record cannot be compared, another record takes its place. Effects that could not be compared are left out; there is
+    none if no record was drawn or no noise was added.
 
     Parameters
     ----------
@@ -128,28 +125,9 @@ def _replayed(
     other: Any,
     is_short: bool,
 ) -> LeaveOneOutEffect | None:
-    """Repeat a training without one record, or with another in its place, and return the effect of the record.
+    """Repeat a training without record `index`, or with `other` in its place, and return the record's effect.
 
-    None if no step of the two trainings can be compared.
-
-    Parameters
-    ----------
-    run
-        Function that repeats the training with a recorder and a function that modifies its data set.
-    name
-        Description of the record for the result, such as "a crafted record".
-    index
-        Position of the record in the data set, from 0.
-    edit
-        Function that modifies the data set of both trainings, for instance by inserting the record.
-    led
-        The training with the record: its recorder and its recorded facts.
-    start
-        Random states from which both trainings start.
-    other
-        Record that takes the place of the record; None leaves the record out.
-    is_short
-        Whether the repeated training ends as soon as enough steps have been compared.
+    The result is None if no step of the two trainings can be compared.
     """
     leader, longer = led
 
@@ -165,10 +143,9 @@ def _replayed(
 
 
 def _pairs(longer: RecordedTraining, shorter: RecordedTraining) -> Iterator[tuple[PrivateStep, PrivateStep]]:
-    """Yield pairs of steps that two trainings took on the same mini-batch, first the step of `longer`.
+    """Yield pairs of steps that the trainings with and without a record took on the same mini-batch.
 
-    `longer` is the training with the record in question, `shorter` the one without it. If a training took several steps
-    on a mini-batch, only the first is used, because only the first starts from the recorded weights.
+    Of several steps on a mini-batch only the first is used, because only it starts from the recorded weights.
     """
     found = {step.batches[-1:]: step for step in shorter.steps if step.is_fresh}
     for step in longer.steps:
@@ -188,7 +165,7 @@ def _compared(
     moved, absent, others, taking, compared = 0.0, 0.0, list[float](), 0, 0
     tensors, is_in = np.zeros(len(pairs[-1][0].sizes)), False
     for one, two in pairs:
-        places = [place for number in one.batches for place in longer.batches[number].indices]
+        places = [place for batch in longer.batches_of(one) for place in batch.indices]
         # The record may have been in an earlier part of the sample that ends here.
         is_in |= index in places
         gap = _gap(one.gradients, two.gradients, places, index, is_replaced)
@@ -211,20 +188,7 @@ def _compared(
 def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:
     """Return the largest difference of the other records' gradients between two steps, over the largest gradient.
 
-    None if gradients were not stored or belong to different records.
-
-    Parameters
-    ----------
-    one
-        Per-record gradients of the step with the record in question, shape (records, parameters); None if not stored.
-    two
-        Per-record gradients of the step without this record, in the same order; None if not stored.
-    places
-        Position in the data set of each row of `one`.
-    index
-        Position in the data set of the record in question, whose gradient is left out.
-    is_replaced
-        Whether another record took the place of the record in `two`.
+    `places` are the positions in the data set of the rows of `one`. None if gradients are missing or do not match.
     """
     if one is None or two is None or len(one) != len(places):
         return None
@@ -239,11 +203,9 @@ def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, 
 def _schedule(
     longer: RecordedTraining, shorter: RecordedTraining, is_short: bool
 ) -> Iterable[tuple[str, float, float]]:
-    """Yield the training settings that depend on the number of records and differ between a training and its replay.
+    """Yield settings that change without the record: name, value with the record, value without it.
 
-    Each is a tuple of name, value with the record in question, and value without it. Compared are the expected batch,
-    the sampling rate, the noise multiplier and, unless the replay ended early (`is_short`), the number of steps.
-    `longer` is the training with the record, `shorter` the replay without it.
+    The number of steps is not compared if the replay ended early (`is_short`).
     """
     for left, right in zip(longer.noised[:1], shorter.noised[:1], strict=False):
         if left.expected_batch != right.expected_batch:

@@ -67,8 +67,6 @@ class PrivateModels:
     def moved(self, optimizer: Any, is_at_end: bool) -> list[UnaccountedTensorChange]:
         """Return the tensors of an optimizer's model that were changed since the end of the optimizer's last step.
 
-        They are compared with the copies that `keep` made, so such changes do not come from the optimizer.
-
         Parameters
         ----------
         optimizer
@@ -91,9 +89,8 @@ class PrivateModels:
     def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:
         """Compare the tensors that a client returned with the models that Opacus made private.
 
-        The first result names the returned tensors that are in no private model. The second is the number of an earlier
-        step, from 1, after which the models had the values of the other tensors; None if the values are the latest
-        ones, or match no step.
+        The first result names the returned tensors that are in no private model. The second is the number of the
+        earlier step, from 1, whose values the others have; None if they are the latest, or match no step.
 
         Parameters
         ----------
@@ -116,7 +113,6 @@ class PrivateModels:
         return unknown, earlier
 
     def _live(self, optimizer: Any) -> dict[str, Tensor]:
-        """Return the current tensors of the model that an optimizer trains, by name."""
         own = {id(one) for one in optimizer.params}
         for module in reversed(self.modules):
             if any(id(one) in own for one in module.parameters()):

@@ -1,4 +1,7 @@
-"""Make modified copies of data sets of many types: without a record, with another record, or with other labels."""
+"""Make modified copies of data sets: without a record, with another record, or with other labels.
+
+A data set is one of torch or Hugging Face, a tuple of arrays, or a list of records.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +26,7 @@ def without_record(dataset: Any, index: int) -> Any:
     Parameters
     ----------
     dataset
-        A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
+        The data set, which stays unchanged.
     index
         Position of the record to leave out, from 0.
     """
@@ -44,12 +47,12 @@ def without_record(dataset: Any, index: int) -> Any:
 
 
 def with_record(dataset: Any, index: int, item: Any) -> Any:
-    """Return a data set in which one record is replaced by another; the given data set stays unchanged.
+    """Return a data set in which one record is replaced by another.
 
     Parameters
     ----------
     dataset
-        A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
+        The data set, which stays unchanged.
     index
         Position of the record to replace, from 0.
     item
@@ -72,7 +75,7 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
     Parameters
     ----------
     dataset
-        A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
+        The data set, which stays unchanged.
     is_one
         If True, every record gets the label of the first record; if False, the label of another record.
     """
@@ -97,7 +100,7 @@ def record_at(dataset: Any, index: int) -> Any:
     Parameters
     ----------
     dataset
-        A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
+        The data set.
     index
         Position of the record, from 0.
     """
@@ -129,7 +132,7 @@ def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
     Parameters
     ----------
     dataset
-        A data set of torch or Hugging Face, a tuple of arrays, or a list of records.
+        The data set.
     among
         Positions of the chosen records, at least one.
     """
@@ -160,7 +163,7 @@ class _Edited(Dataset[Any]):
 
 
 def length_of(dataset: Any) -> int:
-    """Return the number of records of a data set of torch or Hugging Face, of a tuple of arrays, or of a list."""
+    """Return the number of records of a data set."""
     return len(dataset[0]) if _is_of_arrays(dataset) else len(dataset)
 
 

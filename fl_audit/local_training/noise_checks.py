@@ -1,7 +1,7 @@
 """Check the noise that was added: its scale, its distribution, and whether its draws repeat."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
@@ -15,11 +15,6 @@ from fl_audit.local_training.training_facts import PrivateStep, RecordedTraining
 _FEWEST = 3  # values of noise that have to be equal before they say anything
 
 
-def _all(evidence: TrainingEvidence) -> Iterator[RecordedTraining]:
-    for each in evidence.by_client.values():
-        yield from each
-
-
 def _claimed(step: PrivateStep) -> float:
     return step.gradient_multiplier * step.norm
 
@@ -30,7 +25,7 @@ def _is_bare(step: PrivateStep) -> bool:
 
 
 def _no_noise(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         bare = sum(map(_is_bare, training.noised))
         if bare:
             return f"{bare} of {len(training.noised)} steps added no noise"
@@ -40,7 +35,7 @@ def _no_noise(evidence: TrainingEvidence) -> str:
 def _small_noise(evidence: TrainingEvidence) -> str:
     if _no_noise(evidence):
         return ""
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         steps = [step for step in training.noised if step.noise is not None and _claimed(step) > 0]
         squares = sum(step.noise.squares / _claimed(step) ** 2 for step in steps if step.noise is not None)
         count = sum(step.noise.count for step in steps if step.noise is not None)
@@ -52,7 +47,7 @@ def _small_noise(evidence: TrainingEvidence) -> str:
 def _noise_distribution(evidence: TrainingEvidence) -> str:
     if _no_noise(evidence):
         return ""
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         parts = [step.noise.sample / step.noise.scale for step in training.noised if step.noise is not None]
         if not parts:
             continue
@@ -63,10 +58,7 @@ def _noise_distribution(evidence: TrainingEvidence) -> str:
 
 
 def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
-    """Return the first noise values of each noised step, as a tuple per step.
-
-    Steps with fewer than three stored values are left out, because they could be equal by chance.
-    """
+    """Return the first noise values of each step; fewer than three could be equal by chance, and are left out."""
     return [
         step.noise.head
         for step in training.noised
@@ -75,7 +67,7 @@ def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
 
 
 def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:
-    """Return True if a step of one training added the same noise as a step of the other."""
+    """Return True if two trainings have a step with the same noise."""
     return bool(set(_heads(one)) & set(_heads(other)))
 
 
@@ -95,7 +87,7 @@ def _shared(evidence: TrainingEvidence) -> str:
 
 
 def _repeated(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         most = max(Counter(_heads(training)).values(), default=0)
         if most > 1:
             return f"{most} steps of a training added the same noise"

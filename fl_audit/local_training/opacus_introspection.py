@@ -1,8 +1,10 @@
 """Read values from Opacus and torch objects: samplers, accountants, layers, and the noise of a step."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from hashlib import sha256
+from operator import index
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,11 +17,12 @@ from opacus.utils.uniform_sampler import DistributedUniformWithReplacementSample
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler
 
-from fl_audit.local_training.training_facts import History, Noise, Sampling
+from fl_audit.local_training.training_facts import History, MakePrivateCall, Noise, Sampling
 from fl_audit.privacy.gaussian import combined_multiplier
 
 _HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their distribution
 _PROBED = 64  # records of the batches for which an adaptive norm is asked how it follows a count
+_MOST_ROWS = 5_000_000  # most numbers of per-record gradients that are stored of a step
 _COUPLED = (nn.modules.batchnorm._BatchNorm,)
 
 
@@ -96,10 +99,9 @@ def coupled_layers(module: nn.Module) -> tuple[str, ...]:
 def multiplier_of(optimizer: DPOptimizer) -> float:
     """Return the noise multiplier of everything that a step of the optimizer releases together.
 
-    With adaptive clipping, a step releases a sum of gradients and a count of gradients within the clipping norm. In
-    `AdaClipDPOptimizer` before Opacus's pull request 807, `optimizer.noise_multiplier`, which the accountant counts,
-    belongs to the sum alone. Since this change, `add_noise` derives the noise of the sum from it, as if a record
-    changed the count by one half (Andrew et al. 2021, theorem 1).
+    With adaptive clipping, this is a sum of gradients and a count of gradients within the clipping norm. Before
+    Opacus's pull request 807, `optimizer.noise_multiplier` belongs to the sum alone. Since then, `add_noise` derives
+    the noise of the sum from it, as if a record changed the count by one half (Andrew et al. 2021, theorem 1).
     """
     told, of_count = float(optimizer.noise_multiplier), count_multiplier_of(optimizer)
     if of_count is None or told <= 0:
@@ -119,14 +121,9 @@ def count_multiplier_of(optimizer: DPOptimizer) -> float | None:
 
 
 def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
-    """Return the sensitivity of the count that adaptive clipping releases: the largest change by one record.
+    """Return the sensitivity of the count of gradients within the norm, which adaptive clipping releases.
 
-    The bit of a gradient is 1 if its norm is within the clipping norm, else 0. If the sum of all bits minus one half is
-    divided by a public number, one record changes the sum by one half. But Opacus divides by the size of the sample,
-    which the record changes. For B bits that are 1 among n, one record then changes the count by (n - B) / (n - 1) or B
-    / (n - 1), so by up to 1.
-
-    The sensitivity is measured by calling the optimizer with counts of mini-batches with and without one record.
+    It is one half, or up to 1 where Opacus divides the count by the size of the sample, which one record changes.
     """
 
     def told(count: int, size: int) -> float:
@@ -171,3 +168,64 @@ def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]
     head = tuple(np.round(noise[:_HEAD] / scale, 5).tolist())
     found = Noise(noise.size, float((noise**2).sum()), head, noise[:_SAMPLE].copy(), int(seed))
     return found, torch.cat(sums).cpu().numpy(), tuple(one.numel() for one in sums)
+
+
+def record_gradients_of(optimizer: DPOptimizer, is_kept: bool) -> tuple[int | None, Any]:
+    """Return the number of per-record gradients of an optimizer's next step, and the gradients before clipping.
+
+    The number is None if Opacus has no per-record gradients. The gradients, float64 (rows, parameters), are None if
+    they are not wanted, or if there are more than five million numbers.
+
+    Parameters
+    ----------
+    optimizer
+        The Opacus optimizer, before its `pre_step`.
+    is_kept
+        Whether the gradients are wanted.
+    """
+    with suppress(Exception):  # modes without gradients of single records
+        found = [value.detach() for value in optimizer.grad_samples]
+        rows = len(found[0])
+        if not is_kept or sum(value.numel() for value in found) > _MOST_ROWS:
+            return rows, None
+        flat = torch.cat([value.reshape(rows, -1) for value in found], dim=1)
+        return rows, flat.double().cpu().numpy().copy()
+    return None, None
+
+
+def positions_of(drawn: Any) -> list[int] | None:
+    """Return the positions that a sampler drew; None if it drew no integers, e.g. for a stream or a mapping."""
+    if not isinstance(drawn, Iterable) or isinstance(drawn, Mapping):
+        return None
+    try:
+        return [index(one) for one in drawn]
+    except TypeError:
+        return None
+
+
+def make_private_call(
+    engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...], target: tuple[float, float] | None
+) -> MakePrivateCall:
+    """Return the facts of a call of Opacus's `PrivacyEngine.make_private`.
+
+    Parameters
+    ----------
+    engine
+        The privacy engine.
+    asked
+        Arguments of the call, by name.
+    made
+        Model, optimizer and loader that the call returned.
+    target
+        Epsilon and delta that the engine was asked for; None if it was given a noise multiplier.
+    """
+    loader, optimizer, given, norms = made[-1], made[1], asked["data_loader"], asked["max_grad_norm"]
+    sampler = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
+    return MakePrivateCall(
+        float(optimizer.noise_multiplier),
+        tuple(map(float, norms)) if isinstance(norms, (list, tuple)) else (float(norms),),
+        str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), sampling_of(sampler),
+        type(inner_sampler(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
+        len(loader.dataset), len(loader), given.batch_size, bool(given.drop_last),
+        str(engine.accountant.mechanism()), history_of(engine.accountant), target,
+    )  # fmt: skip

@@ -3,7 +3,7 @@
 Checks of sampling and of noise have their own modules. This module contains the checks of accounting and of outputs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from fl_audit.local_training.noise_checks import NOISE_CHECKS
 from fl_audit.local_training.pitfalls import FoundPitfall, Pitfall
@@ -26,11 +26,6 @@ def conformance(evidence: TrainingEvidence) -> tuple[FoundPitfall, ...]:
     """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
     found = (FoundPitfall(pitfall, seen) for pitfall, check in CHECKS.items() if (seen := check(evidence)))
     return tuple(found) if evidence.is_private else ()
-
-
-def _all(evidence: TrainingEvidence) -> Iterator[RecordedTraining]:
-    for each in evidence.by_client.values():
-        yield from each
 
 
 def _steps_in(history: tuple[tuple[float, float, int], ...]) -> int:
@@ -66,7 +61,7 @@ def _claimed_epsilon(evidence: TrainingEvidence) -> str:
 
 
 def _early_epsilon(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         if training.answers and training.answers[-1].after < len(training.noised):
             left = len(training.noised) - training.answers[-1].after
             return f"{left} of {len(training.noised)} steps were taken after epsilon was asked for"
@@ -74,7 +69,7 @@ def _early_epsilon(evidence: TrainingEvidence) -> str:
 
 
 def _large_delta(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         deltas = [one.delta for one in training.answers] + [one.target[1] for one in training.engines if one.target]
         records = max((one.records for one in training.engines), default=0)
         if records and deltas and max(deltas) >= 1 / records:
@@ -83,14 +78,14 @@ def _large_delta(evidence: TrainingEvidence) -> str:
 
 
 def _uncounted(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         if training.is_accountant_seen and training.counted < len(training.noised):
             return f"{len(training.noised)} steps were taken, and the accountant counted {training.counted}"
     return ""
 
 
 def _untaken(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         taken = sum(step.is_applied for step in training.noised)
         if training.counted > taken:
             return f"the accountant counted {training.counted} steps, and {taken} were taken"
@@ -98,8 +93,8 @@ def _untaken(evidence: TrainingEvidence) -> str:
 
 
 def _wrong_rate(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
-        fed = [training.batches[number] for step in training.noised for number in step.batches]
+    for training in evidence.private_trainings:
+        fed = [batch for step in training.noised for batch in training.batches_of(step)]
         rates = [one.rate for one in fed if one.sampling is Sampling.POISSON and one.rate is not None]
         counted = [rate for _, rate, _ in training.counted_here]
         if rates and counted and min(counted) < min(rates) * (1 - 1e-6):
@@ -108,7 +103,7 @@ def _wrong_rate(evidence: TrainingEvidence) -> str:
 
 
 def _wrong_noise(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         noise = [step.noise_multiplier for step in training.noised]
         counted = [one for one, _, _ in training.counted_here]
         if noise and counted and max(counted) > max(noise) * (1 + 1e-6):
@@ -119,7 +114,7 @@ def _wrong_noise(evidence: TrainingEvidence) -> str:
 
 
 def _trained_before(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         before = [one for one in training.outside if one.is_before and one.tensors]
         if before:
             return f"{before[0].optimizer} took {len(before)} steps on the model before an engine was made"
@@ -127,7 +122,7 @@ def _trained_before(evidence: TrainingEvidence) -> str:
 
 
 def _unwrapped(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         found = [one for one in training.outside if not one.is_before and one.is_wrapped]
         if found:
             return f"{found[0].optimizer} took {len(found)} steps that the engine did not make private"
@@ -135,7 +130,7 @@ def _unwrapped(evidence: TrainingEvidence) -> str:
 
 
 def _outside_optimizer(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         found = [one for one in training.outside if not one.is_before and not one.is_wrapped and one.tensors]
         if found:
             return f"{found[0].optimizer} took {len(found)} steps on {found[0].tensors} tensors of the private model"
@@ -144,9 +139,11 @@ def _outside_optimizer(evidence: TrainingEvidence) -> str:
 
 def _moved(is_parameter: bool, is_frozen: bool) -> Check:
     def check(evidence: TrainingEvidence) -> str:
-        if any(one.tensors and not one.is_before for training in _all(evidence) for one in training.outside):
+        if any(
+            one.tensors and not one.is_before for training in evidence.private_trainings for one in training.outside
+        ):
             return ""  # said already, with the optimizer that did it
-        for training in _all(evidence):
+        for training in evidence.private_trainings:
             found = [
                 one.name
                 for one in training.moved
@@ -162,12 +159,12 @@ def _moved(is_parameter: bool, is_frozen: bool) -> Check:
 
 
 def _unknown_tensors(evidence: TrainingEvidence) -> str:
-    names = [name for training in _all(evidence) for name in training.left.unknown]
+    names = [name for training in evidence.private_trainings for name in training.left.unknown]
     return f"{', '.join(dict.fromkeys(names[:3]))} left, and the private model has no such tensor" if names else ""
 
 
 def _chosen(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         if training.left.earlier is not None:
             last = len(training.noised)
             return f"the weights that left are those after step {training.left.earlier} of {last}"
@@ -196,7 +193,7 @@ def _sizes(training: RecordedTraining) -> set[int]:
 
 
 def _exact_count(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         records = _sizes(training)
         # Replies to training and to evaluation may use the same names.
         for name, value in (*training.left.numbers.items(), *training.left.evaluation.items()):
@@ -209,7 +206,7 @@ def _exact_count(evidence: TrainingEvidence) -> str:
 
 def _clear(evidence: TrainingEvidence, is_evaluation: bool) -> str:
     seen: dict[str, set[float]] = {}
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         records = {float(count) for count in _sizes(training)}
         public = records | {one.epsilon for one in training.answers} | {one.delta for one in training.answers}
         for engine in training.engines:

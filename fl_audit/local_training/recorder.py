@@ -1,15 +1,14 @@
 """Recorder of a training with Opacus; it stores facts about the training and does not change it.
 
-`patches.recorded` patches the classes of Opacus and torch within a block, so that they call the recorder. In a replay,
-the recorder can also set mini-batches, random states and weights to those of an earlier training, so that single steps
-can be compared.
+Patches of Opacus and torch call the recorder (`patches.recorded`). In a replay, it can also set mini-batches, random
+states and weights to those of an earlier training, so that single steps can be compared.
 """
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from operator import index
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,8 +23,11 @@ from fl_audit.local_training.opacus_introspection import (
     history_of,
     inner_sampler,
     is_part,
+    make_private_call,
     multiplier_of,
     noise_of,
+    positions_of,
+    record_gradients_of,
     sampling_of,
 )
 from fl_audit.local_training.replay_state import (
@@ -43,13 +45,12 @@ from fl_audit.local_training.training_facts import (
     PrivateStep,
     RecordedTraining,
     ReportedEpsilon,
-    Sampling,
     TrainingOutputs,
     UnaccountedTensorChange,
+    batches_of_one_loader,
 )
 
 _PER_STEP = 20  # batches at most that are kept for each step that is
-_MOST_ROWS = 5_000_000  # numbers of the gradients of single records that are kept of a step
 
 
 class Recorder:
@@ -58,8 +59,7 @@ class Recorder:
     Parameters
     ----------
     kept_steps
-        For how many steps, from the first, sums and gradients are stored, and the weights when their mini-batches are
-        drawn.
+        Number of steps, from the first, whose sums, gradients and initial weights are stored.
     followed
         An earlier training that this one follows in a replay; None if there is none.
     is_short
@@ -79,11 +79,8 @@ class Recorder:
         self.dataset: Any = None  # the data set of the first engine
         self._is_short = is_short
         self.engines, self.batches, self.steps = list[MakePrivateCall](), list[Batch](), list[PrivateStep]()
-        self.answers, self.outside, self.moved = (
-            list[ReportedEpsilon](),
-            list[NonPrivateStep](),
-            list[UnaccountedTensorChange](),
-        )
+        self.answers, self.outside = list[ReportedEpsilon](), list[NonPrivateStep]()
+        self.moved = list[UnaccountedTensorChange]()
         self.counted = self.plateaus = self._asked = self._noised = 0
         self.target: tuple[float, float] | None = None  # epsilon and delta that an engine is asked for
         self._accountant: Any = None
@@ -107,61 +104,44 @@ class Recorder:
         self.models.optimizers[id(optimizer.original_optimizer)] = optimizer
         self._alive.append(optimizer)
 
-    def makes_engine(self, engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...], target: Any) -> None:
+    def makes_engine(self, engine: Any, asked: Mapping[str, Any], made: tuple[Any, ...]) -> None:
         """Record a call of Opacus's `PrivacyEngine.make_private`.
 
         Parameters
         ----------
         engine
-            The privacy engine whose method was called.
+            The privacy engine.
         asked
             Arguments of the call, by name.
         made
-            Objects that the call returned: model, optimizer and loader, in this order.
-        target
-            Target epsilon and delta that the engine was asked for; None if it was given a noise multiplier.
+            Model, optimizer and loader that the call returned.
         """
-        loader, optimizer, given = made[-1], made[1], asked["data_loader"]
-        sampler = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
-        norms = asked["max_grad_norm"]
-        module = asked["module"]
         self._accountant = engine.accountant
-        self.dataset = self.track.private = given.dataset if self.dataset is None else self.dataset
-        self.engines.append(
-            MakePrivateCall(
-                float(optimizer.noise_multiplier),
-                tuple(map(float, norms)) if isinstance(norms, (list, tuple)) else (float(norms),),
-                str(asked.get("clipping", "flat")), bool(asked.get("poisson_sampling", True)), sampling_of(sampler),
-                type(inner_sampler(sampler)).__name__, 1 / max(len(loader), 1), optimizer.expected_batch_size,
-                len(loader.dataset), len(loader), given.batch_size, bool(given.drop_last),
-                str(engine.accountant.mechanism()), history_of(engine.accountant), target,
-            )
-        )  # fmt: skip
-        self._match_before(module)
-        self.models.keep(optimizer)
+        if self.dataset is None:
+            self.dataset = asked["data_loader"].dataset
+        self.track.private = self.dataset
+        self.engines.append(make_private_call(engine, asked, made, self.target))
+        self._match_before(asked["module"])
+        self.models.keep(made[1])
 
     @property
     def is_of_replay(self) -> bool:
-        """Whether steps of the training are compared with another training.
-
-        Workers must then not load data ahead.
-        """
+        """Whether steps are compared with another training, so that workers must not load data ahead."""
         return self._kept > 0
 
     def draws(self, iterator: Any, drawn: Any) -> Any:
         """Record the positions of the records that a data loader has drawn, and return the positions that it must use.
 
-        The returned positions are the drawn ones. Only in a replay, which repeats an earlier training, are they those
-        of the same draw in the earlier training.
+        They are the drawn ones or, in a replay, those of the same draw in the earlier training.
 
         Parameters
         ----------
         iterator
             The data loader's iterator, which stands for one pass over the data.
         drawn
-            Positions of the drawn records. If it holds no positions, it is returned unchanged and not recorded.
+            Positions of the drawn records. Anything else is returned unchanged and not recorded.
         """
-        positions = _positions(drawn)
+        positions = positions_of(drawn)
         if positions is None:
             return drawn
         if iterator._num_workers:
@@ -206,11 +186,7 @@ class Recorder:
             track.weights.append({name: value.detach().cpu().clone() for name, value in live.items()})
 
     def _follow(self, number: int) -> None:
-        """Set random states, weights and clipping norms as they were in an earlier training at its mini-batch `number`.
-
-        The earlier training is the one that this training follows in a replay; mini-batches are counted from 0 in the
-        order in which they were drawn. Without it, or after its last mini-batch, nothing is changed.
-        """
+        """Set random states, weights and clipping norms to those at mini-batch `number` of the followed training."""
         track = None if self._followed is None else self._followed.track
         if track is None or number >= len(track.states):
             return
@@ -253,17 +229,17 @@ class Recorder:
         if len(self.track.states) == len(self.batches) > 0:
             self.is_random |= not are_same_states(self.track.states[-1], random_states())
         self._coupled |= dict.fromkeys(name for module in self.models.modules for name in coupled_layers(module))
-        rows, gradients = self._rows(optimizer)
+        is_kept = self._keeps
+        rows, gradients = record_gradients_of(optimizer, is_kept)
         multiplier, norm, counted = multiplier_of(optimizer), float(optimizer.max_grad_norm), self.counted
         made = call()
         is_noised = bool(made) and bool(optimizer.params)
         noise, total, sizes = noise_of(optimizer) if is_noised else (None, None, ())
-        is_kept = self._keeps
         self.steps.append(
             PrivateStep(
                 type(optimizer).__name__, self._fed(rows), bool(self._fresh), rows, is_noised, False, multiplier, norm,
                 float(optimizer.param_groups[0]["lr"]), self.counted - counted, noise, total if is_kept else None,
-                gradients if is_kept else None, sizes, optimizer.expected_batch_size, count_multiplier_of(optimizer),
+                gradients, sizes, optimizer.expected_batch_size, count_multiplier_of(optimizer),
             )
         )  # fmt: skip
         self._fresh = []
@@ -283,10 +259,7 @@ class Recorder:
         found = NonPrivateStep(type(inner).__name__, not self.engines, optimizer is not None, 0)
         if self.engines:
             own = {id(one) for module in self.models.modules for one in module.parameters()}
-            found = NonPrivateStep(
-                found.optimizer, False, found.is_wrapped, sum(id(one) in own for one in moved)
-            )  # fmt: skip
-            self.outside.append(found)
+            self.outside.append(replace(found, tensors=sum(id(one) in own for one in moved)))
             return
         self._stepped.append((found, [one.detach() for one in moved]))
 
@@ -297,10 +270,7 @@ class Recorder:
 
     @contextmanager
     def answering(self) -> Iterator[bool]:
-        """Count nested calls of `get_epsilon` in a `with` block, and yield True for the outermost one.
-
-        Calls are nested because an accountant may ask another one.
-        """
+        """Yield, in a `with` block, whether a call of `get_epsilon` was made by the training, not by an accountant."""
         self._asked += 1
         try:
             yield self._asked == 1
@@ -308,7 +278,7 @@ class Recorder:
             self._asked -= 1
 
     def answers_epsilon(self, accountant: Any, delta: object, epsilon: object) -> None:
-        """Record an epsilon that an accountant returned; calls from Opacus's search for a noise multiplier are ignored.
+        """Record an epsilon that an accountant returned, unless Opacus searches for a noise multiplier.
 
         Parameters
         ----------
@@ -319,7 +289,7 @@ class Recorder:
         epsilon
             Epsilon that the accountant returned.
         """
-        frame = sys._getframe(2)
+        frame = sys._getframe(3)  # the frame that asked: between are the two of a patched method
         for _ in range(4):
             if frame.f_code.co_name == "get_noise_multiplier":
                 return
@@ -347,18 +317,14 @@ class Recorder:
             self.moved += self.models.moved(optimizer, is_at_end=True)
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
-            tuple(dict.fromkeys(self.moved)), self.counted, history_of(self._accountant),
-            tuple(self._coupled), self.plateaus,
-            left or TrainingOutputs(), client, number,
+            tuple(dict.fromkeys(self.moved)), self.counted, history_of(self._accountant), tuple(self._coupled),
+            self.plateaus, left or TrainingOutputs(), client, number,
         )  # fmt: skip
 
     def left_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
     ) -> TrainingOutputs:
         """Return all outputs of a client: its metrics, and how its returned tensors compare with the private models.
-
-        Private models are those that Opacus made private. The result names the returned tensors that are in no such
-        model, and says if the other tensors have the values of an earlier step instead of the last one.
 
         Parameters
         ----------
@@ -375,43 +341,14 @@ class Recorder:
     # Helpers.
 
     def _fed(self, rows: int | None) -> tuple[int, ...]:
-        """Return the numbers of the mini-batches of a step: those of one loader, drawn since the last step.
-
-        If several loaders have drawn, e.g. one of public data, the loader is chosen whose mini-batches have as many
-        records as the step has gradients (`rows`), then one with Poisson sampling, then the one that drew last.
-        """
         if not self._fresh:
             return self.steps[-1].batches if self.steps else ()
-        passes: dict[int, list[int]] = {}
-        for number in self._fresh:
-            passes.setdefault(self.batches[number].loader, []).append(number)
-        sizes = {key: [len(self.batches[one].indices) for one in numbers] for key, numbers in passes.items()}
-
-        def order(key: int) -> tuple[bool, bool, int]:
-            last = self.batches[passes[key][-1]]
-            return rows in (sizes[key][-1], sum(sizes[key])), last.sampling is Sampling.POISSON, passes[key][-1]
-
-        return tuple(passes[max(passes, key=order)])
-
-    def _rows(self, optimizer: Any) -> tuple[int | None, Any]:
-        """Return the number of per-record gradients of a step, and the gradients, float64 (rows, parameters).
-
-        The number is None if Opacus has no per-record gradients, and the gradients are None if they are not stored.
-        """
-        with suppress(Exception):  # modes without gradients of single records
-            found = [value.detach() for value in optimizer.grad_samples]
-            rows = len(found[0])
-            size = sum(value.numel() for value in found)
-            if not self._keeps or size > _MOST_ROWS:
-                return rows, None
-            flat = torch.cat([value.reshape(rows, -1) for value in found], dim=1)
-            return rows, flat.double().cpu().numpy().copy()
-        return None, None
+        return batches_of_one_loader(self._fresh, self.batches, rows)
 
     def _apply(self, optimizer: Any) -> None:
         place = next(number for number in reversed(range(len(self.steps))) if self.steps[number].is_noised)
         step = self.steps[place]
-        self.steps[place] = PrivateStep(**{**vars(step), "is_applied": True})
+        self.steps[place] = replace(step, is_applied=True)
         self.models.keep(optimizer, is_step=True)
 
     @property
@@ -424,15 +361,5 @@ class Recorder:
         for found, moved in self._stepped:
             own = [value.detach() for value in module.parameters()]
             same = sum(any(one.shape == mine.shape and torch.equal(one, mine) for mine in own) for one in moved)
-            self.outside.append(NonPrivateStep(found.optimizer, True, found.is_wrapped, same))
+            self.outside.append(replace(found, tensors=same))
         self._stepped = []
-
-
-def _positions(drawn: Any) -> list[int] | None:
-    """Return the positions that a sampler drew; None if it drew no integers, e.g. for a stream or a mapping."""
-    if not isinstance(drawn, Iterable) or isinstance(drawn, Mapping):
-        return None
-    try:
-        return [index(one) for one in drawn]
-    except TypeError:
-        return None

@@ -16,14 +16,9 @@ LEVEL = 1e-7
 _MIN_DRAWN = 20  # fewest records that equal samples must contain together to count as evidence
 
 
-def _all(evidence: TrainingEvidence) -> Iterator[RecordedTraining]:
-    for each in evidence.by_client.values():
-        yield from each
-
-
 def _fed(training: RecordedTraining) -> Iterator[tuple[PrivateStep, list[Batch]]]:
     for step in training.steps:
-        yield step, [training.batches[number] for number in step.batches]
+        yield step, training.batches_of(step)
 
 
 def _is_amplified(training: RecordedTraining) -> bool:
@@ -32,12 +27,13 @@ def _is_amplified(training: RecordedTraining) -> bool:
 
 
 def _no_poisson(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         if not _is_amplified(training):
             continue
         for engine in training.engines:
             if not engine.is_poisson_asked and engine.sampling is Sampling.FIXED:
-                return f"the engine was made with poisson_sampling=False: {engine.sampler} draws, and not {_poisson()}"
+                draws = f"{engine.sampler} draws, and not every record by itself"
+                return f"the engine was made with poisson_sampling=False: {draws}"
         for _, batches in _fed(training):
             other = [one for one in batches if one.sampling is Sampling.OTHER]
             said = _fixed_sizes(training) if other else ""
@@ -46,15 +42,8 @@ def _no_poisson(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _poisson() -> str:
-    return "every record by itself"
-
-
 def _fixed_sizes(training: RecordedTraining) -> str:
-    """Describe the sizes of mini-batches if they vary significantly less than those of Poisson samples.
-
-    Otherwise return "". Only mini-batches of samplers of unknown kind (OTHER), at least one, are considered.
-    """
+    """Describe mini-batches of unknown samplers if their sizes vary too little for Poisson samples; else ""."""
     sizes = [len(one.indices) for one in training.batches if one.sampling is Sampling.OTHER]
     records = [one.records for one in training.batches if one.sampling is Sampling.OTHER]
     mean = float(np.mean(sizes))
@@ -69,7 +58,7 @@ def _fixed_sizes(training: RecordedTraining) -> str:
 
 
 def _other_loader(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         is_poisson = any(one.sampling is Sampling.POISSON for one in training.engines)
         for _, batches in _fed(training):
             other = [one for one in batches if one.sampling is Sampling.FIXED]
@@ -94,7 +83,7 @@ def _samples(training: RecordedTraining) -> list[tuple[int, ...]]:
 
 
 def _repeated_batch(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         again = sum(not step.is_fresh and step.is_of_whole(fed) for step, fed in _fed(training) if step.is_noised)
         if again:
             return f"{again} of {len(training.noised)} steps were taken on a batch that a step was taken on before"
@@ -102,7 +91,7 @@ def _repeated_batch(evidence: TrainingEvidence) -> str:
 
 
 def _accumulation(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         waiting = 0
         for step, batches in _fed(training):
             used = [one for one in batches if one.indices] if _uses_all(step, batches) else batches[-1:]
@@ -115,16 +104,13 @@ def _accumulation(evidence: TrainingEvidence) -> str:
 
 
 def _uses_all(step: PrivateStep, batches: list[Batch]) -> bool:
-    """Return True if a step clipped the gradients of all mini-batches that were drawn for it.
-
-    `batches` are these mini-batches; at least two of them must have records.
-    """
+    """Return True if a step clipped the gradients of all its mini-batches, of which at least two have records."""
     sizes = [len(one.indices) for one in batches if one.indices]
     return step.rows is not None and len(sizes) > 1 and step.rows == sum(sizes)
 
 
 def _partial_batch(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         sizes = [len(one.indices) for _, batches in _fed(training) for one in batches if one.sampling is Sampling.FIXED]
         if len(sizes) > 1 and min(sizes) < max(sizes):
             return f"batches have {max(sizes)} records, and the last one {min(sizes)}: that tells the number of records"
@@ -132,7 +118,7 @@ def _partial_batch(evidence: TrainingEvidence) -> str:
 
 
 def _empty_skipped(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         used = {number for step in training.steps for number in step.batches if _is_used(step, number, training)}
         last = max(used, default=-1)
         gone = [
@@ -146,8 +132,8 @@ def _empty_skipped(evidence: TrainingEvidence) -> str:
 
 
 def _is_used(step: PrivateStep, number: int, training: RecordedTraining) -> bool:
-    batches = [training.batches[one] for one in step.batches]
-    return number == step.batches[-1] or (_uses_all(step, batches) and bool(training.batches[number].indices))
+    is_read = _uses_all(step, training.batches_of(step)) and bool(training.batches[number].indices)
+    return number == step.batches[-1] or is_read
 
 
 def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
@@ -159,7 +145,7 @@ def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
 
 
 def _cut_batch(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         for step, drawn in _rows(training) if training.engines else ():
             if step.rows is not None and 1 < step.rows < drawn and not _is_clipped_as_one(training):
                 return f"{drawn} records were drawn for a step, and it used {step.rows}"
@@ -178,7 +164,7 @@ def _is_clipped_as_one(training: RecordedTraining) -> bool:
 
 
 def _batch_clipping(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1]
         if found and _is_clipped_as_one(training):
             rows, drawn = found[0]
@@ -193,7 +179,7 @@ def _private_size(evidence: TrainingEvidence) -> str:
         if schedule:
             name, one, other = schedule[0]
             return f"{name} is {one:.6g}, and {other:.6g} without one record"
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         used = {step.expected_batch for step in training.noised}
         for engine in training.engines:
             # If a user sets another expected batch, it does not follow the rule of Opacus.
@@ -204,11 +190,7 @@ def _private_size(evidence: TrainingEvidence) -> str:
 
 
 def _size_of(engine: MakePrivateCall) -> str:
-    """Return a sentence if the batch size or the number of steps that Opacus chose reveals the number of records.
-
-    Opacus derives both from the length of the data set. The result is "" if one record more or less would change
-    neither of them, or if the engine's numbers do not follow Opacus's rule.
-    """
+    """Describe how Opacus's batch size or number of steps would change with one record more or less; "" if not."""
     batch, records = engine.loader_batch, engine.records
     if batch is None or engine.expected_batch is None or _by_rule(records, batch, engine) != _seen(engine):
         return ""
@@ -226,10 +208,7 @@ def _seen(engine: MakePrivateCall) -> tuple[int, int]:
 
 
 def _by_rule(records: int, batch: int, engine: MakePrivateCall) -> tuple[int, int]:
-    """Return the expected batch size and the number of steps per epoch that Opacus derives from the number of records.
-
-    `batch` is the batch size of the loader that the engine was given.
-    """
+    """Return the expected batch size and the steps per epoch that Opacus derives from the number of records."""
     length = max(1, records // batch) if engine.is_last_dropped else batches_per_epoch(records, batch)
     rate = 1 / length
     steps = int(1 / rate) if engine.sampling is Sampling.POISSON else length
@@ -238,7 +217,7 @@ def _by_rule(records: int, batch: int, engine: MakePrivateCall) -> tuple[int, in
 
 
 def _batch_norm(evidence: TrainingEvidence) -> str:
-    for training in _all(evidence):
+    for training in evidence.private_trainings:
         if training.coupled:
             return f"the private model has {', '.join(training.coupled[:3])}"
     return ""

@@ -32,6 +32,11 @@ class TrainingEvidence:
                 found[training.client].append(training)
         return {client: tuple(each) for client, each in found.items()}
 
+    @cached_property
+    def private_trainings(self) -> tuple[RecordedTraining, ...]:
+        """Trainings of all clients that used Opacus, client by client, each in the order of rounds."""
+        return tuple(one for each in self.by_client.values() for one in each)
+
     @property
     def is_private(self) -> bool:
         """Whether an engine or an optimizer of Opacus was used in any training."""
@@ -40,8 +45,7 @@ class TrainingEvidence:
     @cached_property
     def unseen_sampling(self) -> tuple[str, ...]:
         """Descriptions of noised steps whose sampling of records was not observed; () if there are none."""
-        trainings = [one for each in self.by_client.values() for one in each]
-        steps = [(step, [one.batches[number] for number in step.batches]) for one in trainings for step in one.noised]
+        steps = [(step, one.batches_of(step)) for one in self.private_trainings for step in one.noised]
         found = []
         # Of a batch that was drawn before, code of the training may draw records by itself.
         hidden = sum(not fed or (not step.is_fresh and not step.is_of_whole(fed)) for step, fed in steps)
@@ -54,12 +58,9 @@ class TrainingEvidence:
 
     @cached_property
     def unseen(self) -> tuple[str, ...]:
-        """Descriptions of facts, such as the sampling, that determine privacy and were not observed.
-
-        It is () if all were observed.
-        """
-        uncounted = any(one.noised and not one.is_accountant_seen for each in self.by_client.values() for one in each)
-        looks = max((one.plateaus for each in self.by_client.values() for one in each), default=0)
+        """Descriptions of facts, such as the sampling, that determine privacy and were not observed; () if none."""
+        uncounted = any(one.noised and not one.is_accountant_seen for one in self.private_trainings)
+        looks = max((one.plateaus for one in self.private_trainings), default=0)
         found = [*self.unseen_sampling, *(["what counts the steps: no accountant of Opacus does"] if uncounted else ())]
         if looks:
             said = f"{looks} times, and with it the learning rate"
@@ -77,10 +78,9 @@ class TrainingEvidence:
 
     @cached_property
     def used_delta(self) -> float:
-        """Delta at which epsilon is computed: given by the user, else last reported, else given to Opacus's engine.
+        """Delta at which epsilon is computed: the user's, else the last reported, else the engine's, else 1e-5.
 
-        The engine is Opacus's `PrivacyEngine`, which may be given an epsilon and a delta to reach. Without any of
-        these, delta is 1e-5.
+        The engine is Opacus's `PrivacyEngine`, which may be given an epsilon and a delta to reach.
         """
         target = next((one.target for each in self.trainings for one in each.engines if one.target), None)
         if self.delta is not None:
@@ -91,9 +91,9 @@ class TrainingEvidence:
 
     @cached_property
     def claimed(self) -> float | None:
-        """Claimed epsilon: given by the user, else last reported by an accountant, else given to Opacus's engine.
+        """Claimed epsilon: the user's, else the last that an accountant reported, else the engine's, else None.
 
-        The engine is Opacus's `PrivacyEngine`, which may be given an epsilon to reach. None without any of these.
+        The engine is Opacus's `PrivacyEngine`, which may be given an epsilon to reach.
         """
         targets = [one.target[0] for each in self.trainings for one in each.engines if one.target]
         if self.epsilon is not None:
@@ -106,8 +106,7 @@ class TrainingEvidence:
     def factor(self) -> float:
         """Largest ratio of the observed to the claimed effect of one record, among replays that contradict the claim.
 
-        The effect is the change of a sum of clipped gradients if the record is left out or replaced. The ratio is 1 if
-        no replay contradicts the claim.
+        The effect is the change of a sum of clipped gradients by one record. Without such a replay, the ratio is 1.
         """
         return max((one.moved / one.claimed for one in self.replays if not one.is_kept), default=1.0)
 

@@ -95,19 +95,15 @@ class PrivateStep:
 
     @property
     def gradient_multiplier(self) -> float:
-        """Noise multiplier of the sum of gradients alone.
-
-        It is larger than `noise_multiplier` if the step also releases a count for adaptive clipping.
-        """
+        """Noise multiplier of the sum of gradients alone, without the count that adaptive clipping also releases."""
         if self.count_multiplier is None or not 0 < self.noise_multiplier < self.count_multiplier:
             return self.noise_multiplier
         return float((self.noise_multiplier**-2 - self.count_multiplier**-2) ** -0.5)
 
     def is_of_whole(self, batches: Sequence["Batch"]) -> bool:
-        """Return True if the number of per-record gradients fits the step's mini-batches, `batches`.
+        """Return True if there are as many per-record gradients as records in all of `batches`, or in the last one.
 
-        It fits if it equals the number of records in all mini-batches together, or in the last one. The result is also
-        True if the number of gradients is unknown, and False if there is no mini-batch.
+        Also True if the number of gradients is unknown, and False without a mini-batch.
         """
         sizes = [len(one.indices) for one in batches]
         return bool(sizes) and (self.rows is None or self.rows in (sizes[-1], sum(sizes)))
@@ -177,6 +173,10 @@ class RecordedTraining:
         """Steps that added noise, in order."""
         return tuple(step for step in self.steps if step.is_noised)
 
+    def batches_of(self, step: PrivateStep) -> list[Batch]:
+        """Return the mini-batches that were drawn for a step of this training, in order."""
+        return [self.batches[number] for number in step.batches]
+
     @property
     def is_accountant_seen(self) -> bool:
         """Whether an Opacus accountant was used; Opacus's optimizer also works with other accountants."""
@@ -191,3 +191,30 @@ class RecordedTraining:
                 found.insert(0, (noise, rate, min(steps, left)))
             left -= steps
         return tuple(found)
+
+
+def batches_of_one_loader(drawn: Sequence[int], batches: Sequence[Batch], rows: int | None) -> tuple[int, ...]:
+    """Return the numbers of the mini-batches on which a step was taken: those of one loader among all that were drawn.
+
+    A loader is preferred whose mini-batches have as many records as the step has gradients, then one with Poisson
+    sampling, then the last one.
+
+    Parameters
+    ----------
+    drawn
+        Numbers of the mini-batches that were drawn for the step, at least one.
+    batches
+        All mini-batches of the training.
+    rows
+        Number of per-record gradients of the step; None if unknown.
+    """
+    passes: dict[int, list[int]] = {}
+    for number in drawn:
+        passes.setdefault(batches[number].loader, []).append(number)
+
+    def order(key: int) -> tuple[bool, bool, int]:
+        sizes = [len(batches[number].indices) for number in passes[key]]
+        last = passes[key][-1]
+        return rows in (sizes[-1], sum(sizes)), batches[last].sampling is Sampling.POISSON, last
+
+    return tuple(passes[max(passes, key=order)])

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from typing import Any
 
@@ -65,9 +65,8 @@ def audit_training(
     # A function that is called once is called again all the same: only so is seen whether it repeats its noise.
     recorders = [Recorder() for _ in range(calls)]
     called = [runner.run(recorder, lambda data: data, number) for number, recorder in enumerate(recorders, 1)]
-    trainings, repeated = tuple(called[: options.rounds]), tuple(called)
-    found: TrainingEvidence = TrainingEvidence(
-        trainings, options.rounds, repeated, delta=options.delta, epsilon=options.epsilon,
+    found = TrainingEvidence(
+        tuple(called[: options.rounds]), options.rounds, tuple(called), delta=options.delta, epsilon=options.epsilon,
         records_per_user=options.records_per_user,
     )  # fmt: skip
     if not found.is_private:
@@ -82,15 +81,7 @@ def audit_training(
         unseen.append("which records the function chooses for its engine, since replays leave one out behind that")
     else:
         again = replays(runner.run, dataset)
-    values = runner.with_labels(start)
-    return assess(
-        name,
-        TrainingEvidence(
-            trainings, options.rounds, repeated, again, values, options.delta, options.epsilon,
-            options.records_per_user,
-        ),
-        unseen,
-    )  # fmt: skip
+    return assess(name, replace(found, replays=again, values=runner.with_labels(start)), unseen)
 
 
 _FLAG = {"model": "model", "dataset": "data"}
@@ -131,15 +122,7 @@ class _Runner:
     places: tuple[str, ...]
 
     def run(self, recorder: Recorder, edit: Edit, number: int = 1) -> RecordedTraining:
-        """Call the function on a modified data set, and return the recorded training, as round `number`.
-
-        `recorder` records the call. `edit` takes the data set and returns the modified one.
-
-        Raises
-        ------
-        InputError
-            If the function raises an exception.
-        """
+        """Call the function on the data set that `edit` returns; raises `InputError` if it fails."""
         given = {"model": copy.deepcopy(self.model), "dataset": edit(self.dataset)}
         try:
             with recorded(recorder):
@@ -154,17 +137,14 @@ class _Runner:
         return recorder.training(recorder.left_of(arrays, {}, {}), 0, number)
 
     def run_at_engine(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
-        """Call the function, modify the data set when an Opacus engine receives it, and return the recorded training.
-
-        `recorder` records the call. `edit` takes the data set and returns the modified one.
-        """
+        """Call the function as it is, and apply `edit` to the data set that its Opacus engine receives."""
         recorder.edit = edit
         return self.run(recorder, lambda data: data)
 
     def with_labels(self, start: Mapping[str, Any]) -> tuple[RecordedTraining, ...]:
-        """Call the function with the given labels and twice with other labels; return the three recorded trainings.
+        """Call the function with the given labels and twice with other labels, always from the random states `start`.
 
-        All calls start from the random states `start`. The result is empty if a call fails.
+        The result is empty if a call fails.
         """
         found = []
         for edit in (lambda data: data, with_other_labels, lambda data: with_other_labels(data, is_one=True)):
@@ -177,10 +157,7 @@ class _Runner:
 
 
 def _weights_in(made: Any) -> dict[str, Tensor]:
-    """Return the weights in the result of a training function, by name; empty if there are none.
-
-    They are those of the result itself, or of the first module or state dict in a tuple or list.
-    """
+    """Return the weights, by name, of the first module or state dict in the result of a training function."""
     match made:
         case nn.Module():
             return {name: value for name, value in made.state_dict().items() if isinstance(value, Tensor)}

@@ -19,14 +19,33 @@ from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.mechanisms.participations.participation import Participation
 
 
-def _require_combination(
+def require_combination(
     adjacency: Adjacency,
     contribution: Contribution,
     clipping: Clipping,
     participation: Participation,
     noise: MechanismNoise,
 ) -> None:
-    """Check that the parts of a mechanism fit together; raise `InputError` with the reason if they do not."""
+    """Raise `InputError` with the reason if the parts of a mechanism do not fit together.
+
+    Parameters
+    ----------
+    adjacency
+        Adjacency to which noise and guarantee refer.
+    contribution
+        Contribution of one unit.
+    clipping
+        Clipping of one contribution.
+    participation
+        Rule that decides which units participate in a round.
+    noise
+        Noise that is added to the sum.
+
+    Raises
+    ------
+    InputError
+        If two parts do not fit together.
+    """
     _require_private_training(adjacency, contribution, clipping, noise, participation)
     adds_noise = noise.origin is not NoiseOrigin.NOBODY
     if isinstance(clipping, NoClipping) and adds_noise:
@@ -73,7 +92,7 @@ def _require_private_training(
 
 
 def _require_adaptive(contribution: Contribution, noise: MechanismNoise) -> None:
-    """Check that the contribution and the noise support adaptive clipping; raise `InputError` if one does not."""
+    """Raise `InputError` if the contribution or the noise does not support adaptive clipping."""
     bits = "clipping is 'adaptive' for gradients of records, and a client would tell a bit for each of its records"
     accepted = "accepted with strategy 'dp-fedsgd' are 'fixed', and an adjacency of users"
     require(not isinstance(contribution, RecordGradients), f"{bits}: {accepted}")

@@ -41,8 +41,7 @@ class UserGradients:
 class LocalTraining:
     """Contribution of DP-FedAvg: a client trains on its own records and sends its clipped model update.
 
-    The order of records is public and depends on client and round. So anybody who knows a client's records can
-    recompute the client's update.
+    The order of records is public, so anybody who knows a client's records can recompute its update.
 
     Source: McMahan, Ramage, Talwar & Zhang 2018, "Learning differentially private recurrent language models", algorithm
     1 (flat clipping, uniform weights, fixed denominator).
@@ -57,14 +56,12 @@ class LocalTraining:
 class PrivateTraining:
     """Contribution of local DP-SGD: a client trains on its own records by DP-SGD and sends its model update.
 
-    Every step takes a Poisson sample of the records, clips the gradient of each, and adds noise. The update itself is
-    not clipped, because it is private already. After one step the update is a noised clipped sum multiplied by public
+    The update is not clipped, because it is private already. After one step it is a noised clipped sum times public
     numbers; after several steps its distribution has no closed form.
 
     Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
 
     Raises `InputError` if there is no shard (a client's records), if a shard has no records, or if `hiding` is below 1.
-    `hiding` is the factor by which other clients' noise increases the noise of the target's client.
     """
 
     # Training of a client in a round. Each step samples a record with probability 1 / (steps per epoch).
@@ -95,8 +92,7 @@ class PrivateTraining:
     def rates(self) -> tuple[float, ...]:
         """Sampling rates of the clients' records in a round: the distinct ones, ascending.
 
-        The result is (1.0,) if a client takes several steps in a round, because almost every record is then in one of
-        them.
+        The result is (1.0,) if a client takes several steps in a round: almost every record is then in one of them.
         """
         if not self.is_one_step:
             return (1.0,)
@@ -115,13 +111,12 @@ class PrivateTraining:
     def hiding_of(self, target: int, others: Iterable[int]) -> float:
         """Return the factor, at least 1, by which other clients' noise increases the noise of the target's client.
 
-        The target's client holds the record in question. A client divides its noised sum by its expected batch size, so
-        clients with small batches add more noise.
+        A client divides its noised sum by its expected batch size, so clients with small batches add more noise.
 
         Parameters
         ----------
         target
-            Number of records of the target's client, from 1.
+            Number of records, from 1, of the client that holds the record in question.
         others
             Number of records, from 1, of each other client whose noise the adversary does not know.
         """

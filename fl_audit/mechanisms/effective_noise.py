@@ -20,9 +20,7 @@ from fl_audit.randomness import Purpose, generator
 
 
 def effective_noise_multiplier(noise: MechanismNoise, threat_model: ThreatModel) -> float:
-    """Return the noise multiplier against an adversary, counting only noise that the adversary does not know.
-
-    The result is 0 without noise.
+    """Return the noise multiplier that counts only noise unknown to an adversary; 0 without noise.
 
     Parameters
     ----------

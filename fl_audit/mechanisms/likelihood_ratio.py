@@ -85,11 +85,10 @@ class ReleaseUnderHypotheses:
 
 
 def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
-    """Return the local sensitivity ||f(D) - f(D')|| of each trial, float64 (trials,).
+    """Return the local sensitivity ||f(D) - f(D')|| of each trial, float64 (trials,), where f is the sum of a round.
 
-    f is the sum of a round, so the difference is that of the two differing contributions. The client that holds the
-    differing unit and the attacking client both call this function on equal tensors, so their results agree to the last
-    bit.
+    The client that holds the differing unit and the attacking client both call this function on equal tensors, so their
+    results agree to the last bit.
 
     Parameters
     ----------
@@ -121,9 +120,9 @@ def gaussian_llr(
     """Return the log-likelihood ratios and normal scores of releases with noise N(0, sigma^2 I).
 
     If the differing unit always participates, the ratio is <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 for the
-    release r (Bernau et al. 2021, Lemma 1). Otherwise the unit participates with probability q, and each hypothesis is
-    a mixture. Then the ratio is log((1 - q) + q e^l) for the contribution under D minus the same term for the
-    contribution under D'. Here l is the log-likelihood ratio that the contribution is in the sum, against its absence.
+    release r (Bernau et al. 2021, Lemma 1). If it participates with probability q, it is the difference of log((1 - q)
+    + q e^l) between the contributions under D and under D', where l is the log-likelihood ratio that the contribution
+    is in the sum, against its absence.
 
     Parameters
     ----------
@@ -171,10 +170,9 @@ def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
 
 
 def _normal_score(place: Tensor, mean: Tensor, weight: float) -> Tensor:
-    """Return the normal score Phi^-1(F(`place`)), where F is the distribution function of a mixture of two normals.
+    """Return Phi^-1(F(`place`)) for the distribution function F of the mixture (1 - q) N(0, 1) + q N(`mean`, 1).
 
-    The mixture is (1 - q) N(0, 1) + q N(`mean`, 1), and `weight` is q. The score is computed from the smaller tail, for
-    accuracy.
+    `weight` is q. The smaller tail is used, for accuracy.
     """
     lower, upper = (
         torch.logaddexp(

@@ -16,7 +16,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.learning.optimizers import ServerOptimizer
-from fl_audit.mechanisms.compatibility_checks import _require_combination
+from fl_audit.mechanisms.compatibility_checks import require_combination
 from fl_audit.mechanisms.contribution import AdaptiveClipping, Clipping, Contribution, PrivateTraining, RecordGradients
 from fl_audit.mechanisms.effective_noise import SensitivityKind, effective_noise_multiplier
 from fl_audit.mechanisms.noises.base import AccountedRounds, NoiseOrigin, SumSensitivity
@@ -33,9 +33,9 @@ NO_LIKELIHOOD_RATIO = "the insider has nothing to weigh where nothing is claimed
 class Mechanism:
     """Description of round i's release: r_i = sum of clipped contributions + N(0, sigma_i^2 I), sigma_i = z Delta_i.
 
-    z is the noise multiplier and Delta_i the sensitivity of the sum. The sum is over the participating units. Sampling
-    units does not change the sensitivity, and strengthens the guarantee (see `SampledGaussianRelease`). Raises
-    `InputError` if a part has an unknown type, or the parts are incompatible.
+    z is the noise multiplier and Delta_i the sensitivity of the sum over the participating units. Sampling units does
+    not change it, but strengthens the guarantee (see `SampledGaussianRelease`). Raises `InputError` if a part has an
+    unknown type, or the parts are incompatible.
     """
 
     adjacency: Adjacency  # the adjacency to which noise and guarantee refer
@@ -58,7 +58,7 @@ class Mechanism:
         clipped = f"adjacency is '{self.adjacency}', and what is clipped are contributions of a {unit}"
         require(self.adjacency.unit is unit or not self.adds_noise, f"{clipped}: accepted are {accepted}")
         require_positive(denominator=self.denominator)
-        _require_combination(self.adjacency, self.contribution, self.clipping, self.participation, self.noise)
+        require_combination(self.adjacency, self.contribution, self.clipping, self.participation, self.noise)
 
     @property
     def adds_noise(self) -> bool:
@@ -91,10 +91,7 @@ class Mechanism:
 
     @property
     def clipping_norm(self) -> float:
-        """Clipping norm C of one contribution; infinite without clipping.
-
-        If the clipping norm is adaptive, it is that of the first round.
-        """
+        """Clipping norm C of one contribution, in the first round if it is adaptive; infinite without clipping."""
         return self.clipping.norm
 
     @property
@@ -121,17 +118,14 @@ class Mechanism:
     def has_exact_llr(self) -> bool:
         """Whether an attacking client can compute the exact log-likelihood ratio of its observation.
 
-        False if clients take several noised steps per round. The attacker then sees only the result of the steps, whose
-        distribution has no closed form, and computes scores instead of beliefs.
+        False if clients take several noised steps per round: their result has no closed form, and the attacker has only
+        scores.
         """
         return not isinstance(self.contribution, PrivateTraining) or self.contribution.is_one_step
 
     @property
     def rounds_needed(self) -> int:
-        """Number of rounds, up to the latest, whose releases enter the likelihood ratio of the latest round.
-
-        It is 1 for independent noise.
-        """
+        """Number of rounds, up to the latest, whose releases enter its likelihood ratio; 1 for independent noise."""
         return self.noise.rounds_needed
 
     @property
@@ -144,18 +138,15 @@ class Mechanism:
 
     @property
     def bit_sensitivity(self) -> float:
-        """Global sensitivity of the sum of the centred quantile bits, each of which is -1/2 or 1/2.
+        """Global sensitivity of the sum of the centred quantile bits.
 
-        A quantile bit tells whether a contribution is within the adaptive clipping norm.
+        A contribution's bit is 1/2 if it is within the adaptive clipping norm, else -1/2.
         """
         return self.adjacency.sensitivity_of_sum(0.5)
 
     @property
     def bit_sigma(self) -> float:
-        """Standard deviation of the noise on the sum of quantile bits; 0 if clipping is not adaptive.
-
-        A quantile bit tells whether a contribution is within the adaptive clipping norm.
-        """
+        """Standard deviation of the noise on the sum of quantile bits; 0 if clipping is not adaptive."""
         if not isinstance(self.clipping, AdaptiveClipping):
             return 0.0
         # The bits' noise is relative to the accounted multiplier, which may differ from the noise's own `multiplier`.
@@ -174,15 +165,14 @@ class Mechanism:
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that an adversary does not know, shaped as `local_sensitivity`.
 
-        The noise is that of the round's sum. If instead each client takes one noised step per round (DP-SGD), it is the
-        noise of one client's clipped sum. The result is 0 without noise, and NaN if clients take several noised steps
-        per round.
+        The noise is that of the round's sum, or of one client's clipped sum if clients take one noised step per round
+        (DP-SGD). The result is 0 without noise, and NaN if clients take several noised steps per round.
 
         Parameters
         ----------
         local_sensitivity
-            Norm ||f_i(D) - f_i(D')|| of the round's sums at the current model parameters, at least 0, of any shape. If
-            the noise is scaled to the global sensitivity, only the shape is used.
+            Norm ||f_i(D) - f_i(D')|| of the round's sums at the current model parameters, at least 0, of any shape.
+            Only the shape is used if the noise is scaled to the global sensitivity.
         threat_model
             Position and knowledge of the adversary.
         norms
@@ -220,8 +210,7 @@ class Mechanism:
     def claimed_multiplier(self, threat_model: ThreatModel) -> float:
         """Return the noise multiplier of all releases of a round against an adversary; 0 without noise.
 
-        With adaptive clipping, it covers two releases together: the sum of contributions, and the sum of quantile bits,
-        which tell which contributions are within the clipping norm.
+        With adaptive clipping, it covers the sum of contributions and the sum of quantile bits together.
         """
         z = effective_noise_multiplier(self.noise, threat_model)
         return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
@@ -229,8 +218,8 @@ class Mechanism:
     def round_multiplier(self, threat_model: ThreatModel) -> float:
         """Return the standard deviation of a round's noise over the largest difference of D and D' in the round.
 
-        The difference is the largest that the adversary can see. Only noise that the adversary does not know counts;
-        the result is 0 without noise.
+        Only noise that the adversary does not know, and differences that it can see, count. The result is 0 without
+        noise.
         """
         z = effective_noise_multiplier(self.noise, threat_model)
         return self.noise.round_multiplier(z, self.participation)
@@ -238,8 +227,8 @@ class Mechanism:
     def events_of_each(self, rounds: int, threat_model: ThreatModel) -> tuple[tuple[ReleaseEvent, ...], ...]:
         """Return the release events of k rounds for the accountant, one tuple of events for every kind of client.
 
-        There are several kinds only if clients train by DP-SGD, because their events then depend on the size of their
-        shard. A guarantee has to hold for all kinds.
+        There are several kinds only if clients train by DP-SGD on shards of several sizes. A guarantee has to hold for
+        all.
 
         Parameters
         ----------
@@ -257,25 +246,22 @@ class Mechanism:
     def events(self, rounds: int, threat_model: ThreatModel) -> tuple[ReleaseEvent, ...]:
         """Return the release events of k rounds, from which an accountant computes epsilon; empty without noise.
 
-        The mechanism must have a single kind of client. If clients train by DP-SGD, use `events_of_each` instead.
+        If clients train by DP-SGD, use `events_of_each`, because there may be several kinds of clients.
 
         Parameters
         ----------
         rounds
             Number of rounds k, at least 1.
         threat_model
-            The adversary against which the guarantee is computed. The guarantee is weaker if the adversary knows part
-            of the noise, or sees who participates.
+            The adversary against which the guarantee is computed. The guarantee is weaker if it knows part of the
+            noise, or sees who participates.
         """
         (only,) = self.events_of_each(rounds, threat_model)
         return only
 
 
 def _require_known(name: str, part: object, known: Sequence[type]) -> None:
-    """Raise `InputError` unless a part of a mechanism has exactly one of the known types.
-
-    `name` is the name of the part, for the message. Subclasses are rejected, because they may behave differently.
-    """
+    """Raise `InputError` unless a part has exactly one of the known types; a subclass may behave differently."""
     accepted = ", ".join(kind.__name__ for kind in known)
     require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
 

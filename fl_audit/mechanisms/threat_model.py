@@ -31,7 +31,7 @@ class TargetsParticipation(StrEnum):
 class ThreatModel:
     """Position of the adversary in a federation, and its knowledge.
 
-    Raises `InputError` if the number of colluders is negative, or if a server has colluders.
+    Raises `InputError` if the number of colluders is negative, or a server has any.
     """
 
     adversary: Adversary = Adversary.CLIENT  # position of the adversary

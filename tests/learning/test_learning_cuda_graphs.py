@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from fl_audit.device import Device
-from fl_audit.learning import stacked_model
 from fl_audit.learning.cuda_graphs import CapturedCall, GraphedCalls
+from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel
 
@@ -84,11 +84,11 @@ def test_clipped_sums_by_graphs_are_those_of_plain_passes(name: str, clipping_no
         models = initial_models(spec, number, range(4))
         features, labels = torch.rand(7, *shape, generator=source), torch.arange(7) % 3
         counted = None if number % 2 else torch.rand(4, 7, generator=source) < 0.8
-        portion = stacked_model.ClippedSumInputs(features, labels, None if counted is None else counted.float())
+        portion = ClippedSumInputs(features, labels, None if counted is None else counted.float())
         found, wanted = torch.empty_like(models), torch.empty_like(models)
         whole = portion.portion(slice(0, 4), slice(0, 7))
-        graphed.clipped_sum_graphed(models, whole, clipping_norm, found)
-        plain.clipped_sum_fast(models, whole, clipping_norm, wanted)
+        graphed.clipped_sum_graphed(ClippedSumPass(models, whole, clipping_norm), found)
+        plain.clipped_sum_fast(ClippedSumPass(models, whole, clipping_norm), wanted)
         assert torch.equal(found, wanted)
     assert capture.captured == 2
 

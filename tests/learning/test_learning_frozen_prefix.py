@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fl_audit.learning import frozen_prefix, prefix_cache
 from fl_audit.learning.model_execution_profile import ModelExecutionProfile
-from fl_audit.learning.module_checks import set_aside_frozen
+from fl_audit.learning.module_preparation import set_aside_frozen
 from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.stacked_model import StackedModel
 
@@ -111,14 +111,14 @@ def test_memory_disk_and_no_cache_give_the_same_results(
     # On some processors the last bits of a record's loss depend on its place among the records.
     in_order = kept.losses(models, features[order], labels[order])
     torch.testing.assert_close(in_order, expected[:, order], rtol=1e-5, atol=1e-6)
-    assert kept.prefix.records_on_disk == 0
+    assert kept.prefix._kept.on_disk == 0
     monkeypatch.setattr(prefix_cache, "MEMORY_BUDGET", (before + in_memory) * width)
     monkeypatch.setattr(prefix_cache, "DISK_BUDGET", on_disk * width)
     for _ in range(2):
         assert torch.equal(split.losses(models, features, labels), expected)
         assert torch.equal(split.losses(models, features[order], labels[order]), in_order)
     assert split.prefix.records == before + in_memory + on_disk
-    assert split.prefix.records_on_disk == on_disk
+    assert split.prefix._kept.on_disk == on_disk
 
 
 def test_a_full_disk_ends_what_is_kept_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

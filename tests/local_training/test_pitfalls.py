@@ -232,5 +232,5 @@ def test_ghosts_without_gradients_of_records_are_replayed_all_the_same(
 def test_a_count_is_named_although_an_evaluation_reports_another_one_by_the_same_name() -> None:
     left = SimpleNamespace(numbers={"num-examples": 98.0}, evaluation={"num-examples": 30.0})
     training = SimpleNamespace(engines=[SimpleNamespace(records=98)], batches=[], left=left, answers=[])
-    evidence: Any = SimpleNamespace(by_client={0: (training,)})
+    evidence: Any = SimpleNamespace(private_trainings=(training,))
     assert "num-examples is 98" in CHECKS[Pitfall.EXACT_COUNT](evidence)

@@ -38,7 +38,8 @@ from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.none import NoNoise
-from fl_audit.mechanisms.participations.registry import participation_at
+from fl_audit.mechanisms.participations.everybody import Everybody
+from fl_audit.mechanisms.participations.poisson import PoissonSampling
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
@@ -187,7 +188,9 @@ def synthetic_signal(shape: tuple[int, ...], noise: float) -> np.ndarray:
 
 
 def synthetic_participation(sampling_rate: float, cohort: int | None) -> Participation:
-    return participation_at(sampling_rate) if cohort is None else FixedCohort(cohort, CLIENTS)
+    if cohort is not None:
+        return FixedCohort(cohort, CLIENTS)
+    return Everybody() if sampling_rate == 1 else PoissonSampling(sampling_rate)
 
 
 def synthetic_distribution(

@@ -95,8 +95,6 @@ class ServerDraws(Protocol):
 
 
 class _IndependentDraws:
-    """Server noise that is independent and standard normal in every round."""
-
     def next(self, normals: Normals, server_round: int) -> "Tensor":
         return normals(0)
 
@@ -169,8 +167,7 @@ class MechanismNoise(ABC):
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
         """Return the noise multiplier after an adversary has subtracted the noise that it knows; 0 without noise.
 
-        Do not call this method for a server that adds the noise itself: `effective_noise_multiplier` checks for this
-        case.
+        `effective_noise_multiplier` calls it, unless a server adds the noise itself.
 
         Parameters
         ----------
@@ -180,9 +177,9 @@ class MechanismNoise(ABC):
         return self.multiplier
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the standard deviation of a round's noise, divided by the largest difference of D and D' in the round.
+        """Return the standard deviation of a round's noise over the largest difference of D and D' that can be seen.
 
-        The difference is the largest that the adversary can see. The result is 0 without noise.
+        The result is 0 without noise.
 
         Parameters
         ----------
@@ -203,10 +200,9 @@ class MechanismNoise(ABC):
         return (gaussian_rounds(rounds.multiplier, often, rounds.participation.rate, rounds.seen),)
 
     def joint_sensitivity(self, participation: "Participation") -> float | None:
-        """Return the sensitivity of all rounds together, divided by the sensitivity of one contribution.
+        """Return the sensitivity of all rounds together, divided by that of one contribution.
 
-        It is defined if the accountant treats all rounds as a single release. None if every round is a release of its
-        own.
+        The result is None unless the accountant treats all rounds as a single release.
 
         Parameters
         ----------
@@ -219,17 +215,16 @@ class MechanismNoise(ABC):
 
     @property
     def rounds_needed(self) -> int:
-        """Number of latest rounds whose releases are combined to whiten the noise of the latest release.
+        """Number of latest rounds whose releases are combined to whiten the latest noise; 1 if it is independent.
 
-        Whitened noise is independent of all earlier releases. The number is 1 for independent noise.
+        Whitened noise is independent of all earlier releases.
         """
         return 1
 
     def whitening(self, server_round: int) -> Floats:
         """Return the weights that whiten the releases of rounds 1 to `server_round`, float64 (rounds,).
 
-        The weighted sum of the releases has noise that is independent of all earlier releases, with the scale of one
-        round's noise.
+        The noise of the weighted sum is independent of all earlier releases, and has the scale of one round's noise.
 
         Parameters
         ----------
@@ -244,14 +239,12 @@ class MechanismNoise(ABC):
 
     @abstractmethod
     def require_participation(self, participation: "Participation") -> None:
-        """Raise `InputError` if this noise does not support rounds in which only some units participate.
-
-        Supported are rules for which this noise has an accounting and a likelihood ratio.
+        """Raise `InputError` if this noise has no accounting or likelihood ratio for a rule of participation.
 
         Parameters
         ----------
         participation
-            Rule of participation; the method is not called if all units participate in every round.
+            Rule by which only some units participate in a round.
         """
 
     @abstractmethod
@@ -275,10 +268,7 @@ class MechanismNoise(ABC):
 
     @property
     def multiplied_words(self) -> str | None:
-        """Phrase for reports on the quantity that the noise multiplier multiplies.
-
-        None if it is the sensitivity of the sum.
-        """
+        """Phrase for reports on the quantity that the noise multiplier multiplies; None for the sum's sensitivity."""
         return None
 
     def mu_words(self, rounds: str) -> str:

@@ -60,11 +60,6 @@ class CentralGaussian(MechanismNoise):
     def require_participation(self, participation: "Participation") -> None:
         """Raise `InputError` if the noise is scaled to the local sensitivity, which depends on who participates.
 
-        Parameters
-        ----------
-        participation
-            Rule by which only some units participate in a round; it determines the text of the error.
-
         Raises
         ------
         InputError

@@ -84,15 +84,8 @@ class CorrelatedGaussian(MechanismNoise):
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
         """Return the noise multiplier of all rounds together: sigma divided by the L2 norm of their joint difference.
 
-        The joint difference stacks the whitened differences of D and D' in all rounds. After whitening by the strategy
-        matrix C, the difference in round t is the sum over s <= t of C_ts times the difference of round s.
-
-        Parameters
-        ----------
-        multiplier
-            Noise multiplier of the draws: sigma divided by the sensitivity of one contribution.
-        participation
-            Rule by which units participate in rounds.
+        The joint difference stacks the whitened differences of D and D' of all rounds t: the sums over s <= t of C_ts
+        times the difference of round s, with the strategy matrix C.
         """
         return self._event(multiplier, self.rounds, participation).noise_multiplier
 
@@ -103,13 +96,7 @@ class CorrelatedGaussian(MechanismNoise):
     def joint_sensitivity(self, participation: "Participation") -> float:
         """Return the largest change by one unit over all rounds together, divided by that of a single contribution.
 
-        All rounds are one release of C g, where C is the strategy matrix and g has the sums of all rounds. The change
-        is its L2 sensitivity.
-
-        Parameters
-        ----------
-        participation
-            Rule by which units participate in rounds.
+        All rounds are one release of C g, where C is the strategy matrix and g has the sums of all rounds.
         """
         return self._event(self.multiplier, self.rounds, participation).sensitivity
 
@@ -174,11 +161,7 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def multiplied_words(self) -> str:
-        """The phrase "the largest difference of all rounds together", for reports.
-
-        The standard deviation of the noise is the noise multiplier times the largest difference of D and D' in all
-        rounds.
-        """
+        """The phrase "the largest difference of all rounds together", for reports."""
         return "the largest difference of all rounds together"
 
     def mu_words(self, rounds: str) -> str:
@@ -190,10 +173,9 @@ class CorrelatedGaussian(MechanismNoise):
 
 
 class _CorrelatedDraws:
-    """Server noise in units of its standard deviation sigma, correlated over rounds by the strategy matrix C.
+    """Server noise in units of its standard deviation: w_t = (z_t - sum over s < t of C_ts w_s) / C_tt, so C w = z.
 
-    From independent standard normal draws z_t, the noise of round t is w_t = (z_t - sum over s < t of C_ts w_s) / C_tt.
-    So C w = z and w = C^-1 z. Only the server keeps the earlier noise, so nobody else can subtract it.
+    z_t are standard normal draws. Only the server keeps earlier noise, so nobody else can subtract it.
     """
 
     def __init__(self, strategy: Floats, rounds_needed: int) -> None:
@@ -201,18 +183,7 @@ class _CorrelatedDraws:
         self._drawn = deque["Tensor"](maxlen=rounds_needed - 1)
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the noise w_t of round t in units of its standard deviation, float32 (trials, parameters).
-
-        Rounds must be drawn in order, from 1.
-
-        Parameters
-        ----------
-        normals
-            Function that returns a numbered set of standard normal draws of this round. The set 0 is used and
-            overwritten.
-        server_round
-            Number t of the round.
-        """
+        """Return the noise w_t of round t; rounds must be drawn in order, from 1."""
         row, draws = self._matrix[server_round - 1], normals(0)
         first = server_round - 1 - len(self._drawn)
         for place, earlier in enumerate(self._drawn, start=first):

@@ -12,8 +12,8 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 class DistributedGaussian(ClientsNoise):
     """Distributed Gaussian noise: each of m clients adds N(0, sigma^2 / m I) to its contribution, sigma = z Delta.
 
-    z is the noise multiplier and Delta the global sensitivity. Each client keeps its share secret. A client that
-    attacks knows its own share and subtracts it, so it faces less noise than an adversary outside the federation.
+    z is the noise multiplier and Delta the global sensitivity. A client that attacks subtracts its own share, so it
+    faces less noise than an adversary outside the federation.
     """
 
     multiplier: float  # z, standard deviation of all shares together in units of the sensitivity; positive and finite
@@ -32,7 +32,7 @@ class DistributedGaussian(ClientsNoise):
         """Return the noise multiplier that counts only noise unknown to the adversary.
 
         It is z sqrt((m - c) / m) for a client that knows c of the m shares, and z / sqrt(m) for the server, which sees
-        single contributions; z is the multiplier of all shares together.
+        single contributions.
         """
         return self.multiplier * root_of_shares(self.clients, threat_model) / math.sqrt(self.clients)
 

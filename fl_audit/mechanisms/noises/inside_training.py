@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class LocalDPSGD(MechanismNoise):
     """Noise of local DP-SGD: every client adds N(0, (z C)^2 I) to the clipped gradient sum in each training step.
 
-    The noise is part of a client's contribution; no further noise is added to the sum of contributions. The client that
-    holds the target (the record in question) adds noise to its own steps, which no other client knows.
+    No further noise is added to the sum of contributions. No other client knows the noise of the client that holds the
+    target, the record in question.
     """
 
     multiplier: float  # z, standard deviation of the noise of a step in units of the clipping norm; positive and finite
@@ -34,10 +34,7 @@ class LocalDPSGD(MechanismNoise):
         return cls(settings.multiplier)
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the release events of a client's DP-SGD steps in all rounds, one tuple per distinct size of shard.
-
-        A guarantee has to hold for all sizes.
-        """
+        """Return the release events of a client's DP-SGD steps in all rounds, one tuple per distinct size of shard."""
         schedule, z = rounds.schedule, rounds.multiplier
         assert schedule is not None, "noise inside training goes with private training alone"
         each = (

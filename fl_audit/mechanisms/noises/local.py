@@ -11,8 +11,8 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 class LocalGaussian(ClientsNoise):
     """Local Gaussian noise: each of m clients adds N(0, sigma^2 I) to its contribution, sigma = z Delta.
 
-    z is the noise multiplier and Delta the global sensitivity. The sum has m times this variance. Even an adversary
-    that sees single contributions, such as the server, faces noise with the multiplier z.
+    z is the noise multiplier and Delta the global sensitivity. The sum has m times this variance. Even the server,
+    which sees single contributions, faces noise with the multiplier z.
     """
 
     multiplier: float  # z, standard deviation of one client's noise in units of the sensitivity; positive and finite
@@ -28,7 +28,7 @@ class LocalGaussian(ClientsNoise):
         """Return the noise multiplier that counts only noise unknown to the adversary.
 
         It is z sqrt(m - c) for a client that knows the noise of c of the m clients, and z for the server, which sees
-        single contributions; z is the multiplier of one client's noise.
+        single contributions.
         """
         return self.multiplier * root_of_shares(self.clients, threat_model)
 

@@ -1,13 +1,11 @@
 """Registry of the kinds of noise by name; to add one, write a module for it and add a line here."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import PlainSerializer, PlainValidator
 
-from fl_audit.errors import require
+from fl_audit.errors import InputError, require
 from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
@@ -15,6 +13,7 @@ from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
 from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.none import NoNoise
+from fl_audit.mechanisms.stored_parts import read_part, stored_part
 from fl_audit.privacy.accounting_enums import SensitivityKind
 
 NOISES: dict[str, type[MechanismNoise]] = {
@@ -39,8 +38,7 @@ def names_of_noises(*origins: NoiseOrigin, carries_canaries: bool | None = None)
     origins
         Accepted parties that add the noise; every party if none is given.
     carries_canaries
-        If True, only noise under which canaries (inserted test contributions) can be measured; if False, only other
-        noise; None for both.
+        Whether canaries (inserted test contributions) can be measured under the noise; None for both.
     """
     return tuple(
         name
@@ -58,24 +56,10 @@ def quoted_names(*origins: NoiseOrigin, carries_canaries: bool | None = None) ->
     origins
         Accepted parties that add the noise; every party if none is given.
     carries_canaries
-        If True, only noise under which canaries (inserted test contributions) can be measured; if False, only other
-        noise; None for both.
+        Whether canaries can be measured under the noise; None for both.
     """
     *first, last = [f"'{name}'" for name in names_of_noises(*origins, carries_canaries=carries_canaries)]
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def noise_named(name: str) -> type[MechanismNoise]:
-    """Return the class of the noise that has the given name in a configuration.
-
-    Raises
-    ------
-    InputError
-        If no noise has this name.
-    """
-    found = [kind for kind in NOISES.values() if name in kind.names]
-    require(bool(found), f"noise is {name!r}: accepted are {', '.join(names_of_noises())}")
-    return found[0]
 
 
 def noise_of(settings: NoiseSettings) -> MechanismNoise:
@@ -87,7 +71,9 @@ def noise_of(settings: NoiseSettings) -> MechanismNoise:
         If no noise has the configured name, the noise cannot be scaled to the local sensitivity as configured, or a
         number is out of range.
     """
-    kind = noise_named(settings.name)
+    kind = next((kind for kind in NOISES.values() if settings.name in kind.names), None)
+    if kind is None:
+        raise InputError(f"noise is {settings.name!r}: accepted are {', '.join(names_of_noises())}")
     fits = kind.may_follow_data or settings.scaling is SensitivityKind.GLOBAL
     require(fits, f"sensitivity is 'local' with noise = '{settings.name}': accepted with it is 'global'")
     return kind.of_settings(settings)
@@ -106,26 +92,9 @@ def foreign_settings(name: str) -> Mapping[str, str]:
     return {setting: needed for setting, needed in settings_of_noises().items() if needed != name}
 
 
-def _read(value: Any) -> MechanismNoise:
-    """Return a noise unchanged, or build it from its stored form, a dict with the key `kind`.
-
-    Raises `InputError` if the kind is unknown.
-    """
-    if isinstance(value, MechanismNoise):
-        return value
-    kind = value.get("kind") if isinstance(value, dict) else None
-    require(kind in NOISES, f"stored noise is of kind {kind!r}: accepted are {', '.join(NOISES)}")
-    return _reader(NOISES[str(kind)]).validate_python(value)
-
-
-@lru_cache(maxsize=16)
-def _reader(kind: type[MechanismNoise]) -> TypeAdapter[MechanismNoise]:
-    return TypeAdapter(kind)
-
-
-def _stored(noise: MechanismNoise) -> dict[str, Any]:
-    return asdict(noise)  # type: ignore[call-overload, no-any-return]  # every kind is a dataclass
-
-
-StoredNoise = Annotated[MechanismNoise, PlainValidator(_read), PlainSerializer(_stored)]
+StoredNoise = Annotated[
+    MechanismNoise,
+    PlainValidator(lambda value: read_part(value, MechanismNoise, NOISES, "noise")),
+    PlainSerializer(stored_part),
+]
 """Pydantic type of a noise of any kind, which is serialised as a part of a mechanism."""

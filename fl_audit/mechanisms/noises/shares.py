@@ -45,7 +45,7 @@ class ClientsNoise(MechanismNoise):
 def root_of_shares(clients: int, threat_model: ThreatModel) -> float:
     """Return the square root of the number of unknown noise shares in the smallest release that an adversary sees.
 
-    It is 1 for the server, which sees single contributions. Raises `InputError` if the adversary knows all shares.
+    It is 1 for the server, which sees single contributions. Raises `InputError` if all shares are known.
 
     Parameters
     ----------

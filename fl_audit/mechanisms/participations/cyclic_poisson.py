@@ -17,10 +17,9 @@ from fl_audit.randomness import Purpose, generator
 class CyclicPoisson(Participation):
     """Cyclic Poisson sampling: b groups take turns, and each unit of the group participates with probability q.
 
-    Each unit is put into a random, public group independently of other units, so no group changes when a unit is added
-    or removed. The groups themselves give no protection. A unit has its turn in at most ceil(k / b) of k rounds, and is
-    sampled in each of them with probability q. So the accountant counts ceil(k / b) rounds of Poisson sampling at rate
-    q.
+    Each unit is in a random, public group, independently of other units, so no group changes when a unit is added or
+    removed. The groups give no protection: the accountant counts the at most ceil(k / b) turns of a unit in k rounds as
+    rounds of Poisson sampling at rate q.
 
     Source: Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta & Xu 2023, "(Amplified) banded matrix
     factorization", algorithm 2, here for independent noise (bands of one round).
@@ -102,16 +101,7 @@ class CyclicPoisson(Participation):
         )
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence for the figure that plots how much the differing unit changes the sum of each round.
-
-        The sentence says that the curve shows this change for rounds in which the unit takes part, and that it is 0 in
-        the rounds in which other groups have their turn.
-
-        Parameters
-        ----------
-        differing
-            Phrase for the unit in which D and D' differ, such as "the differing record".
-        """
+        """Return a sentence for the figure of the differing unit's effect: it is 0 in the turns of other groups."""
         return f"The curve is what {differing} changes in a round in which it takes part; in turns of others it is 0."
 
     def turn_words(self, rounds: int) -> str:

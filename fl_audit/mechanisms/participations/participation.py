@@ -82,7 +82,7 @@ class Participation(ABC):
     def known_separation(self) -> int | None:
         """Smallest number of rounds from one participation of a unit to its next, if participation is public.
 
-        None if every unit participates in every round, or participation is secret.
+        None if it is secret, or every unit participates in every round.
         """
         return None
 
@@ -138,8 +138,6 @@ class Participation(ABC):
 
     def turn_words(self, rounds: int) -> str:
         """Return a sentence for reports if the rule deliberately gives the differing unit the most turns; otherwise "".
-
-        A turn is a round in which the unit may participate.
 
         Parameters
         ----------

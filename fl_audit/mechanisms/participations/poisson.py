@@ -37,15 +37,7 @@ class PoissonSampling(Participation):
         return f"each {words.one} in each round on its own with probability {self.rate:g}; {secret_words(words)}"
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence for the figure that plots how much the differing unit changes the sum of each round.
-
-        The sentence says that the curve shows this change for rounds in which the unit takes part.
-
-        Parameters
-        ----------
-        differing
-            Phrase for the unit in which D and D' differ, such as "the differing record".
-        """
+        """Return a sentence for the figure of the differing unit's effect: it shows rounds in which it takes part."""
         return f"The curve is what {differing} changes in a round in which it takes part."
 
 

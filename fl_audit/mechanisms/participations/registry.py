@@ -4,11 +4,9 @@ To add a rule, write a module for it and add a line here.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import PlainSerializer, PlainValidator
 
 from fl_audit.errors import require
 from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
@@ -16,6 +14,7 @@ from fl_audit.mechanisms.participations.everybody import Everybody
 from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings
 from fl_audit.mechanisms.participations.poisson import PoissonSampling
 from fl_audit.mechanisms.participations.rotating_cohorts import FixedCohort
+from fl_audit.mechanisms.stored_parts import read_part, stored_part
 
 PARTICIPATIONS: dict[str, type[Participation]] = {
     "cyclic-poisson": CyclicPoisson,
@@ -70,38 +69,14 @@ def foreign_settings(name: str | None) -> Mapping[str, str]:
     return {setting: rule for setting, rule in needed.items() if name not in (None, rule)}
 
 
-def participation_at(rate: float) -> Participation:
-    """Return Poisson sampling at a rate above 0 and below 1, or full participation at rate 1."""
-    return Everybody() if rate == 1 else PoissonSampling(rate)
-
-
 def settings_of_participations() -> dict[str, str]:
     """Return, for each setting that only one rule has, the name of this rule, keyed by setting."""
     return {setting: name for kind in PARTICIPATIONS.values() for setting, name in kind.own_settings.items()}
 
 
-def _read(value: Any) -> Participation:
-    """Return a rule unchanged, or build it from its stored form, a dict with the key `kind`.
-
-    Raises `InputError` if the kind is unknown.
-    """
-    if isinstance(value, Participation):
-        return value
-    kind = value.get("kind") if isinstance(value, dict) else None
-    require(
-        kind in PARTICIPATIONS, f"stored participation is of kind {kind!r}: accepted are {', '.join(PARTICIPATIONS)}"
-    )
-    return _reader(PARTICIPATIONS[str(kind)]).validate_python(value)
-
-
-@lru_cache(maxsize=16)
-def _reader(kind: type[Participation]) -> TypeAdapter[Participation]:
-    return TypeAdapter(kind)
-
-
-def _stored(participation: Participation) -> dict[str, Any]:
-    return asdict(participation)  # type: ignore[call-overload, no-any-return]  # every rule is a dataclass
-
-
-StoredParticipation = Annotated[Participation, PlainValidator(_read), PlainSerializer(_stored)]
+StoredParticipation = Annotated[
+    Participation,
+    PlainValidator(lambda value: read_part(value, Participation, PARTICIPATIONS, "participation")),
+    PlainSerializer(stored_part),
+]
 """Pydantic type of a rule of any kind, which is serialised as a part of a mechanism."""

@@ -17,9 +17,9 @@ from fl_audit.randomness import Purpose, generator
 class FixedCohort(Participation):
     """Participation of one cohort of clients per round; cohorts have a fixed size and take turns in a public order.
 
-    The cohorts are consecutive sections of one public random order of all m clients, which is repeated. So everybody
-    knows who participates in which round, and sampling does not amplify privacy. A client participates in every (m /
-    size)-th round on average, and two of its rounds are at least floor(m / size) apart.
+    The cohorts are consecutive sections of one random order of all m clients, which is repeated. Everybody knows who
+    participates, so sampling does not amplify privacy. A client participates in every (m / size)-th round on average;
+    two of its rounds are at least floor(m / size) apart.
     """
 
     size: int  # number of clients in a round, from 1 to m - 1; for all m, use `Everybody`
@@ -66,15 +66,7 @@ class FixedCohort(Participation):
         return math.ceil(rounds * self.size / self.clients)
 
     def members(self, seed: int, server_round: int) -> Integers:
-        """Return the numbers of the clients that participate in a round, ascending, integers (size,).
-
-        Parameters
-        ----------
-        seed
-            Public seed of the data, from which the order is drawn.
-        server_round
-            Number of the round, from 1.
-        """
+        """Return the numbers of the clients that participate in a round, ascending, integers (size,)."""
         order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
         if self.first is not None:
             place = int(np.flatnonzero(order == self.first)[0])
@@ -91,10 +83,7 @@ class FixedCohort(Participation):
         return self.size
 
     def require_contribution(self, unit: str, is_of_client: bool) -> None:
-        """Raise `InputError` unless contributions come from clients, as `is_of_client` says.
-
-        `unit` is the kind of unit from which they come instead, for the message.
-        """
+        """Raise `InputError` unless contributions come from clients."""
         cohort = f"cohort is {self.size} clients with strategy 'dp-fedsgd', whose units are {unit}s"
         require(is_of_client, f"{cohort}: accepted with it are sampling-rate and expected-batch")
 
@@ -108,10 +97,7 @@ class FixedCohort(Participation):
         )
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence about a curve over rounds: the differing unit changes nothing in rounds without it.
-
-        `differing` is the phrase for the differing unit.
-        """
+        """Return a sentence for the figure of the differing unit's effect: it changes nothing in rounds without it."""
         return f"In rounds in which {differing} is not in the cohort it changes nothing."
 
     def turn_words(self, rounds: int) -> str:
@@ -129,5 +115,4 @@ class FixedCohort(Participation):
 
 
 def _ratio_text(ratio: float) -> str:
-    """Return a ratio of at least 1 as text, with three significant digits or one decimal."""
     return f"{ratio:.3g}" if ratio < 100 else f"{ratio:,.1f}".removesuffix(".0")

@@ -1,0 +1,49 @@
+"""Stored form of a mechanism's noise and participation: a dict of the fields, whose key `kind` names the class."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from fl_audit.errors import require
+
+Part = TypeVar("Part")
+
+
+def read_part(value: Any, base: type, kinds: Mapping[str, type[Part]], name: str) -> Part:
+    """Return a part of a mechanism, built from its stored form.
+
+    Parameters
+    ----------
+    value
+        Stored form of the part; an instance of `base` is returned unchanged.
+    base
+        Base class of all kinds of this part.
+    kinds
+        Class of each kind, keyed by kind.
+    name
+        Name of the part for the message, such as "noise".
+
+    Raises
+    ------
+    InputError
+        If the kind is unknown, or a field is out of range.
+    """
+    if isinstance(value, base):
+        return value  # type: ignore[return-value]  # `base` is abstract, so it cannot be annotated as type[Part]
+    kind = value.get("kind") if isinstance(value, dict) else None
+    require(kind in kinds, f"stored {name} is of kind {kind!r}: accepted are {', '.join(kinds)}")
+    known: Any = kinds[str(kind)]  # mypy takes no type[Part] for hashable
+    return _reader(known).validate_python(value)  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=16)
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def stored_part(part: Any) -> dict[str, Any]:
+    """Return the stored form of a part, which is a frozen dataclass."""
+    return asdict(part)
