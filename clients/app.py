@@ -82,7 +82,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 def _train_privately(request: Request) -> Message:
-    """Return the reply to a round of local DP-SGD: a client's updates in all trials, and its accountant's state."""
+    """Return the reply to a round of local DP-SGD: updates of all trials, and the state of the client's accountant."""
     federation, client, draws, canaries = request.federation, request.client, request.draws, None
     # The victim trains on x in trials in which x is a member; other clients have no target.
     is_in = None if request.own_membership is None else request.own_membership.bits
@@ -100,10 +100,7 @@ def _train_privately(request: Request) -> Message:
 
 
 def _send_canary(request: Request, canary: int) -> Message:
-    """Return the reply of a canary client, which has no data, for all trials of a round.
-
-    It sends its canary (an update in a known random direction) in trials whose coin says so.
-    """
+    """Return the reply of a canary client, which has no data: its canary in trials whose coin says so, else nothing."""
     coins = request.coins(1)[:, 0]
     found = canary_contribution(request.federation, canary, request.round, request.trials, coins, request.norms)
     within = None if found.within is None else found.within.numpy()
@@ -111,11 +108,7 @@ def _send_canary(request: Request, canary: int) -> Message:
 
 
 def _own_accountant(request: Request) -> str | None:
-    """Return the state of the client's privacy accountant before a round, as text; None before the first round.
-
-    The stored state may belong to another round or batch of trials, if two batches are trained together or a process
-    died. Then the state is computed from the schedule, which determines the number of steps.
-    """
+    """Return the client's accountant before a round, computed anew if the stored one is of another round or batch."""
     kept = request.context.state.config_records.get(MessageRecord.OWN_ACCOUNTANT)
     if kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (request.config[Key.BATCH], request.round - 1):
         return str(kept[Key.ACCOUNTANT])
@@ -137,9 +130,7 @@ def identify(message: Message, context: Context) -> Message:
 
 
 def observe(message: Message, context: Context) -> Message:
-    """Return the reply of an insider (adversarial client) with its evidence from a release, such as an LLR.
-
-    The log-likelihood ratio (LLR) is that of D against D'. A release is what clients see of a round.
+    """Return the reply of an insider (adversarial client) with its evidence from a release, such as log-odds.
 
     Raises
     ------
@@ -173,11 +164,9 @@ def observe(message: Message, context: Context) -> Message:
 
 
 def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Floats | None]:
-    """Return an insider's (adversarial client's) evidence on every target, keyed as in messages.
+    """Return an insider's evidence on every target, keyed as in messages; all arrays have the shape (trials, targets).
 
-    A target is a unit whose membership is in question. `added` is what a round adds to the log-odds of membership.
-    `signal` is the norm of the target's contribution, and `noise` the noise along it, both in standard deviations of
-    the noise. All three have the shape (trials, targets).
+    `signal` and `noise`, along the target's contribution, are in standard deviations of the round's noise.
     """
     return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
 
@@ -198,9 +187,9 @@ def answer_loss_range(message: Message, context: Context) -> Message:
 def answer_loss_moments(message: Message, context: Context) -> Message:
     """Return a data owner's reply with the moments of its scores under each trial's model, and store Epsilon*.
 
-    Scores are transformed losses. Epsilon* (privacy risk) compares the owner's records with the population. It is NaN
-    for fewer than two records. It is stored in the client's own state, and sent to the server only if the message asks
-    for it. If several batches of trials are trained together, the state holds the value of the latest reply.
+    Scores are transformed losses. Epsilon*, the privacy risk of the owner's records against the population, is NaN for
+    fewer than two records. It stays in the client's own state, unless the message asks for it; batches that are trained
+    together overwrite each other's value.
     """
     request = Request(message, context)
     low, high = request.array(Key.LOW), request.array(Key.HIGH)
@@ -216,12 +205,9 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
 
 
 def _within_time_limit(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Call the app, and end the process of this Ray client if the call exceeds the time limit in the message.
+    """Flower mod that ends the process of a Ray client whose call exceeds the time limit in the message.
 
-    The function is a Flower mod. Without it a hanging client would keep the whole simulation waiting, even after its
-    server gave up. The timer runs in C without Python's GIL, so it also ends a call that holds the GIL. On the local
-    engine the function only calls the app: clients share the engine's process there, and the engine itself applies the
-    time limit.
+    The timer runs in C, so it also ends a call that holds the GIL. The local engine has its own time limit.
     """
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:

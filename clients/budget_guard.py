@@ -72,15 +72,7 @@ def budget_mod(
 
 @contextmanager
 def _told_at_the_site() -> Iterator[None]:
-    """Replace an `InputError` of the block by one without details, and write the details to the site's own log.
-
-    Flower sends the text of exceptions to the server, which must not learn the content of the site's files.
-
-    Raises
-    ------
-    InputError
-        If the block raises one.
-    """
+    """Raise a block's `InputError` without details, which the server must not learn; they go to the site's own log."""
     try:
         yield
     except InputError as error:
@@ -89,17 +81,7 @@ def _told_at_the_site() -> Iterator[None]:
 
 
 def _refusal(ledger: Path, line: LedgerTraining, budget: float, delta: float) -> str | None:
-    """Count one more training round of a run, and return None; or return the reason if the round must be refused.
-
-    `line` is the entry of the run in the site's `ledger`. A new run is first added to the ledger. If the ledger's total
-    epsilon would then exceed `budget` at `delta`, the run is not added, and the round is refused. A round is also
-    refused if the run has already had as many rounds as it claims. The caller must hold the ledger's lock.
-
-    Raises
-    ------
-    InputError
-        If the file that counts the rounds is missing or damaged.
-    """
+    """Count one more round of a run; return None, or the reason to refuse it. The caller holds the ledger's lock."""
     counter = ledger.with_name(f"{ledger.name}.rounds") / line.name
     if all(one.name != line.name for one in read_ledger(ledger)):
         # The counter is written before the ledger's line, so a line without a counter means that the counter was lost.

@@ -39,7 +39,7 @@ _LAST, _LAST_ROUND = "fl-audit-last-model", "fl-audit-last-round"
 
 @dataclass(frozen=True)
 class Canary:
-    """The settings of the canary that a client sends: an update in a random direction, sent or not by a secret coin."""
+    """Settings of the canary that a client sends or leaves out, by a secret coin."""
 
     number: int  # number of the canary, from 0
     directions: int  # seed of the directions, which the observer knows too
@@ -61,8 +61,7 @@ class Canary:
     def update(self, server_round: int, dimension: int, clipping_norm: float) -> Floats:
         """Return the update that a client sends in a round instead of its own, shape (dimension,).
 
-        A canary is an update in a known random direction, sent or left out by a secret coin. If the coin says "in", the
-        update is the canary, of norm `clipping_norm` in the canary's direction. Otherwise it is the opposite of the
+        If the secret coin says "in", it is the canary, of norm `clipping_norm`. Otherwise it is the opposite of the
         canary if `is_replaced`, else an update of nearly zero.
 
         Parameters
@@ -84,8 +83,6 @@ class Canary:
     def note(self, dimension: int, clipping_norm: float) -> str:
         """Return a note for the reply, from which the observer learns the canary's settings, but not its coin.
 
-        A canary is an update in a known random direction, sent or left out by a secret coin.
-
         Parameters
         ----------
         dimension
@@ -98,7 +95,6 @@ class Canary:
 
 
 def _require_shared(directions: int, clipping_norm: float) -> None:
-    """Raise `InputError` if the seed of the directions or the clipping norm is out of its range."""
     require_seed("directions", directions)
     require_number("clipping_norm is", clipping_norm, "positive finite numbers")
 
@@ -106,8 +102,7 @@ def _require_shared(directions: int, clipping_norm: float) -> None:
 def canary_mod(canary: Canary) -> Mod:
     """Return a Flower mod that sends a canary instead of the app's trained model.
 
-    A canary is an update in a known random direction, sent or left out by a secret coin. The mod raises `InputError` in
-    a round whose message has no floating-point model or no round number.
+    The mod raises `InputError` in a round whose message has no floating-point model or no round number.
     """
 
     def send(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -141,9 +136,8 @@ def canary_mod(canary: Canary) -> Mod:
 def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = False) -> Mod:
     """Return a Flower mod for all clients of an app, which sends a canary on nodes whose configuration names one.
 
-    A canary is an update in a known random direction, sent or left out by a secret coin. A SuperNode sends canary 2 if
-    it is started with `--node-config 'canary=2 canary-coins="/path"'`. The file contains the seed of the coins, which
-    therefore never leaves the node. Clients of other nodes train as usual.
+    A SuperNode sends canary 2 if it is started with `--node-config 'canary=2 canary-coins="/path"'`. The file has the
+    seed of the coins, which never leaves the node. Other clients train as usual.
 
     Parameters
     ----------
@@ -179,11 +173,9 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
 def watching_mod(watch: TrainingObserver) -> Mod:
     """Return a Flower mod that scores the canaries of every round from the global models that a client receives.
 
-    A canary is an update in a known random direction, sent or left out by a secret coin. If the server only averages,
-    the difference between the models of rounds t and t + 1 is the release of round t. If both models are equal, round t
-    released nothing. The release of the last round is missing, because no further training message follows. The mod
-    does not know which clients replied, and assumes that all canaries did. `watch` stores the scores; clients of one
-    run may share its directory.
+    If the server only averages, the difference between the models of rounds t and t + 1 is the release of round t;
+    equal models released nothing. The release of the last round is missing. The mod assumes that all canaries replied.
+    `watch` stores the scores; clients of one run may share its directory.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -220,13 +212,6 @@ def _numbers(message: Message) -> dict[str, object]:
 
 
 def _round(message: Message) -> int:
-    """Return the number of the round, from the message's configuration or else from its group ID.
-
-    Raises
-    ------
-    InputError
-        If the message has no round number.
-    """
     told = _numbers(message)
     named = next((told[name] for name in _ROUND_NAMES if name in told), message.metadata.group_id)
     try:

@@ -19,7 +19,7 @@ from fl_audit.mechanisms.likelihood_ratio import local_sensitivity
 
 @dataclass(frozen=True)
 class LocalTrainingInput:
-    """Input of a client's training in a round: models of all trials, the round, and the records that take part."""
+    """Input of a client's training in a round: models of all trials, the round, and the participating records."""
 
     models: torch.Tensor  # float32 tensor (trials, parameters)
     moment: RoundContext  # the round
@@ -29,8 +29,6 @@ class LocalTrainingInput:
 
 def contribute(federation: LoadedFederation, client: int, task: LocalTrainingInput) -> ContributionByTrial:
     """Return a client's contribution in each trial, computed from its records that are in both D and D'.
-
-    D and D' are the neighbouring data sets; the unit in which they differ is left out.
 
     Parameters
     ----------
@@ -88,10 +86,9 @@ def contribute_as_victim(
 ) -> tuple[ContributionByTrial, Floats]:
     """Return the victim's contribution in each trial, and its local sensitivity Delta_i, shape (trials,).
 
-    The victim is the client that holds the unit x in which D and D' differ. Its contribution includes x in trials in
-    which x is a member, and otherwise the replacement of x, if there is one. Delta_i is the norm of the difference
-    between both contributions. With sampling, x and its replacement are sampled in the same rounds, because both have
-    the same position in the shard.
+    The victim holds the unit x in which D and D' differ. Its contribution includes x in trials in which x is a member,
+    and otherwise the replacement of x, if there is one. Delta_i is the norm of the difference of both. With sampling, x
+    and its replacement have the same position in the shard, so they are sampled in the same rounds.
 
     Parameters
     ----------

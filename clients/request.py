@@ -53,10 +53,7 @@ class Request:
 
     @cached_property
     def federation(self) -> LoadedFederation:
-        """The federation that the message describes, with its data.
-
-        At first use torch's number of threads is set as the federation says.
-        """
+        """The federation that the message describes, with its data; the first use sets torch's number of threads."""
         federation = load_federation(Federation.from_json(str(self.config[Key.FEDERATION])))
         torch.set_num_threads(federation.public.threads)
         return federation
@@ -88,7 +85,7 @@ class Request:
         return self.membership(targets) if targets else None
 
     def membership(self, targets: int) -> TargetMembership:
-        """Return the membership of the targets that the message contains; `targets` is the number of targets."""
+        """Return the membership of `targets` targets, as the message contains it."""
         return TargetMembership.unpack(self._bytes(Key.MEMBERSHIP), targets)
 
     def coins(self, canaries: int) -> Flags:
@@ -115,10 +112,10 @@ class Request:
 
     @cached_property
     def models(self) -> torch.Tensor:
-        """Models of all trials in the round, shape (trials, parameters); clients share them, so do not modify them.
+        """Models of all trials in the round, shape (trials, parameters), shared by clients; do not modify them.
 
-        The tensor is kept between client calls if there is a single trial, or on a graphics card, to which it would
-        otherwise be sent for every client. With many trials on the CPU it would take too much memory.
+        The tensor is kept between client calls if there is a single trial, or on a graphics card. With many trials on
+        the CPU it would take too much memory.
         """
         sent = self.arrays[models_key(0)].data
         if _KEPT.models is not None and _KEPT.sent is sent:
@@ -129,7 +126,7 @@ class Request:
 
     @property
     def task(self) -> LocalTrainingInput:
-        """Input of the client's training in this round: models, round, and the records that take part."""
+        """Input of the client's training in this round."""
         federation, models, norms = self.federation, self.models, self.norms
         moment = RoundContext(self.round, None if norms is None else norms.to(federation.public.device))
         told = None if federation.public.local_randomizer is None else told_by(federation, self.client, self.draws)
@@ -141,7 +138,7 @@ class Request:
         return LocalTrainingInput(models, moment, taking_part, told)
 
     def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:
-        """Return the reply to this message; it repeats the number of the round and of the batch of trials.
+        """Return the reply to this message, which repeats the numbers of the round and of the batch of trials.
 
         Parameters
         ----------
@@ -156,15 +153,14 @@ class Request:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Number of the round and of the batch of trials, keyed as in messages; every reply repeats them."""
+        """Numbers of the round and of the batch of trials, keyed as in messages."""
         return {Key.ROUND: self.config[Key.ROUND], Key.BATCH: self.config[Key.BATCH]}
 
     def losses(self) -> list[tuple[Floats, Flags]]:
         """Return the models' losses on the client's records, in parts: losses (trials, n) with a mask (trials,).
 
-        The mask marks the trials in which the client has the records of the part. The first part has the records of all
-        trials. Further parts have the target's records, for trials in which it is a member, and its replacement, if
-        there is one, for the others.
+        The mask marks the trials in which the client has the records of the part: first those of all trials, then the
+        target's records, and its replacement if there is one.
         """
         federation, models, membership = self.federation, self.tensor(models_key(0)), self.own_membership
         everywhere = np.ones(len(models), dtype=np.bool_)
@@ -191,8 +187,8 @@ _KEPT = _ThreadCache()
 def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
     """Announce the next client calls of this thread, so that clients of one round with one trial train together.
 
-    A call is a message with its context. Calls for different rounds, federations or models are not trained together.
-    Each announcement replaces the previous one.
+    Calls for different rounds, federations or models are not trained together. Each announcement replaces the previous
+    one.
     """
     trained = [call for call in calls if call[0].metadata.message_type == "train"]
     # Messages of other apps contain no federation, and their clients are not trained together.

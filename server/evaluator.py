@@ -36,29 +36,9 @@ from fl_audit.torch_device import to_device
 from fl_audit.trials import TrialBatch
 
 
-def require_evaluable(federation: LoadedFederation, epsilon_star: bool, membership: bool) -> None:
-    """Raise `InputError` if there are too few records for Epsilon* (privacy risk) or for the membership attack.
-
-    Only what is wanted is checked. Two records are needed of each set whose losses are compared.
-
-    Parameters
-    ----------
-    federation
-        The federation.
-    epsilon_star
-        Whether Epsilon* is to be computed.
-    membership
-        Whether the membership attack is to be carried out.
-    """
-    audit_of(federation.public).require_evaluable(federation, epsilon_star, membership)
-
-
 @dataclass(frozen=True)
 class EvaluatedRelease:
-    """One release of every trial in a batch, i.e. models after a round, with their outputs and losses.
-
-    Outputs and losses are computed at first use.
-    """
+    """One release of every trial in a batch; outputs and losses are computed at first use."""
 
     federation: LoadedFederation  # the federation with its data
     batch: TrialBatch  # the trials
@@ -86,18 +66,14 @@ class EvaluatedRelease:
 
     @cached_property
     def common_losses(self) -> Floats:
-        """Losses on the records that D and D' share, shape (trials, records).
-
-        If the unit is the client, they are the records of all clients except the one whose membership is in question.
-        """
+        """Losses on the records that D and D' share, (trials, records); for clients as units, of all other clients."""
         return self.federation.losses(self.models, self.federation.common)
 
     @cached_property
     def differing_losses(self) -> Floats:
-        """Losses on the records of the targets, shape (trials, records).
+        """Losses on the records of the targets, shape (trials, records): units whose membership is in question.
 
-        A target is a unit whose membership is in question. With one target these are the records in which D and D'
-        differ: one record, or those of a user or client.
+        With one target these are the records in which D and D' differ.
         """
         return self.federation.losses(self.models, self.federation.differing)
 
@@ -112,10 +88,9 @@ class EvaluatedRelease:
         return self.federation.target_of_records
 
     def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
-        """Yield masks of trials, each with these trials' losses on their own members and on the population.
+        """Yield masks (trials,), each with these trials' losses on their own members and on the population.
 
-        There is one mask, shape (trials,), for each size of the training set; the losses have a row for each marked
-        trial.
+        There is one mask for each size of the training set; losses have a row for each marked trial.
         """
         for rows, members in audit_of(self.federation.public).members(self):
             yield rows, members, self.population_losses[rows]
@@ -130,7 +105,7 @@ overwritten by those of later releases.
 
 
 def utility(release: EvaluatedRelease) -> ResultColumns:
-    """Return the test accuracy of a release (models after a round), as column `test_accuracy`.
+    """Return the test accuracy of a release, as column `test_accuracy`.
 
     For the last release of a model with two classes, the area under the ROC curve is added as `test_auroc`.
     """
@@ -154,11 +129,11 @@ def _predicted(logits: Tensor) -> Tensor:
 
 
 def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> ResultColumns:
-    """Return Epsilon* (privacy risk of a model) of each trial's model, from the pooled losses of all members.
+    """Return Epsilon* of each trial's model from the pooled losses of all members, as columns.
 
-    Column `parametric_star` is computed from normal distributions fitted to the losses' scores. Column
-    `epsilon_star_counted` is computed from the empirical distributions of the first and the last release, and is NaN
-    for all others. For the last release, a column with p-values of the normal fits is added.
+    `epsilon_star` is computed from normal distributions fitted to the losses' scores. `epsilon_star_counted` is
+    computed from the empirical distributions of the first and the last release, NaN for others. The last release adds
+    p-values of the normal fits.
 
     Parameters
     ----------
@@ -182,8 +157,8 @@ def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Result
 def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
     """Return the results of the loss-threshold attack of Yeom et al. 2018 on the last release; no columns for others.
 
-    Columns are `membership_advantage`, over all members; `record_membership_guess`, 1 if the unit x in which D and D'
-    differ is called a member, else 0; and `record_score`, which is larger for a smaller loss on x.
+    Columns are `membership_advantage`, over all members; `record_membership_guess`, 1 if the differing unit x is called
+    a member, else 0; and `record_score`, which is larger for a smaller loss on x.
     """
     if not release.is_last:
         return ResultColumns()
@@ -200,10 +175,10 @@ def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
 
 @dataclass
 class CheckpointSelector:
-    """Early stopping: selects for every trial the release (model after a round) with the smallest population loss.
+    """Early stopping: selects for every trial the release with the smallest mean loss over the population sample.
 
-    The loss is the mean over the population sample. The selection uses releases and records outside of all training
-    sets. It is therefore post-processing and does not affect the guarantee.
+    It uses releases and records outside of all training sets, so it is post-processing and does not affect the
+    guarantee.
     """
 
     patience: int  # number of evaluated releases without a smaller loss after which training ends, from 1
@@ -213,7 +188,7 @@ class CheckpointSelector:
     _models: dict[str, Tensor] = field(init=False, default_factory=dict)
 
     def look(self, batch: TrialBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
-        """Update the selection with an evaluated release (models after a round); releases must be passed in order.
+        """Update the selection with an evaluated release; releases must be passed in order.
 
         Parameters
         ----------
@@ -224,7 +199,7 @@ class CheckpointSelector:
         models
             The released models, shape (trials, parameters).
         losses
-            Function that returns the losses of the release on the population sample, shape (trials, p).
+            Function that returns the losses on the population sample, shape (trials, p).
         """
         if batch.name not in self._best:
             self._best[batch.name] = np.full(batch.count, np.inf)
@@ -261,11 +236,7 @@ class CheckpointSelector:
 
 @dataclass
 class ReleaseEvaluator:
-    """Evaluator that applies functions to releases (models after a round) and collects their result columns.
-
-    It serves several batches of trials. It is called with the number and the models of each release, from release 0,
-    the initial models.
-    """
+    """Evaluator that applies functions to each release of several batches, and collects their columns."""
 
     federation: LoadedFederation  # the federation with its data
     challenger: SeededChallenger  # knows the membership, and so the training records of each trial
@@ -278,10 +249,7 @@ class ReleaseEvaluator:
     _by_release: dict[tuple[str, str], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> None:
-        """Apply all functions to a release of each batch, and store the resulting columns.
-
-        `server_round` is the number of the release, and `arrays` holds the models (trials, parameters), keyed by batch.
-        """
+        """Apply all functions to a release of each batch; `arrays` has its models (trials, parameters), by batch."""
         for batch in self.batches:
             release = self._release(batch, server_round, arrays[batch.name])
             for finding in self.findings:
@@ -300,10 +268,9 @@ class ReleaseEvaluator:
         return self._found[batch.name] | ResultColumns(releases=releases)
 
     def _release(self, batch: TrialBatch, number: int, array: Floats32) -> EvaluatedRelease:
-        """Return release `number` of a batch for evaluation, with the models in `array`, (trials, parameters).
+        """Return a release for evaluation. With early stopping, trials that have ended keep their models of that time.
 
-        With early stopping, trials whose training has ended keep the models of that time, and the release of the last
-        round has the selected models.
+        The release of the last round then has the selected models.
         """
         membership, stopping, is_last = self.challenger.membership(batch.trials), self.stopping, False
         if stopping is not None:
@@ -327,10 +294,7 @@ class ReleaseEvaluator:
 
 @dataclass
 class BackgroundEvaluation:
-    """Evaluator that evaluates releases (models after a round) in a background thread, one at a time.
-
-    Training goes on meanwhile.
-    """
+    """Evaluator that evaluates releases in a background thread, one at a time, while training goes on."""
 
     evaluate: Callable[[int, Mapping[str, Floats32]], None]  # the function that evaluates a release
     executor: ThreadPoolExecutor  # runs the thread
@@ -338,10 +302,9 @@ class BackgroundEvaluation:
     _pending: Future[None] | None = field(init=False, default=None)
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
-        """Wait for the evaluation of the previous release, then start evaluating this one in the background thread.
+        """Start to evaluate a release in the background, after the previous one; `arrays` has its models, by batch.
 
-        A release is the models after a round. Releases that are not to be evaluated are skipped. `arrays` holds the
-        models, keyed by batch.
+        Releases that are not to be evaluated are skipped.
         """
         if server_round not in self.releases:
             if server_round % ROUNDS_BETWEEN_TRIMS == 0:

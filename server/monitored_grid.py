@@ -33,8 +33,7 @@ _GRACE_SECONDS = 5.0
 class MonitoredGrid(DelegatingGrid):
     """Flower grid that gives up if no reply arrives within the time limit of one client call.
 
-    The total time is not limited. If all clients work, some reply arrives within the time limit, no matter how many
-    calls are queued.
+    The total time is not limited: if all clients work, some reply arrives in time, no matter how many calls are queued.
     """
 
     def __init__(self, grid: Grid, time_limit: float, is_interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -78,13 +77,13 @@ class MonitoredGrid(DelegatingGrid):
 def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> ClientRoster:
     """Return the roster of clients, i.e. their nodes and records, once all clients have registered.
 
-    A client's number is its partition. If the engine does not know the partitions, every client is asked for its
-    partition. Otherwise only the clients that are needed first are called, so that they load their data.
+    A client's number is its partition. If the engine does not know the partitions, every client is asked; otherwise
+    only the clients that are needed first are called, so that they load their data.
 
     Parameters
     ----------
     grid
-        The grid through which messages reach the clients.
+        Grid that reaches the clients.
     federation
         The federation, which states the number of clients.
 
@@ -115,7 +114,7 @@ def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> Clien
 
 
 def _first_needed(federation: LoadedFederation) -> list[int]:
-    """Return the clients that should load their data before round 1: insiders, holders of targets, and some others."""
+    """Return the clients that load their data before round 1: insiders, holders of targets, and some others."""
     cohort = federation.public.cohort(1)
     apart = {*federation.insiders, *islice(federation.holders, _MOST_ASKED // 2)}
     others = range(federation.public.nodes) if cohort is None else cohort.tolist()
@@ -123,13 +122,7 @@ def _first_needed(federation: LoadedFederation) -> list[int]:
 
 
 def _ask(grid: MonitoredGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:
-    """Ask nodes for their partitions, and return the node ID of each partition, keyed by partition.
-
-    Raises
-    ------
-    FederationError
-        If a client cannot start or does not state its partition.
-    """
+    """Ask nodes for their partitions, and return the node ID of each partition, keyed by partition."""
     config = RecordDict({MessageRecord.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
     questions = [Message(config, node, f"query.{NonTrainingQuery.IDENTIFY}") for node in nodes]
     found = {}

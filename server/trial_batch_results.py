@@ -13,7 +13,7 @@ import torch
 from scipy.special import expit, logit
 from torch import Tensor
 
-from fl_audit.array_types import Flags, Floats, Integers
+from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.record_confidences import Queries, label_log_probability, scaled_confidence
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.attribute_to_infer import AttributeToInfer
@@ -21,6 +21,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.result_columns import ResultColumns, Table, nan_columns
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.server.evaluator import EvaluatedRelease
+from fl_audit.server.user_losses import means_by_unit
 from fl_audit.trials import TrialBatch
 
 TRIAL_FINDINGS = (
@@ -54,8 +55,8 @@ class BatchResult:
     def frames(self, prior: float) -> dict[str, pd.DataFrame]:
         """Return the tables of the batch, keyed by name: "trials", "rounds", "releases", and others that have results.
 
-        `prior` is the prior belief in D, in (0, 1), of the insider (adversarial client). It affects beliefs and wins,
-        because the insider guesses the data set with the larger posterior belief.
+        `prior` is the insider's prior belief in D, in (0, 1). It affects beliefs and wins, because the insider guesses
+        the data set with the larger posterior belief.
         """
         found, rounds = self.columns, range(1, self.rounds + 1)
         in_rounds = {**nan_columns(ROUND_FINDINGS, (self.batch.count, self.rounds)), **found.rounds}
@@ -84,11 +85,7 @@ class BatchResult:
         return frames
 
     def _frame(self, columns: Table, **axes: Iterable[int]) -> pd.DataFrame:
-        """Return result columns as a table with one row per element, indexed by trial and by the keys of `axes`.
-
-        `columns` holds arrays keyed by name, whose dimensions are the trials and then the axes. `axes` holds the labels
-        of each axis.
-        """
+        """Return columns of shape (trials, *axes) as a table with one row per element; `axes` has the axes' labels."""
         places = np.meshgrid(*(np.array(list(one)) for one in (self.batch.trials, *axes.values())), indexing="ij")
         index = dict(zip(("trial", *axes), places, strict=True))
         return pd.DataFrame({name: values.reshape(-1) for name, values in {**index, **columns}.items()})
@@ -107,12 +104,9 @@ ResultSink = Callable[[BatchResult], None]  # a function that stores the result 
 
 
 def _believed(log_odds: Floats, bits: Flags, prior: float) -> dict[str, Floats | Flags]:
-    """Return the insider's posterior belief in the true data set, and whether its guess is right.
+    """Return the insider's belief in the true data set, and whether its guess is right, in the shape of `log_odds`.
 
-    The keys are "belief" and "won", and both arrays have the shape of `log_odds`. `log_odds` are those of D against D'
-    without the prior, `bits` is true where D is the true data set, and `prior` is the prior probability of D. The
-    insider guesses D if its posterior belief in D exceeds 1/2, and D' otherwise. An insider that learns nothing and has
-    an even prior therefore always guesses D'.
+    It guesses D if its belief in D exceeds 1/2, so with an even prior and no evidence it guesses D'.
     """
     posterior = log_odds + logit(prior)
     return {"belief": expit(np.where(bits, 1.0, -1.0) * posterior), "won": (posterior > 0) == (bits != 0)}
@@ -130,10 +124,7 @@ QUERIES, VALUES = "queries", "values"
 
 @dataclass(frozen=True)
 class FinalModelQueries:
-    """Further queries to the final models: variations of the targets' records, or other values of an attribute.
-
-    A target is a unit whose membership is in question.
-    """
+    """Further queries to the final models: variations of the targets' records, or other values of an attribute."""
 
     queries: int = 1  # number of queries about each target; with 1 only its unchanged records are used
     ways: Queries | None = None  # the variations of the records; None if `queries` is 1
@@ -142,10 +133,7 @@ class FinalModelQueries:
 
 @dataclass
 class TargetOutputs:
-    """Collector of models' outputs on the targets' records, and of final models' outputs on the population sample.
-
-    A target is a unit whose membership is in question.
-    """
+    """Collector of models' outputs on the targets' records, and of final models' outputs on the population sample."""
 
     evaluated: Sequence[int]  # numbers of the evaluated releases
     sees_weights: bool = False  # whether the features of a white-box attacker are collected, for three releases
@@ -160,11 +148,9 @@ class TargetOutputs:
         self._looked_at = {self.evaluated[place] for place in places}
 
     def __call__(self, release: EvaluatedRelease) -> ResultColumns:
-        """Collect outputs of a release; for the last one return the targets' log p_y and scaled confidence.
+        """Collect outputs of a release; for the last one, return columns of log p_y and scaled confidence by target.
 
-        A target is a unit whose membership is in question. Both columns have shape (trials, targets), and p_y is the
-        probability of the true class. If a target has several records, its values are means over them. Other releases
-        return no columns.
+        p_y is the probability of the true class; several records of a target are averaged.
         """
         federation, records, name = release.federation, release.federation.differing, release.batch.name
         if release.number in self._looked_at:
@@ -178,9 +164,9 @@ class TargetOutputs:
         logits = federation.model.logits(release.models, records.features).cpu()
         wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
         asked = {"log_probability": label_log_probability(wide, labels), "confidence": scaled_confidence(wide, labels)}
-        told = {what: _by_target(values, federation.target_of_records) for what, values in asked.items()}
+        told = {what: means_by_unit(values, federation.target_of_records) for what, values in asked.items()}
         if self.is_active:
-            told[UNDER_ASCENT] = _by_target(np.mean(self._losses.pop(name), axis=0), federation.target_of_records)
+            told[UNDER_ASCENT] = means_by_unit(np.mean(self._losses.pop(name), axis=0), federation.target_of_records)
         population = torch.from_numpy(-release.population_losses).float()
         self._outputs[name] = {LOGITS: logits, POPULATION: population, **self._answers(federation, release.models)}
         if self._seen:
@@ -189,18 +175,16 @@ class TargetOutputs:
         return ResultColumns(targets=told)
 
     def _answers(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
-        """Return the outputs that the further queries in `self.more` get from the final models, float32.
+        """Return the final models' outputs on further queries, keyed "queries" and "values" if requested, float32.
 
-        The keys are "queries", with scaled confidences on variations of the targets' records, (trials, targets,
-        queries), and "values", with losses for each value of an attribute, (trials, records, values). A key is missing
-        if its query was not requested.
+        Shapes are (trials, targets, queries) for scaled confidences, and (trials, records, values) for losses.
         """
         found, records, more = dict[str, Tensor](), federation.differing, self.more
         labels = records.labels.cpu().numpy()
         if more.ways is not None:
             ways = more.ways.asked(records.features, more.queries)
             asked = (scaled_confidence(_logits(federation, models, features), labels) for features in ways)
-            confidences = [torch.from_numpy(_by_target(one, federation.target_of_records)).float() for one in asked]
+            confidences = [torch.from_numpy(means_by_unit(one, federation.target_of_records)).float() for one in asked]
             found[QUERIES] = torch.stack(confidences, dim=2)
         if more.attribute is not None:
             place, losses = more.attribute.column.places, list[Tensor]()
@@ -216,23 +200,12 @@ class TargetOutputs:
     def outputs(self, batch: TrialBatch) -> dict[str, Tensor]:
         """Return the collected outputs of a batch of trials, keyed by name.
 
-        They are the final models' logits on the targets' records (trials, records, classes), the log-probability of the
-        true class on the population (trials, p), and the outputs for white-box attackers and further queries if there
-        are any.
+        They are logits on the targets' records (trials, records, classes), the log-probability of the true class on the
+        population (trials, p), and outputs for white-box attackers and further queries, if any.
         """
         return self._outputs[batch.name]
 
 
 def _logits(federation: LoadedFederation, models: Tensor, features: Tensor) -> Floats:
-    """Return the models' logits on some records as float64, shape (trials, records, classes)."""
+    """Return float64 logits, shape (trials, records, classes)."""
     return np.asarray(federation.model.logits(models, features).cpu().double().numpy(), dtype=np.float64)
-
-
-def _by_target(values: Floats, target_of_records: Integers) -> Floats:
-    """Return the mean of values (trials, records) over the records of each target, shape (trials, targets).
-
-    `target_of_records` holds the index of each record's target, ascending, shape (records,).
-    """
-    counts = np.bincount(target_of_records)
-    sums = np.add.reduceat(values, np.append(0, np.cumsum(counts)[:-1]), axis=1)
-    return np.asarray(sums / counts, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Epsilon* (privacy risk) and accuracy for users, i.e. persons with several records each.
+"""Epsilon*, the privacy risk of a model, and accuracy for users, i.e. persons with several records each.
 
 A user's loss is the mean loss on the user's records. An attacker can compute it, so Epsilon* of these means is a lower
 bound on the privacy loss of users, as Epsilon* of single losses is a lower bound for records.
@@ -21,22 +21,22 @@ from fl_audit.server.evaluator import EvaluatedRelease
 _FEWEST = 2  # smallest number of users for which a variance can be estimated
 
 
-def means_of_users(values: Floats, users: Integers) -> Floats:
-    """Return the mean of values over the records of each user, shape (..., users), users in ascending order.
+def means_by_unit(values: Floats, units: Integers) -> Floats:
+    """Return the mean of values over the records of each unit, shape (..., units), units in ascending order.
 
     Parameters
     ----------
     values
         A value for each record, shape (..., n).
-    users
-        Number of the user of each record, shape (n,).
+    units
+        Number of the unit of each record, such as its user, shape (n,).
 
     Examples
     --------
-    >>> means_of_users(np.array([[1.0, 5.0, 3.0]]), np.array([4, 7, 4])).tolist()
+    >>> means_by_unit(np.array([[1.0, 5.0, 3.0]]), np.array([4, 7, 4])).tolist()
     [[2.0, 5.0]]
     """
-    _, own, counts = np.unique(users, return_inverse=True, return_counts=True)
+    _, own, counts = np.unique(units, return_inverse=True, return_counts=True)
     order, starts = np.argsort(own, kind="stable"), np.cumsum(counts) - counts
     if not counts.size:
         return values[..., :0]
@@ -55,19 +55,13 @@ class UserLosses:
 
     @classmethod
     def of(cls, release: EvaluatedRelease) -> "UserLosses":
-        """Return the mean losses of users for a release.
-
-        Parameters
-        ----------
-        release
-            The release; the privacy unit of its run is the user.
-        """
+        """Return the mean losses of users for a release of a run whose privacy unit is the user."""
         federation, instead = release.federation, release.replacement_losses
         users = _required(federation.user)[federation.common_records]
         return cls(
             release.membership,
-            means_of_users(release.common_losses, users),
-            means_of_users(release.differing_losses, release.target_of_records),
+            means_by_unit(release.common_losses, users),
+            means_by_unit(release.differing_losses, release.target_of_records),
             instead.mean(axis=1, keepdims=True) if instead.shape[1] else instead,
         )
 
@@ -78,26 +72,17 @@ class UserLosses:
 
 
 def has_losses_of_users(federation: LoadedFederation) -> bool:
-    """Return whether the unit is the user, with enough users among members and population for their Epsilon*.
-
-    Epsilon* is the privacy risk of a model, estimated from losses.
-
-    Parameters
-    ----------
-    federation
-        The federation.
-    """
+    """Return whether the unit is the user, with enough users among members and population for their Epsilon*."""
     others = federation.population_records.user
     is_known = federation.public.mechanism.unit is Unit.USER and others is not None
     return is_known and len(np.unique(_required(others))) >= _FEWEST and len(federation.common.labels) >= _FEWEST
 
 
 def of_users(star: StarSettings | None, release: EvaluatedRelease) -> ResultColumns:
-    """Return two results for users of a released model: their Epsilon* (privacy risk), and their mean accuracy.
+    """Return users' Epsilon* and mean accuracy for a released model; a column that does not apply is left out.
 
     Column `epsilon_star_user`, (trials,), is Epsilon* by normal fits to scores of the users' mean losses; NaN if a
-    trial has too few users. Column `test_accuracy_user`, (trials,), is the accuracy on the records of each test user,
-    averaged over users. A column that does not apply to the run is left out.
+    trial has too few users. Column `test_accuracy_user`, (trials,), is the accuracy per test user, averaged over users.
 
     Parameters
     ----------
@@ -116,12 +101,12 @@ def of_users(star: StarSettings | None, release: EvaluatedRelease) -> ResultColu
     users, accuracy = release.federation.test_records.user, {}
     if users is not None and release.federation.public.mechanism.unit is Unit.USER:
         right = (release.logits.argmax(dim=2) == release.federation.test.labels).double().cpu().numpy()
-        accuracy["test_accuracy_user"] = means_of_users(right, users).mean(axis=1)
+        accuracy["test_accuracy_user"] = means_by_unit(right, users).mean(axis=1)
     return ResultColumns(trials={**found, **accuracy}, releases=found)
 
 
 def _members_and_population(release: EvaluatedRelease) -> Iterator[tuple[Flags, Floats, Floats]]:
-    others = means_of_users(release.population_losses, _required(release.federation.population_records.user))
+    others = means_by_unit(release.population_losses, _required(release.federation.population_records.user))
     for rows, members in audit_of(release.federation.public).members(UserLosses.of(release)):
         yield rows, members, others[rows]
 

@@ -26,8 +26,8 @@ from fl_audit.trials import TrialBatch
 class SeededChallenger:
     """Challenger that draws the secrets of trials from a seed: which targets are in the data, samples and noise.
 
-    This challenger is meant for simulation, not for a secure release. In a real federation, each client draws the
-    sample of its own records and keeps it secret.
+    All draws depend only on the seed, the trial, the round and the client. It is meant for simulation, not for a secure
+    release: in a real federation, each client draws the sample of its own records.
     """
 
     seed: int  # secret seed of the run
@@ -40,8 +40,8 @@ class SeededChallenger:
     def membership(self, trials: Sequence[int]) -> TargetMembership:
         """Return which targets are in the training data of each trial; each trial is drawn only once.
 
-        The field `who` is the rule of the draw, such as a coin for each target. Coins are fair even if the claim
-        assumes another prior. If there is one target, a trial trains on D if the target is in, and otherwise on D'.
+        `who` is the rule of the draw. Coins are fair even if the claim assumes another prior. With one target, a trial
+        trains on D if the target is in, and otherwise on D'.
         """
         for trial in (one for one in trials if one not in self._is_in):
             self._is_in[trial] = self._draw(generator(self.seed, Purpose.SECRET_BIT, trial=trial))
@@ -65,8 +65,6 @@ class SeededChallenger:
     ) -> Flags:
         """Return which of a client's records, or users, a round's Poisson sample contains, bool (trials, records).
 
-        The draws depend only on the seed, the trial, the round and the client.
-
         Parameters
         ----------
         trials
@@ -81,14 +79,12 @@ class SeededChallenger:
             Probability that a record or user is in the sample, in (0, 1].
         """
         sources = self._sources(Purpose.RECORD_SAMPLING, trials, server_round, client)
-        return np.stack([source.random(records) < sampling_rate for source in sources])
+        return _poisson_sample(sources, records, sampling_rate)
 
     def client_participation(
         self, trials: Sequence[int], server_round: int, clients: int, sampling_rate: float
     ) -> Flags:
         """Return which clients a round's Poisson sample contains, bool (trials, clients).
-
-        The draws depend only on the seed, the trial and the round.
 
         Parameters
         ----------
@@ -101,8 +97,7 @@ class SeededChallenger:
         sampling_rate
             Probability that a client is in the sample, in (0, 1].
         """
-        sources = self._sources(Purpose.CLIENT_SAMPLING, trials, server_round)
-        return np.stack([source.random(clients) < sampling_rate for source in sources])
+        return _poisson_sample(self._sources(Purpose.CLIENT_SAMPLING, trials, server_round), clients, sampling_rate)
 
     def coins(self, trials: Sequence[int], server_round: int, canaries: int) -> Flags:
         """Return which canaries are inserted in a round, bool (trials, canaries), by a fair coin for each.
@@ -114,7 +109,7 @@ class SeededChallenger:
         server_round
             Number of the round, from 1.
         canaries
-            Number of canaries, that is, artificial units that an audit may insert.
+            Number of canaries: artificial units that an audit may insert.
         """
         tossed = [[canary_coin(self.seed, server_round, one, trial) for one in range(canaries)] for trial in trials]
         return np.array(tossed, dtype=np.bool_).reshape(len(trials), canaries)
@@ -122,8 +117,7 @@ class SeededChallenger:
     def quantile_normals(self, trials: Sequence[int], server_round: int) -> Tensor:
         """Return one standard normal draw per trial, float64 (trials,), for a round's noise in adaptive clipping.
 
-        Adaptive clipping moves its norm by a noisy count of the updates within the norm. The draws, once scaled, are
-        the noise of this count.
+        Scaled, it is the noise of the count of updates within the norm, by which the norm is moved.
 
         Parameters
         ----------
@@ -141,8 +135,6 @@ class SeededChallenger:
 
     def standard_normals(self, trials: Sequence[int], server_round: int, size: int, number: int = 0) -> Tensor:
         """Return standard normal draws for a round's noise, float32 (trials, size).
-
-        The draws depend only on the seed, the trial, the round and `number`.
 
         Parameters
         ----------
@@ -166,6 +158,10 @@ class SeededChallenger:
         return (generator(self.seed, purpose, trial=trial, round=server_round, client=client) for trial in trials)
 
 
+def _poisson_sample(sources: Iterator[np.random.Generator], units: int, rate: float) -> Flags:
+    return np.stack([source.random(units) < rate for source in sources])
+
+
 @dataclass
 class PrefetchingChallenger(SeededChallenger):
     """Challenger that draws the noise of the next round in a thread while clients compute."""
@@ -175,10 +171,7 @@ class PrefetchingChallenger(SeededChallenger):
     _drawn: dict[tuple[int, int], Future[Tensor]] = field(init=False, default_factory=dict)
 
     def standard_normals(self, trials: Sequence[int], server_round: int, size: int, number: int = 0) -> Tensor:
-        """Return the standard normal draws of a round, float32 (trials, size), and start drawing the next round's.
-
-        The values are those of `SeededChallenger`. Only the first set of draws (`number` 0) is drawn in advance.
-        """
+        """Return the draws of `SeededChallenger`, and start drawing set 0 of the next round."""
         if number != 0:
             return super().standard_normals(trials, server_round, size, number)
         ready = self._drawn.pop((trials[0], server_round), None)
@@ -241,12 +234,11 @@ OF_FIRST, OF_SECOND = "record_log_odds", "other_log_odds"
 
 
 def record_draws(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> ResultColumns:
-    """Return the log-odds with which an adversary distinguishes two records after local randomization, in each trial.
+    """Return the log-odds by which an adversary tells two records apart after local randomization, in each trial.
 
-    The records are those of `record_pair`. The log-odds are those of the first record against the second, given a
-    randomised record. Column `OF_FIRST`, shape (trials,), has them for a randomised version of the first record, and
-    column `OF_SECOND` for one of the second. An adversary who saw the randomised record would compute the same
-    log-odds. Only a simulation can do this, because the seeds of local randomizers are otherwise secret.
+    They are those of the first record of `record_pair` against the second. Column `OF_FIRST`, shape (trials,), has them
+    for a randomised version of the first record, and column `OF_SECOND` for one of the second. Only a simulation can do
+    this, because the seeds of local randomizers are otherwise secret.
 
     Parameters
     ----------

@@ -49,11 +49,7 @@ _Tally = tuple[str, int, int, int, float]
 
 @dataclass
 class _BatchLog:
-    """Log of the secrets of one batch of trials.
-
-    The log holds counts of samples and of released bits, and the state from which the next round's model and norm are
-    checked.
-    """
+    """Log of the secrets of one batch of trials, with the state that the next round's model and norm are checked by."""
 
     # For each name of a logged value, one array (trials,) per round.
     columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
@@ -93,12 +89,11 @@ class ChallengerLog:
         batch
             Batch of trials.
         made
-            The round as the server made it: its models, release and side information.
+            The round as the server made it.
         taking_part
             Secret sample of the round, bool (trials, units); None if all units take part.
         centred_bits
-            Sum over clients of (quantile bit - 1/2) before noise, float64 (trials,). Adaptive clipping estimates its
-            norm from these bits; None for a fixed norm.
+            Sum over clients of (quantile bit - 1/2) before noise, float64 (trials,); None for a fixed clipping norm.
         """
         kept, members = self._kept[batch.name], self.challenger.membership(batch.trials).is_in[:, 0]
         found = {name: np.full(batch.count, np.nan) for name in OPENED_COLUMNS}
@@ -114,30 +109,26 @@ class ChallengerLog:
             kept.columns[name].append(values)
 
     def _is_opened(self, server_round: int) -> bool:
-        """Return whether a round's secret sample of units is logged.
-
-        With cyclic cohorts, only the rounds of the first cohort are logged; otherwise all rounds are.
-        """
+        """Return whether a round's secret sample is logged; with cyclic cohorts, only those of the first cohort are."""
         turn = self.public.turn(server_round)
         return self._group is None or (turn is not None and np.array_equal(self._group, turn))
 
     @property
     def _group(self) -> Integers | None:
-        """Ascending numbers of the units that logged samples may contain, the first of cyclic cohorts; None for all."""
+        """Ascending numbers of the units that logged samples may contain; None for all."""
         return self.public.turn(1)
 
     @property
     def _place(self) -> int | None:
-        """Index of the target among the units that logged samples may contain; None if there are many targets."""
+        """Index of the target among the units of logged samples; None if there are many targets."""
         group = self._group
         return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
 
     def _sampled(self, kept: _BatchLog, taking_part: Flags, members: Flags) -> dict[str, Floats]:
-        """Add a round's secret sample of units to the log of a batch, and return numbers about it, each (trials,).
+        """Log a round's secret sample, bool (trials, units); return numbers on it, each (trials,).
 
-        `kept` is the log, `taking_part` is the sample, bool (trials, units), and `members` is True for trials with D.
-        The numbers, keyed by name, are the size of the sample without the target, its overlap with the previous sample,
-        a hash of it, and whether it contains the target (NaN if there are many targets).
+        They are the sample's size without the target, its overlap with the previous sample, a hash, and the target's
+        presence.
         """
         group, place = self._group, self._place
         taking_part = taking_part if group is None else taking_part[:, group]
@@ -161,10 +152,7 @@ class ChallengerLog:
         return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
 
     def _stepped(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Count the coordinates in which the new model differs from the public optimizer step, shape (trials,).
-
-        `kept` is the log of the batch, which stores the previous model. `made` is the round as the server made it.
-        """
+        """Count the coordinates in which the new model differs from the public optimizer step, (trials,)."""
         mechanism = self.public.mechanism
         before = made.models[-2] if kept.model is None else kept.model
         after, wrong, states = made.models[-1], np.zeros(len(before)), list[OptimizerState]()
@@ -181,11 +169,7 @@ class ChallengerLog:
         return wrong
 
     def _moved(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Return 1 for each trial whose clipping norm differs from the one that the public quantile bits give, else 0.
-
-        The bits of the previous round determine the norm of adaptive clipping. `kept` is the log of the batch, which
-        stores the expected norm. `made` is the round as the server made it. The result has the shape (trials,).
-        """
+        """Return 1 for each trial whose clipping norm is not the one that the previous public bits give, else 0."""
         clipping, side = self.public.mechanism.clipping, made.side
         assert isinstance(clipping, AdaptiveClipping)
         assert side.norms is not None
@@ -195,11 +179,9 @@ class ChallengerLog:
         return (expected != side.norms).double().numpy()
 
     def _last_bits(self, kept: _BatchLog, made: ServerRound, members: Flags) -> Floats:
-        """Count the released values of a round whose last bit is 1, separately for trials with D and trials with D'.
+        """Count released values whose last bit is 1, for trials with D and with D'; return each trial's excess.
 
-        The counts are added to `kept`, the log of the batch. `made` is the round as the server made it, and `members`
-        is true for trials with D. Returns each trial's count minus half the number of values, in standard deviations,
-        (trials,). Models are not counted, because the public optimizer step computes them from the release.
+        The excess over half of the values, shape (trials,), is in standard deviations.
         """
         if kept.odd is None:
             kept.odd = np.zeros((1 + len(self.places), 2), dtype=np.int64)
@@ -217,10 +199,7 @@ class ChallengerLog:
         return -(-parameters // _MOST_LAST_BITS)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the logged values and counts of a batch of trials, and delete them from the log.
-
-        Rounds that were not run have NaN.
-        """
+        """Return the logged values of a batch, NaN for rounds that were not run, and delete them from the log."""
         kept = self._kept.pop(batch.name, _BatchLog())
         missing = [np.full(batch.count, np.nan)] * (self.public.rounds - kept.rounds)
         opened = {name: np.stack([*kept.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
@@ -272,9 +251,8 @@ def open_shares(
 ) -> ResultColumns:
     """Return inner products of clients' noise shares, with each other and with the residual noise of the sum.
 
-    The residual noise is the part of the sum that the insider (the adversary among the clients) could not subtract. The
-    shares are drawn again from the clients' seeds, for the first trials, clients and coordinates. The result is empty
-    if the residuals lack these coordinates.
+    The residual noise is the part that the insider could not subtract. The shares are drawn again from the clients'
+    seeds, for the first trials, clients and coordinates. The result is empty if the residuals lack these coordinates.
 
     Parameters
     ----------
@@ -285,7 +263,7 @@ def open_shares(
     batch
         Batch of trials.
     residuals
-        Residual noise if the true hypothesis is subtracted, with a sample of coordinates, shape (trials, rounds, ...).
+        Residual noise under the true hypothesis, with a sample of coordinates, shape (trials, rounds, ...).
     """
     at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)

@@ -1,4 +1,7 @@
-"""The clients that contribute to a round: their choice, and the check and sum of their contributions."""
+"""The clients that contribute to a round: their choice, and the check and sum of their contributions.
+
+Canary clients are artificial; a coin of the audit decides whether each contributes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,10 +32,7 @@ from fl_audit.trials import TrialBatch
 
 @dataclass(frozen=True)
 class ClientRoster:
-    """Roles of a federation's clients: their node IDs, targets, insiders (adversaries) with colluders, and units.
-
-    A client's number is called its partition.
-    """
+    """Roles of a federation's clients, numbered by partition: nodes, targets, insiders with colluders, and units."""
 
     nodes: Sequence[int]  # Flower node ID of each partition
     # Numbers of the targets that a partition holds, keyed by partition; partitions without targets have no entry.
@@ -68,10 +68,7 @@ class CalledClients:
 def call_of(
     public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
-    """Return the clients that are asked to contribute to a round, canary clients included.
-
-    A canary client is artificial; a coin of the audit decides whether it contributes. The result also has the secret
-    sample of units, if units are sampled.
+    """Return the clients that are asked to contribute to a round, and the secret sample of units, if there is one.
 
     Parameters
     ----------
@@ -130,10 +127,9 @@ def _without_canaries(
 def _samples_of_steps(
     public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Tensor | None:
-    """Return which records clients sample for the first DP-SGD step of a round, bool (trials, units).
+    """Return which records clients sample for the first DP-SGD step of a round, drawn again, bool (trials, units).
 
-    The samples are drawn again from the clients' own seeds. The result is None if clients sample no records, or if the
-    audit does not log the challenger's secrets.
+    It is None if clients sample no records, or if the audit does not open secrets.
     """
     if not public.mechanism.is_sampled or not audit_of(public).opens_secrets(public):
         return None
@@ -157,13 +153,7 @@ class ReceivedContribution:
     users: int = 0  # number of the client's users, each with a quantile bit, if the unit is the user; otherwise 0
 
     def _sum(self, shape: tuple[int, int], server_round: int, finite: bool = True) -> Floats32:
-        """Return the client's sum of clipped gradients or updates, float32 (trials, parameters), after checks.
-
-        `shape` has the number of trials in the batch and the number of parameters. The sum has one row for each trial
-        in `self.rows`, or for every trial if that is None. Raises `FederationError`, which names the round
-        `server_round`, if the array is missing or has a wrong shape or type. With `finite`, values that are not finite
-        raise it too.
-        """
+        """Return the client's checked sum, float32; `shape` is (trials of the batch, parameters)."""
         own = shape if self.rows is None else (len(self.rows), shape[1])
         return read_array(self.reply, Key.SUM, own, np.float32, self.client, server_round, finite)
 
@@ -172,8 +162,7 @@ class ReceivedContribution:
 class UnnoisedRoundSum:
     """Sum of a round's contributions before noise, with local sensitivity, quantile bits and the victim's contribution.
 
-    A client's quantile bit says whether its contribution is within the clipping norm. The victim is the client that
-    holds the target.
+    A quantile bit says whether a client's contribution is within the clipping norm.
     """
 
     total: Tensor  # sum of contributions by ascending client number, float32 (trials, parameters)
@@ -205,7 +194,7 @@ def receive(
     Raises
     ------
     FederationError
-        If an array is missing, has a wrong shape, is not finite, or has a larger norm than an honest contribution.
+        If an array is missing, has a wrong shape, is not finite, or is longer than an honest contribution.
     """
     mechanism, trials = public.mechanism, shape[0]
     total = sum_contributions(sent, shape, server_round)
@@ -232,12 +221,12 @@ def receive(
 
 
 def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, int], server_round: int) -> Tensor:
-    """Return the sum of the clients' contributions, float32 (trials, parameters), after checking them.
+    """Return the checked sum of the clients' contributions, float32 (trials, parameters).
 
     Parameters
     ----------
     sent
-        Contributions of the clients, by ascending client number, which is the order of the addition.
+        Contributions by ascending client number, which is the order of the addition.
     shape
         Number of trials, and number of parameters.
     server_round
@@ -246,8 +235,7 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
     Raises
     ------
     FederationError
-        If an array is missing, has a wrong shape or type, is not finite, or has a larger norm than an honest
-        contribution, or if the sum overflows.
+        If an array is missing, has a wrong shape or type, is not finite or too long, or if the sum overflows.
     """
     arrays = [one._sum(shape, server_round, finite=False) for one in sent]
     total = torch.zeros(shape)
@@ -272,16 +260,7 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
 
 
 def _require_short(one: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
-    """Raise `FederationError` if a contribution's L2 norm exceeds the largest one that clipping allows.
-
-    `array` holds the contribution `one` as numbers, (its trials, parameters), and `trials` is the number of trials in
-    the batch.
-
-    Raises
-    ------
-    FederationError
-        If the norm is too large in one of the trials.
-    """
+    """Raise `FederationError` if a contribution's L2 norm exceeds, in one of its trials, what clipping allows."""
     longest = np.broadcast_to(one.longest, trials)
     limits = longest if one.rows is None else longest[one.rows]
     if np.isinf(limits).all():
@@ -310,11 +289,7 @@ In a block, 2,049 roundings of relative error 2**-24 change the norm by half of 
 
 
 def _lengths_at_most(rows: Floats32) -> Floats:
-    """Return upper bounds of the L2 norms of rows (trials, parameters), shape (trials,), faster than exact norms.
-
-    A bound exceeds the norm by little more than 0.02 %. An addend of 1e-16 for each number covers squares that
-    underflow in float32.
-    """
+    """Return upper bounds of the L2 norms of rows, (trials,), larger by about 0.02 % and faster than exact norms."""
     whole = rows.shape[1] // _BLOCK * _BLOCK
     blocks, rest = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
     with np.errstate(over="ignore"):

@@ -84,7 +84,7 @@ class DPStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return the messages of a round to clients: requests for contributions, and the audit's queries.
+        """Return the messages of a round: requests for contributions, and the audit's queries.
 
         After the last training round, or after an early end, only queries are returned.
         """
@@ -115,8 +115,8 @@ class DPStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Check all replies, make the round's release for every batch of trials, and return the new models.
 
-        The `ArrayRecord` holds one array (trials, parameters) for each batch, keyed by its name. It is None if the
-        round has only queries. The metrics are always None.
+        The `ArrayRecord` holds one array (trials, parameters) for each batch, by name; None if the round has only
+        queries. The metrics are always None.
         """
         is_round = server_round <= self.public.rounds and not self._ended
         expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
@@ -152,7 +152,7 @@ class DPStrategy(Strategy):
         return None
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
-        """Add the server's noise to the sums of a batch of trials in place, and return the sums, (trials, parameters).
+        """Add the server's noise to the sums of a batch of trials in place, and return them.
 
         Parameters
         ----------
@@ -170,22 +170,14 @@ class DPStrategy(Strategy):
 
     @staticmethod
     def _at_once(batches: Sequence[TrialBatch], work: Callable[[TrialBatch], T]) -> list[tuple[TrialBatch, T]]:
-        """Return each batch of trials with the result of `work` for it, computed in one thread per batch."""
+        """Return each batch with the result of `work` for it, computed in one thread per batch."""
         if not batches:
             return []
         with ThreadPoolExecutor(len(batches)) as threads:
             return list(zip(batches, threads.map(work, batches), strict=True))
 
     def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
-        """Make a batch's release, apply the optimizer's step to it, and return the new models, (trials, parameters).
-
-        `read` holds the sum of the contributions, without the server's noise.
-
-        Raises
-        ------
-        FederationError
-            If a model is no longer finite.
-        """
+        """Make a batch's release from the sums `read`, take the optimizer's step, and return the new models."""
         mechanism, transcript, total = self.public.mechanism, self.transcripts[batch.name], read.total
         side = self._side_information(batch, server_round, read)
         if mechanism.adds_noise and not mechanism.clients_add_noise:
@@ -204,10 +196,7 @@ class DPStrategy(Strategy):
         return Array(*pack(moved.numpy()))
 
     def _side_information(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> SideInformation:
-        """Return what the adversary learns besides the release, and adapt the clipping norms for the next round.
-
-        `read` holds the sum of the round's contributions, with quantile bits and the victim's contribution.
-        """
+        """Return what the adversary learns besides the release, and adapt the clipping norms for the next round."""
         mechanism, transcript = self.public.mechanism, self.transcripts[batch.name]
         side = SideInformation(taking_part=self._shown_participation(batch), contribution=read.of_victim)
         if isinstance(mechanism.clipping, AdaptiveClipping):
@@ -221,10 +210,9 @@ class DPStrategy(Strategy):
         return side
 
     def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
-        """Return which units take part in the round, as far as the adversary may know, bool (trials, units).
+        """Return which units take part, as far as the adversary may know it, bool (trials, units); None if all do.
 
-        If it is secret whether the target takes part, the target's column is False. None means that all units take
-        part.
+        If the target's part is secret, its column is False.
         """
         taking_part = self._calls[batch.name].taking_part
         if (
@@ -238,10 +226,7 @@ class DPStrategy(Strategy):
         return shown
 
     def _read(self, batch: TrialBatch, found: Mapping[ReplyKey, Message], server_round: int) -> UnnoisedRoundSum:
-        """Check the clients' contributions to a batch of trials, and return their sum before noise.
-
-        `found` holds the replies, keyed by client, message type and batch.
-        """
+        """Check the clients' contributions to a batch of trials, and return their sum before noise."""
         contributions = []
         for one in self._calls[batch.name].asked:
             reply, longest = found[ReplyKey(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
@@ -252,12 +237,10 @@ class DPStrategy(Strategy):
         return receive(self.public, contributions, self.roster.victim, shape, server_round)
 
     def _longest(self, client: int, batch: TrialBatch) -> Floats | float:
-        """Return an upper bound of the L2 norm of an honest client's contribution: one for all trials or one for each.
+        """Return an upper bound of the L2 norm of an honest client's contribution, for all trials or for each.
 
-        The bound is the number of the client's units times the clipping norm, plus a bound for the client's own noise.
-        With the standard deviation sigma, this noise has a norm above sigma (sqrt(parameters) + 8) with a probability
-        below 1e-13. The bound is infinite for insiders (adversaries) that attack by gradient ascent, and for clients
-        that train with DP-SGD.
+        It is units * clipping norm, plus sigma (sqrt(parameters) + 8) for the client's own noise, exceeded with
+        probability below 1e-13. It is infinite for gradient ascent and DP-SGD.
         """
         mechanism, norms = self.public.mechanism, self.transcripts[batch.name].norms
         pushes = self.public.ascent > 0 and client in self.roster.insiders
@@ -290,17 +273,14 @@ class DPStrategy(Strategy):
         return {} if norms is None else {Key.NORMS: Array(*pack(norms.numpy()[rows]))}
 
     def _membership(self, client: int, trials: Sequence[int]) -> More:
-        """Return a message entry that says in which trials a client's targets are in the data; {} without targets."""
+        """Return a message entry on the trials in which a client's targets are in the data; {} without targets."""
         targets = self.roster.targets.get(client)
         return {Key.MEMBERSHIP: self.challenger.membership(trials).of_targets(targets).pack()} if targets else {}
 
     def _owner_message(
         self, client: int, kind: str, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More
     ) -> Message:
-        """Return a message to a client with an entry that says in which trials the client's targets are in the data.
-
-        `kind` is the message type, `message_tensors` are the models, and `more` holds further entries.
-        """
+        """Return a message that also says in which trials the client's targets are in the data."""
         told = {**more, **self._membership(client, batch.trials)}
         return self._message(client, kind, batch, server_round, arrays, told)
 

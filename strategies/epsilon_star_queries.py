@@ -37,7 +37,7 @@ _TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN,
 
 @dataclass(frozen=True)
 class FederatedLossSettings:
-    """Settings for computing Epsilon*, the privacy risk of a released model, without collecting clients' losses."""
+    """Settings for computing Epsilon* of a released model without collecting clients' losses."""
 
     star: StarSettings  # delta and cut of Epsilon*
     # Public range (low, high) to which losses are clipped and by which they are normalised. With None, clients report
@@ -48,10 +48,7 @@ class FederatedLossSettings:
 
 @dataclass
 class EpsilonStarQueries(RunQueries):
-    """Queries to clients for range and moments of their losses, from which a released model's privacy risk is computed.
-
-    The risk is Epsilon* (Negoescu et al. 2023).
-    """
+    """Queries for range and moments of clients' losses, from which the Epsilon* of released models is computed."""
 
     settings: FederatedLossSettings  # settings of the queries
     releases: Sequence[int]  # numbers of the releases that are asked about, ascending
@@ -70,15 +67,13 @@ class EpsilonStarQueries(RunQueries):
 
     @property
     def last_exchange(self) -> int:
-        """Number of the last exchange of messages that contains a query: the last evaluated release's round plus 2."""
+        """Number of the last exchange with a query: the last evaluated release's round plus 2."""
         return max(self.releases) + 2
 
     def _asked(self, exchange: int) -> list[tuple[str, int]]:
-        """Return the kinds of query in an exchange of messages, each with the round of the release that it asks about.
+        """Return the kinds of query in an exchange, each with the release that it asks about.
 
-        A query for the range of losses asks about release `exchange` - 1, and a query for moments about release
-        `exchange` - 2. Only releases that are evaluated are asked about. Moments come first, because their answers
-        belong to the range from the previous exchange, which the answers to the query for ranges then overwrite.
+        Moments come first: their answers belong to the range of the previous exchange, which new ranges then overwrite.
         """
         ranges = [(_RANGE, exchange - 1)] if self.settings.loss_range is None else []
         return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]
@@ -89,7 +84,7 @@ class EpsilonStarQueries(RunQueries):
         """Return the messages of an exchange: one for each batch of trials, kind of query and client.
 
         An exchange is all messages that are sent together; `exchange` is its number, from 1. `transcripts` has the
-        latest models of each batch by its name. `to_owner` makes the messages; `to_observer` is not used.
+        latest models of each batch; `to_owner` makes the messages.
         """
         newest, star = min(exchange - 1, max(self.releases)), self.settings.star
         about: More = {Key.DELTA: star.delta, Key.CUT: star.cut, Key.REPORT: self.settings.client_epsilon_star}
@@ -104,7 +99,7 @@ class EpsilonStarQueries(RunQueries):
         return written
 
     def answers(self, exchange: int) -> list[ReplyKey]:
-        """Return the keys of the answers expected in an exchange of messages: kind of query, batch and client."""
+        """Return the keys of the answers expected in an exchange."""
         asked, clients = self._asked(exchange), range(self.clients)
         return [ReplyKey(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients]
 
@@ -122,12 +117,10 @@ class EpsilonStarQueries(RunQueries):
                     self._ranges[batch.name] = moments.joint_range(ranges)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return the Epsilon* (privacy risk) of the evaluated releases of one batch, in columns named
-        `parametric_star`.
+        """Return the columns `epsilon_star` of trials, releases and clients for the evaluated releases of one batch.
 
-        The column of trials has the last evaluated release, shape (trials,). The column of releases has all of them,
-        shape (trials, releases). If clients report Epsilon* of their own data, there is also a column of clients, shape
-        (trials, releases, clients).
+        The column of trials has the last release, (trials,), and that of releases has all of them, (trials, releases).
+        If clients report Epsilon* of their own data, their column has the shape (trials, releases, clients).
         """
         found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}
@@ -136,10 +129,7 @@ class EpsilonStarQueries(RunQueries):
         )
 
     def _said(self, batch: TrialBatch, release: int) -> dict[str, Floats]:
-        """Return the arrays that a query for moments contains besides models, by message key.
-
-        The arrays are the range to which losses are clipped, and count and moments of the scores of population records.
-        """
+        """Return the arrays of a query for moments besides models: the range, and the population's moments."""
         losses = self.population(batch, release)
         if self.settings.loss_range is None:
             extremes = moments.joint_range([self._ranges[batch.name], moments.range_of(losses)])

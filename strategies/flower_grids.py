@@ -41,8 +41,6 @@ class DelegatingGrid(Grid):
 def make_messages_for(run: int, node: int) -> None:
     """Set the run and the node in whose name this process creates messages, as Flower from 1.38 on requires.
 
-    With older versions of Flower nothing is done.
-
     Parameters
     ----------
     run
@@ -90,7 +88,7 @@ class InProcessGrid(Grid):
         return list(self._nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Answer the messages at once; return one ID for each, with which `pull_messages` returns the reply."""
+        """Answer the messages at once; return their IDs, by which `pull_messages` returns the replies."""
         start = len(self._waiting)
         pushed = {str(start + place): self._answer(message) for place, message in enumerate(messages)}
         self._waiting |= pushed
@@ -106,7 +104,7 @@ class InProcessGrid(Grid):
 
 
 class RecordedGrid(DelegatingGrid):
-    """A grid that wraps another grid, and shows each message and reply to a recorder on its way."""
+    """A grid that wraps another grid, and shows each message and reply to a recorder."""
 
     def __init__(self, grid: Grid, recorder: MessageRecorder) -> None:
         super().__init__(grid)

@@ -34,7 +34,7 @@ WriteMessage = Callable[[int, str, TrialBatch, int, ArrayRecord, More], Message]
 
 @dataclass
 class BatchProgress:
-    """State of the training of one batch of trials: its latest models and round, optimizer state and clipping norms."""
+    """State of the training of one batch of trials."""
 
     models: list[Tensor]  # the up to three latest models, each (trials, parameters), the latest one last
     made: ServerRound | None = None  # the latest round as the server made it; None before the first round
@@ -57,7 +57,7 @@ class RunQueries:
     def messages(
         self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return the messages that are sent together in an exchange, each a query to a client about one batch.
+        """Return the messages of an exchange, each a query to a client about one batch.
 
         Parameters
         ----------
@@ -68,17 +68,16 @@ class RunQueries:
         to_observer
             Function that makes a message to a client that observes releases.
         to_owner
-            Function that makes a message to a client that owns data; it adds in which trials the client's targets are
-            in the data.
+            Function that makes a message to a data owner; it adds in which trials the client's targets are in the data.
         """
         return []
 
     def answers(self, exchange: int) -> list[ReplyKey]:
-        """Return the keys of the answers expected in an exchange of messages: client, kind of query and batch."""
+        """Return the keys of the answers expected in an exchange: client, kind of query and batch."""
         return []
 
     def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
-        """Read and store the answers of an exchange of messages; raises `FederationError` if an answer is unusable.
+        """Read and store the answers of an exchange; raises `FederationError` if an answer is unusable.
 
         Parameters
         ----------
@@ -90,7 +89,7 @@ class RunQueries:
 
 
 class _AccountantHistoryEntry(NamedTuple):
-    """The only entry in an Opacus accountant's history: a number of steps with equal noise and sampling rate."""
+    """The only entry in an Opacus accountant's history: steps with equal noise and sampling rate."""
 
     noise_multiplier: float
     sampling_rate: float
@@ -133,8 +132,8 @@ class AccountantStateCollector(RunQueries):
     def columns(self, batch: TrialBatch) -> ResultColumns:
         """Return each client's steps, noise multiplier and sampling rate, as its accountant has counted them.
 
-        Each column has the shape (trials, releases, clients) for the evaluated releases, with equal values for all
-        trials. Column `records` has the number of a client's records.
+        Each column has the shape (trials, releases, clients), equal for all trials. Column `records` has the clients'
+        numbers of records.
         """
         clients = range(len(self.shards))
         counted = np.array(

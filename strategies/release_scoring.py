@@ -1,6 +1,7 @@
 """Queries that send each release to adversaries among the clients, and collect their scores.
 
-An adversary is an insider, who compares two data sets, or the observer of canaries, which an audit inserts.
+An insider is an adversarial client that compares two data sets. The observer of canaries looks for artificial
+contributions in known directions, each inserted by a coin. A decoy is a direction that is never inserted.
 """
 
 from collections import defaultdict
@@ -55,16 +56,13 @@ class ReleaseQueries(RunQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Expected form of an adversary's answer by key: (shape per trial, whether all its numbers must be finite)."""
+        """Expected form of an answer by key: (shape per trial, whether all its numbers must be finite)."""
         raise NotImplementedError
 
     def messages(
         self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
     ) -> list[Message]:
-        """Return the messages that send the latest release to the insiders, one for each batch of trials and insider.
-
-        An insider is a client that acts as the adversary. A message contains what this insider sees of the latest
-        round.
+        """Return the messages that send each insider what it sees of the latest round, one for each batch of trials.
 
         Parameters
         ----------
@@ -75,7 +73,7 @@ class ReleaseQueries(RunQueries):
         to_observer
             Function that writes a message to an insider.
         to_owner
-            Function that writes a message to a data owner; not used here.
+            Not used here.
         """
         written = []
         for batch in self._asked(exchange):
@@ -96,7 +94,7 @@ class ReleaseQueries(RunQueries):
         return {}
 
     def answers(self, exchange: int) -> list[ReplyKey]:
-        """Return the keys of the answers expected in an exchange of messages: one per adversary and batch of trials."""
+        """Return the keys of the answers expected in an exchange: one per adversary and batch of trials."""
         return [ReplyKey(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
 
     def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
@@ -123,7 +121,7 @@ class ReleaseQueries(RunQueries):
             self._said[client, batch.name, key].append(values.copy())
 
     def _asked(self, exchange: int) -> Sequence[TrialBatch]:
-        """Return the batches of trials that an exchange of messages asks about: none in the first, otherwise all."""
+        """Return the batches that an exchange asks about: none in the first, otherwise all."""
         return self.batches if 1 < exchange <= self.last_exchange else ()
 
     def _by_round(self, client: int, batch: TrialBatch, key: Key) -> Floats:
@@ -131,11 +129,7 @@ class ReleaseQueries(RunQueries):
         return np.stack(self._said[client, batch.name, key], axis=1)
 
     def _of_several(self, name: str, totals: Sequence[Floats]) -> ResultColumns:
-        """Return the totals of all insiders as a table column, shape (trials, insiders); no column for one insider.
-
-        An insider is a client that acts as the adversary. `name` is the name of the column. `totals` holds one array of
-        shape (trials,) for each insider.
-        """
+        """Return the totals (trials,) of several insiders as a table column `name`, (trials, insiders)."""
         if len(totals) == 1:
             return ResultColumns()
         return ResultColumns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
@@ -143,10 +137,7 @@ class ReleaseQueries(RunQueries):
 
 @dataclass
 class LogOddsQueries(ReleaseQueries):
-    """Sends releases to insiders, which answer with their log-odds of D against D' and measurements of the noise.
-
-    An insider is a client that acts as the adversary.
-    """
+    """Sends releases to insiders, which answer with their log-odds of D against D' and measurements of the noise."""
 
     layout: NoiseStatisticsLayout  # names and order of the numbers that measure the noise
     # Function that returns which hypothesis was true in each round, (trials, rounds), as `challenger.true_side` does.
@@ -156,20 +147,15 @@ class LogOddsQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Expected form of an insider's answer, by key: a pair (shape per trial, whether all numbers must be finite).
-
-        The keys are those of log-odds and local sensitivity (a number each, finite), noise scores (2 numbers), and
-        residuals (all noise statistics).
-        """
+        """Expected form of an answer by key: finite log-odds and local sensitivity, noise scores, noise statistics."""
         measured = {Key.SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
         return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
         """Return the first insider's log-odds and noise measurements for all rounds of a batch of trials.
 
-        The noise is measured on the release minus the sum of contributions that is expected under the data set that was
-        used. If there are several insiders, the result also has the final log-odds of each. An insider is a client that
-        acts as the adversary.
+        The noise is measured on the release minus the sum of contributions under the data set that was used. With
+        several insiders, the result also has the final log-odds of each.
         """
         increments = [self._by_round(client, batch, Key.LOG_ODDS) for client in self.insiders]
         first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
@@ -195,24 +181,17 @@ class LogOddsQueries(ReleaseQueries):
 
 @dataclass
 class ScoreQueries(ReleaseQueries):
-    """Sends releases to insiders, which answer with one score per round because they cannot compute a likelihood ratio.
-
-    An insider is a client that acts as the adversary.
-    """
+    """Sends releases to insiders, which answer with one score per round, as no likelihood ratio can be computed."""
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Expected form of an insider's answer: the key SCORE with one finite score.
-
-        The value is (shape per trial, whether all numbers must be finite), here ((), True).
-        """
+        """Expected form of an answer by key: one finite score per trial."""
         return {Key.SCORE: ((), True)}
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
         """Return the first insider's score in each round, (trials, rounds), and its total, (trials,), for one batch.
 
-        If there are several insiders, the result also has the total of each. An insider is a client that acts as the
-        adversary.
+        With several insiders, the result also has the total of each.
         """
         scores = [self._by_round(client, batch, Key.SCORE) for client in self.insiders]
         totals = [one.sum(axis=1) for one in scores]
@@ -224,9 +203,9 @@ class ScoreQueries(ReleaseQueries):
 class TargetQueries(ReleaseQueries):
     """Sends releases to one client, which answers for each target with the log-odds that it is in the data.
 
-    In the membership audit each target has an insider who knows which other targets are in the data. One client acts as
-    all these insiders, so it is told the membership of all targets. In the reconstruction audit one insider compares
-    all candidates, and is told nothing.
+    In the membership audit each target has an insider who knows which others are in. One client acts as all of them, so
+    it is told the membership of all targets. In the reconstruction audit one insider compares all candidates, and is
+    told nothing.
     """
 
     challenger: SeededChallenger  # challenger, which knows the membership of the targets
@@ -236,11 +215,9 @@ class TargetQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Expected form of an answer, by key: a pair (shape per trial, whether all numbers must be finite).
+        """Expected form of an answer by key, all of shape (targets,) per trial: log-odds, signal, and noise along it.
 
-        Every array has the shape (targets,) per trial. The keys are those of each target's log-odds, of its signal
-        (both finite), and of the noise along its contribution. The signal is the norm of the contribution over the
-        standard deviation of the noise.
+        The signal is the norm of the target's contribution over the standard deviation of the noise.
         """
         shape = (self.public.targets,)
         return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}
@@ -265,13 +242,10 @@ class TargetQueries(ReleaseQueries):
     def columns(self, batch: TrialBatch) -> ResultColumns:
         """Return the results of each target for one batch, as columns of shape (trials, targets).
 
-        The column `log_odds` holds the final log-odds, and `mu` the root of the sum of squared signals over all rounds.
-        The signal of a round is the norm of the target's contribution over the standard deviation of the noise.
-
-        The other columns count or sum over some of the rounds, namely those with a signal that is not negligible and
-        with known noise. `noise_rounds` is the number of these rounds. `signal_sum` is the sum of their signals.
-        `noise_sum` and `noise_squares` are the sums of their noise along the target's contribution, and of its square.
-        In the reconstruction audit, these four columns are 0 for every candidate that is not in the data.
+        `log_odds` holds the final log-odds, and `mu` the root of the sum of squared signals over all rounds. The other
+        columns concern rounds with known noise and a signal that is not negligible: their number `noise_rounds`, and
+        the sums of their signals, of their noise along the contribution, and of its square. In the reconstruction
+        audit, these are 0 for every candidate that is not in the data.
         """
         sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
         return ResultColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})
@@ -279,11 +253,7 @@ class TargetQueries(ReleaseQueries):
 
 @dataclass
 class CanaryQueries(ReleaseQueries):
-    """Sends releases to one observer, which answers with a score for each canary and decoy.
-
-    A canary is an artificial contribution in a known direction; a coin decides whether it is inserted. A decoy is a
-    direction that is never inserted.
-    """
+    """Sends releases to one observer, which answers with a score for each canary and decoy."""
 
     federation: LoadedFederation  # federation with canaries and its data
     challenger: SeededChallenger  # challenger, which knows the canaries' coins; the observer does not
@@ -293,11 +263,7 @@ class CanaryQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Expected form of an observer's answer: the key CANARIES with a finite score for each canary and each decoy.
-
-        The value is (shape per trial, whether all numbers must be finite), here ((directions,), True). A direction
-        belongs to a canary, which is an artificial contribution, or to a decoy, which is never inserted.
-        """
+        """Expected form of an answer by key: a finite score for each canary and each decoy."""
         return {Key.CANARIES: ((directions_read(self.public),), True)}
 
     def _told(self, batch: TrialBatch) -> More:
@@ -313,8 +279,8 @@ class CanaryQueries(ReleaseQueries):
         Parameters
         ----------
         exchange
-            Number of the exchange of messages, from 1. An exchange trains the round of this number, and asks for the
-            scores of the release before it.
+            Number of the exchange, from 1. It trains the round of this number, and asks for the scores of the release
+            before.
         found
             The received replies; the key names the sender, the message type and the batch of trials.
         """
@@ -328,13 +294,11 @@ class CanaryQueries(ReleaseQueries):
         super().note(exchange, found)
 
     def columns(self, batch: TrialBatch) -> ResultColumns:
-        """Return three columns for one batch, by canary or decoy: `is_in`, `part` and `score`.
+        """Return three columns for one batch, (trials, rounds, directions), canaries before decoys.
 
-        The columns have the shape (trials, rounds, directions), canaries before decoys. A canary is an artificial
-        contribution in a known direction; a decoy is a direction that is never inserted. `is_in` says whether the
-        canary was inserted. `part` is the share of a whole canary that the release contains if it was inserted; it is
-        below 1 if, for example, only some DP-SGD steps sampled it. Both are 0 for decoys. `score` is the score of the
-        release along the direction.
+        `is_in` says whether the canary was inserted. `part` is the share of a whole canary that the release contains if
+        it was; it is below 1 if only some DP-SGD steps sampled it. Both are 0 for decoys. `score` is the score along
+        the direction.
         """
         public, steps = self.public, 1
         if self._trains_privately:

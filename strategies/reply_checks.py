@@ -103,11 +103,11 @@ def read_array(
     key
         Name of the array in the reply.
     shape
-        Shape that the array must have.
+        Required shape.
     dtype
-        Type that the array must have.
+        Required type.
     finite
-        Whether all values must be finite; if False, values are not checked.
+        Whether all values must be finite.
     client
         Number of the client, for error messages.
     server_round
@@ -137,7 +137,7 @@ def read_array(
 def reason_line(reason: str | None) -> str:
     """Return the first line of an error message, at most 400 characters, without what Flower and Ray put around it.
 
-    Without a message, or for a process that died, the result is a fixed phrase.
+    It is a fixed phrase without a message, or for a process that died.
     """
     text = reason or "no reason given"
     if "ActorDied" in text or "ActorUnavailable" in text or "RayActorError" in text:

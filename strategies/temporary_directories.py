@@ -32,7 +32,7 @@ def remove_orphans() -> None:
 
 
 def _is_owned(path: Path, owner: int) -> bool:
-    """Return True if the process that made a directory still runs; a later process with the same ID does not count."""
+    """Return whether the process that made a directory still runs; a later one with the same ID does not count."""
     # Imported here because every client imports this module, and rarely finds a directory to check.
     import psutil
 

@@ -20,10 +20,7 @@ class ClaimVerdict(StrEnum):
 
 
 class FailureCause(StrEnum):
-    """The kind of reason why a claim does not hold on our data.
-
-    The reason is our setting, the authors' setting, or a real difference.
-    """
+    """The kind of reason why a claim does not hold on our data."""
 
     OURS = "our setting"
     THEIRS = "their setting"
@@ -78,10 +75,10 @@ class PaperClaim:
 
     @property
     def verdict(self) -> ClaimVerdict:
-        """Return the verdict: whether the interval of the measured number lies in the range that the claim predicts.
+        """Whether the interval of the measured number lies in the range that the claim predicts.
 
-        HOLDS: it lies in the range. FAILS: it lies wholly outside. OPEN: it overlaps the range only in part, or an end
-        of it is infinite. UNTESTED: the claim cannot be tested.
+        HOLDS: it does. FAILS: it lies wholly outside. OPEN: it overlaps the range only in part, or is infinite.
+        UNTESTED: the claim cannot be tested.
         """
         low, high = self.found.low, self.found.high
         if self.untestable:
@@ -94,10 +91,10 @@ class PaperClaim:
 
     @property
     def trials_to_decide(self) -> int | None:
-        """Return the number of trials per run that would decide an undecided claim if the estimate stays, or None.
+        """Number of trials per run that would decide an undecided claim if the estimate stays, or None.
 
-        It is None if the claim is decided or cannot be tested, if the interval is not known, or if the number would
-        exceed ten million because the estimate lies on the edge of the range.
+        It is None if the claim is decided or untested, if the interval is unknown, or if the number would exceed ten
+        million.
         """
         value, low, high = self.found.value, self.found.low, self.found.high
         if self.verdict is not ClaimVerdict.OPEN or not self.trials or not (isfinite(low) and isfinite(high)):
@@ -125,10 +122,9 @@ class PaperClaim:
 
     @property
     def note(self) -> str:
-        """The verdict and the statement of the claim, and its range or the reason why it cannot be tested.
+        """The verdict, the statement, and its range or the reason why it cannot be tested.
 
-        The range is that of the numbers that agree with the claim. It is followed by the number of trials that would
-        decide an undecided claim, if known, and by `second_look`, unless it is empty.
+        The number of trials that would decide an undecided claim follows, if known, and `second_look`.
         """
         if why := self.untestable:
             return f"{self.verdict}: {self.statement}; {why}"
@@ -138,7 +134,7 @@ class PaperClaim:
         return f"{self.verdict}: {self.statement}; claimed: {self.range_text}{decided}{look}"
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the claim as values for JSON, keyed by name; infinite and missing numbers are None."""
+        """Return the claim as values for JSON, by name; infinite and missing numbers are None."""
         texts = {name: value for name, value in asdict(self).items() if isinstance(value, str)}
         ends = zip(("measured", "low", "high"), astuple(self.found), strict=True)
         numbers = {name: finite(float(value)) for name, value in ends}
@@ -147,15 +143,7 @@ class PaperClaim:
 
 
 def restored(stored: Mapping[str, Any]) -> PaperClaim:
-    """Return the claim that was stored by `PaperClaim.to_json`.
-
-    Its premises, runs and shares are not stored. The reason why a claim cannot be tested is stored and kept.
-
-    Parameters
-    ----------
-    stored
-        The claim as JSON values, keyed by name.
-    """
+    """Return the claim that was stored by `PaperClaim.to_json`, without premises, runs and shares."""
     found = Interval(*(nan if stored[name] is None else float(stored[name]) for name in ("measured", "low", "high")))
     lowest, highest = _range_of(str(stored["claimed"]))
     section, statement, where, quantity, why = (
@@ -165,7 +153,7 @@ def restored(stored: Mapping[str, Any]) -> PaperClaim:
 
 
 def _range_of(text: str) -> tuple[float, float]:
-    """Return the ends of a range from its text, as written by `PaperClaim.range_text`."""
+    """Return the ends of a range from its `range_text`."""
     if text == "no range":
         return -inf, inf
     if text.startswith("at most "):
@@ -194,14 +182,14 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
 
 
 def looked_at(claims: Sequence[PaperClaim], looks: Sequence[FollowUpAnalysis]) -> tuple[PaperClaim, ...]:
-    """Return the claims, with an explanation added to each claim that does not hold, if there is an explanation.
+    """Return the claims, with an explanation added to each one that does not hold, if there is one.
 
     Parameters
     ----------
     claims
         The claims of a paper with their first results.
     looks
-        Explanations from further experiments. The first one with the claim's statement and data set is used.
+        Explanations, of which the first one with the claim's statement and data set is used.
     """
 
     def look_at(claim: PaperClaim) -> str:
@@ -222,18 +210,14 @@ def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
 
 
 def difference(one: Interval, other: Interval) -> Interval:
-    """Return the difference of two independent numbers, `one` minus `other`, with its interval.
+    """Return the difference of two independent numbers with its square-and-add interval (Newcombe 1998, method 10).
 
     Parameters
     ----------
     one
         First number, with an interval whose ends may be infinite.
     other
-        Second number, with an interval of the same confidence.
-
-    Notes
-    -----
-    Newcombe (1998), method 10: the square-and-add interval of a difference.
+        Number that is subtracted, with an interval of the same confidence.
     """
     value = one.value - other.value
     low = value - hypot(one.value - one.low, other.high - other.value)

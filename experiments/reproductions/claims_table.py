@@ -31,9 +31,9 @@ def claims_table(
     claims
         The claims; at least one of them can be tested.
     looks
-        Explanations of claims that do not hold, from further experiments.
+        Explanations of claims that do not hold.
     remarks
-        Further remarks on the claims, printed with the table.
+        Further remarks on the claims.
     data
         Titles of the data sets on which the claims were tested.
     """

@@ -1,11 +1,13 @@
 """Search for a paper's data sets, and for substitutes of those that are missing."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
+from fl_audit.experiments.reproductions.paper_types import ItemContext, PaperItem
 
 
 class CatalogueDataset(Protocol):
@@ -18,8 +20,50 @@ class CatalogueDataset(Protocol):
     def options(self) -> Mapping[str, Any]: ...
 
 
+class StudyDataset(Protocol):
+    """A data set that is, or stands in for, a data set of the paper (`study`)."""
+
+    @property
+    def study(self) -> str: ...
+
+
 D = TypeVar("D", bound=CatalogueDataset)
 S = TypeVar("S")
+StudyDatasetT = TypeVar("StudyDatasetT", bound=StudyDataset)
+
+
+@dataclass(frozen=True)
+class DatasetItem(PaperItem):
+    """A table or figure of a paper, with the data sets whose runs it shows."""
+
+    studies: tuple[str, ...] = field(default=(), kw_only=True)  # data sets of the paper; empty if it needs no data
+
+    def data_of(self, found: Iterable[StudyDatasetT]) -> tuple[StudyDatasetT, ...]:
+        """Return those of the given data sets that the table or figure shows, in the given order."""
+        return tuple(one for one in found if one.study in self.studies)
+
+
+def find_data_of_items(
+    items: Iterable[DatasetItem], candidates: Mapping[S, Sequence[Sequence[D]]], context: ItemContext
+) -> tuple[tuple[D, ...], tuple[str, ...]]:
+    """Return the available data sets of tables and figures, and a sentence on each one that is substituted or missing.
+
+    The sentences are also announced.
+
+    Parameters
+    ----------
+    items
+        The tables and figures.
+    candidates
+        For each data set of the paper a list of alternatives, as for `find_data`.
+    context
+        Directory of the data, and function that announces a sentence.
+    """
+    studies: Any = dict.fromkeys(study for item in items for study in item.studies)
+    found, remarks = find_data(candidates, context.data_dir, studies)
+    for remark in remarks:
+        context.announce(remark)
+    return found, remarks
 
 
 def find_data(
@@ -57,7 +101,7 @@ def find_data(
 
 
 def _missing(data: CatalogueDataset, data_dir: Path | None) -> str | None:
-    """Return the reason why a data set cannot be loaded; None if it can be loaded."""
+    """Return the reason why a data set cannot be loaded; None if it can."""
     place = None if data_dir is None else str(data_dir.absolute())
     try:
         load_source(DataSpec(data.name, place, tuple(data.options.items())))

@@ -33,13 +33,13 @@ def render_page(
     Parameters
     ----------
     name
-        Name of the paper, or of one of its tables and figures, that was asked for.
+        Name of the paper, or of the table or figure, that was asked for.
     extent
         Whether the reproduction is the full or the quick form.
     paper
         The paper that is reproduced.
     made
-        The results of the tables and figures that were computed.
+        The results that were computed.
     pictures
         PNG images as bytes, keyed by the key of the table or figure.
     """
@@ -66,7 +66,7 @@ def render_page(
 
 
 def _banner(made: Sequence[ItemResult]) -> Banner:
-    """Return the banner of the page: the number of results, and how many printed numbers lie inside our intervals."""
+    """Return the banner: the number of results, and how many printed numbers lie inside our intervals."""
     compared, outside = _held(made, "published")
     items = plural(len(made), "item")
     if not compared:
@@ -103,10 +103,7 @@ def _opening(made: Sequence[ItemResult]) -> str:
 
 
 def _held(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
-    """Return how many numbers in a column can be compared with our intervals, and how many of them lie outside.
-
-    `column` is "published" or "theory".
-    """
+    """Return how many numbers in a column can be compared with our intervals, and how many lie outside."""
     return sum(one.beside(column) for one in made), sum(len(one.outside(column)) for one in made)
 
 
@@ -114,7 +111,8 @@ def _item(item: PaperItem, result: ItemResult, png: bytes) -> str:
     figure = html_figure(png, f"{item.title}: {result.caption}", escape(result.caption))
     return (
         f'<h2 id="{escape(item.key)}">{escape(item.title)}</h2>\n'
-        f"{figure}\n{differences_html(result)}\n{_rows(item, result)}"
+        f"{figure}\n{differences_html(result)}\n"
+        f"{rows_html(result.frame.head(result.shown_rows), len(result.frame), f'{item.key}.csv')}"
     )
 
 
@@ -143,10 +141,6 @@ def _listed(said: str, lines: Sequence[str]) -> str:
     return f"<p>{escape(said)}:</p><ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
-def _rows(item: PaperItem, result: ItemResult) -> str:
-    return rows_html(result.frame.head(result.shown_rows), len(result.frame), f"{item.key}.csv")
-
-
 def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") -> str:
     """Return rows of a table or figure as HTML, followed by the number of further rows in its CSV file.
 
@@ -155,7 +149,7 @@ def rows_html(shown: pd.DataFrame, rows: int, file: str, look: str = "numbers") 
     shown
         The rows that the table shows.
     rows
-        Number of all rows, including those that are not shown.
+        Number of all rows.
     file
         Name of the CSV file with all rows.
     look

@@ -23,6 +23,7 @@ from fl_audit.experiments.reproductions.paper_types import (
     PublishedReproduction,
 )
 from fl_audit.experiments.reproductions.sections import CLAIMS_ITEM, CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
+from fl_audit.experiments.reproductions.shared_notes import with_own_notes, with_shared_notes
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.figure_style import to_svg
 
@@ -34,14 +35,14 @@ _PLAYED_BEFORE = ("extent", "run_commits", "trials", "minutes", "commit", "made"
 def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tuple[list[Record], dict[Path, bytes]]:
     """Return the published records of a paper, re-evaluated by the current rules, and the contents of changed files.
 
-    Records describe tables and figures. They are returned unchanged, without files, if the paper has no rules for this.
+    Records of tables and figures are returned unchanged, without files, if the paper has no rules for this.
 
     Parameters
     ----------
     paper
-        The paper whose records are published.
+        The paper.
     records
-        Published records of the paper's tables and figures.
+        Its published records.
     docs
         Directory of the documentation, which contains the page of the paper.
 
@@ -59,7 +60,7 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
     judged = results[CLAIMS_ITEM].claims if CLAIMS_ITEM in results else claims
     page = docs / f"{paper.key}.md"
     head, *parts = _SECTIONS.split(page.read_text(encoding="utf-8"))
-    sections = {part.splitlines()[0].removeprefix("## "): part.rstrip("\n") for part in parts}
+    sections = with_own_notes({part.splitlines()[0].removeprefix("## "): part.rstrip("\n") for part in parts})
     made, files = list[Record](), dict[Path, bytes]()
     for item in paper.items:
         if item.key in results:
@@ -73,16 +74,13 @@ def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tup
         else:
             continue
         made.append({key: one for key, one in record.items() if key not in LEFT_OUT})
-    shown = [sections[item.title] for item in paper.items if item.title in sections]
+    shown = with_shared_notes([sections[item.title] for item in paper.items if item.title in sections])
     files[page] = ("\n\n".join([head.rstrip("\n"), *shown]) + "\n").encode()
     return made, files
 
 
 def _record(paper: Paper[Any], item: PaperItem, result: ItemResult, old: Record | None) -> dict[str, Any]:
-    """Return the record of a re-evaluated result, with the date and the software version (commit) of the evaluation.
-
-    Facts about the underlying runs come from the published record `old`, if there is one.
-    """
+    """Return the record of a re-evaluated result; facts about its runs come from the published record `old`."""
     now, commit = datetime.now(UTC).date().isoformat(), commit_of_sources()
     played = {
         "extent": str(ComputeExtent.FULL),
@@ -120,10 +118,7 @@ def _files(place: Path, result: ItemResult) -> dict[Path, bytes]:
 
 
 def _section(record: Record, is_redrawn: bool, old: str | None) -> str:
-    """Return the page's section on a table or figure, made from its record.
-
-    If the image is not redrawn, the caption of the published section `old` is kept.
-    """
+    """Return the section of a record; if the image is kept, so is the caption of the published section `old`."""
     if not is_redrawn and old is not None:
         caption = next(line for line in old.splitlines() if " [All rows](" in line)
         record = {**record, "caption": caption.partition(" [All rows](")[0], "is_escaped": True}
@@ -131,11 +126,9 @@ def _section(record: Record, is_redrawn: bool, old: str | None) -> str:
 
 
 def _with_claims(record: Record, judged: Iterable[PaperClaim], section: str) -> tuple[dict[str, Any], str]:
-    """Return a published record and its page section, with the record's claims replaced by re-evaluated claims.
+    """Return a record and its section with re-evaluated claims, matched by data set and quantity; others are dropped.
 
-    The record describes a table or figure, and `section` is its text on the page. A claim is replaced by the one in
-    `judged` on the same data set and quantity, and dropped if there is none. The sentence in the section that counts
-    the claims is rewritten. A record without claims is returned unchanged, with its section.
+    The sentence in the section that counts the claims is rewritten.
     """
     by_place = {(one.where, one.quantity): one for one in judged}
     own = [by_place[claim["where"], claim["quantity"]] for claim in record["claims"]

@@ -66,7 +66,7 @@ def measured_row(
     found
         The measured number with its interval.
     **more
-        `published` and `theory`: the number as published and by theory; without them these are NaN.
+        `published` and `theory`; without them these are NaN.
     """
     return ItemRow(setting, quantity, measured=found.value, low=found.low, high=found.high, repetitions=repetitions,
                    note=note, **more)  # fmt: skip
@@ -117,7 +117,7 @@ class ItemResult:
 
     @property
     def computed(self) -> tuple[int, tuple[str, ...]]:
-        """The number of printed values that a formula alone can give, and a sentence on each one that is different."""
+        """Number of printed values that a formula alone can give, and a sentence on each one that differs."""
         frame = self.frame
         rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
         # Six digits: two numbers that print alike may differ in them.
@@ -148,7 +148,7 @@ MINUTES = 65.0
 
 @dataclass(frozen=True)
 class ItemContext:
-    """The options of a reproduction: directories, full or quick form, engine, display of progress, limit of time."""
+    """The options of a reproduction."""
 
     directory: Path  # directory of all files
     data_dir: Path | None = None  # data directory; None means that of the environment
@@ -163,7 +163,7 @@ class ItemContext:
 
     @property
     def runs(self) -> Path:
-        """Directory of the runs; the quick form has its own, because the full form cannot use its runs."""
+        """Directory of the runs; the full form cannot use runs of the quick form."""
         return self.directory / ("runs" if self.extent is ComputeExtent.FULL else f"runs-{self.extent}")
 
 
@@ -223,14 +223,14 @@ class Paper(Generic[ItemT]):
     rejudge: Callable[["PublishedReproduction"], Mapping[str, ItemResult]] | None = None
 
     def digest(self, extent: ComputeExtent) -> str:
-        """Return a hash of all settings of the full or quick form; another hash means that settings have changed."""
+        """Return a hash of all settings of the full or quick form, which tells whether settings have changed."""
         text = json.dumps([COLUMNS, self.settings(extent)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def name_of(self, item: PaperItem) -> str:
-        """Return the name of a table or figure on the command line: the paper's key and the item's key."""
+        """Return the name of a table or figure on the command line."""
         return f"{self.key}-{item.key}"
 
 
 class NoDataError(InputError):
-    """Raised if a data set that a table or figure needs is missing; other tables and figures can still be made."""
+    """Raised if a data set that a table or figure needs is missing; others can still be made."""

@@ -53,13 +53,13 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
     Parameters
     ----------
     axes
-        The axes to draw on.
+        The axes.
     colour
         Colour of the curve to which the values belong.
     x
-        Horizontal positions of the values.
+        Horizontal positions.
     y
-        The values, as many as there are positions in `x`.
+        The values, one for each position.
     """
     axes.plot(x, y, markeredgecolor=colour, markeredgewidth=1.6, zorder=4, **_DIAMOND)
 
@@ -67,23 +67,20 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 def draw_measured(
     axes: Axes, x: ArrayLike, found: Sequence[Interval], look: CurveLook, label: str, joined: bool = True
 ) -> None:
-    """Draw measured values with their intervals; an infinite upper end is drawn as an arrow.
-
-    Infinite values are left out.
+    """Draw measured values with their intervals; an infinite upper end is an arrow, and infinite values are left out.
 
     Parameters
     ----------
     axes
-        The axes to draw on.
+        The axes.
     look
         Colour, line and marker of the curve.
     label
         Name of the curve in the legend.
     x
-        Horizontal positions of the values.
+        Horizontal positions.
     found
-        The values with their intervals, as many as there are positions in `x`; the upper end of an open interval is
-        infinite.
+        The values with their intervals, one for each position.
     joined
         Whether the values are joined by a line.
     """
@@ -108,9 +105,9 @@ def draw_boxes(axes: Axes, values: Sequence[ArrayLike], places: Sequence[float],
     axes
         The axes.
     values
-        The samples, one for each box. Of overlapping outliers only one is drawn.
+        The samples. Of overlapping outliers only one is drawn.
     places
-        Horizontal positions of the boxes, as many as there are samples in `values`.
+        Horizontal positions of the boxes, one for each sample.
     look
         Colour, fill and hatch of the boxes.
     width
@@ -151,13 +148,13 @@ def legend_below(figure: Figure, panels: Sequence[Axes], extra: Sequence[Any] = 
     Parameters
     ----------
     figure
-        The figure that receives the legend.
+        The figure.
     panels
-        Panels of the figure; their named lines appear in the legend.
+        Its panels, whose named lines appear in the legend.
     columns
         Number of columns of the legend.
     extra
-        Further named lines for the legend, which are not in the panels.
+        Further named lines for the legend.
     """
     entries: dict[str, Any] = {}
     for axes in panels:
@@ -177,11 +174,11 @@ def empty_panel(axes: Axes, title: str, reason: str) -> None:
     Parameters
     ----------
     axes
-        The panel that stays empty.
+        The panel.
     title
-        Title of the panel.
+        Its title.
     reason
-        Reason why there is nothing in the panel.
+        Why it is empty.
     """
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=SMALL_TEXT_SIZE, fontweight="bold")

@@ -25,6 +25,7 @@ from fl_audit.experiments.reproductions.pages_from_published import republished
 from fl_audit.experiments.reproductions.paper_types import ComputeExtent, Paper
 from fl_audit.experiments.reproductions.reproduce import PAPERS, SCHEMA
 from fl_audit.experiments.reproductions.sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
+from fl_audit.experiments.reproductions.shared_notes import with_shared_notes
 
 DOCS = Path("docs") / "papers"
 MADE = "published.json"
@@ -42,7 +43,7 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     """Write a page for every paper with at least one finished table or figure, and the table of all papers' claims.
 
     Pages and claims of all other papers stay as they are. If a table or figure exists in both forms, the full form is
-    used rather than the quick one.
+    used.
 
     Parameters
     ----------
@@ -76,23 +77,13 @@ def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
-    """Rewrite all published pages by the current rules, from their published numbers; no run is read.
-
-    Parameters
-    ----------
-    docs
-        Directory of the documentation pages, which are read and rewritten.
-
-    Returns
-    -------
-    tuple
-        The keys of the papers whose pages were written.
+    """Rewrite all published pages by the current rules, from their published numbers; return the papers' keys.
 
     Raises
     ------
     InputError
-        If the directory has no published results, or the pages would take more than `MOST_BYTES` bytes. Nothing is
-        written then.
+        If `docs` has no published results, or the pages would take more than `MOST_BYTES` bytes. Nothing is written
+        then.
     """
     made, files = _made(docs), dict[Path, bytes]()
     require(bool(made), f"{docs} holds no {MADE}: accepted is where pages were published")
@@ -105,11 +96,7 @@ def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
-    """Write files (contents keyed by path), the JSON file of all records, and the CSV table of claims into `docs`.
-
-    `made` holds the records of each paper, keyed by the paper's key. If the pages would take more than `MOST_BYTES`
-    bytes, an `InputError` is raised and nothing is written.
-    """
+    """Write files, and the JSON and CSV files of all records and claims; nothing is written if they are too large."""
     files[docs / MADE] = (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
     files[docs / CLAIMS] = _claims_csv(record for records in made.values() for record in records).encode()
     size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
@@ -127,7 +114,7 @@ def stale_pages(docs: Path = DOCS) -> list[str]:
 
 
 def _stale(record: Record) -> str:
-    """Return why a published record does not fit this version of the software; an empty string if it fits."""
+    """Return why a published record does not fit this version; empty if it fits."""
     if record["schema"] != SCHEMA:
         return f"schema {record['schema']}, here it is {SCHEMA}"
     paper = next((one for one in PAPERS if one.key == record["paper"]), None)
@@ -137,13 +124,13 @@ def _stale(record: Record) -> str:
 
 
 def _records(runs: Path) -> dict[Path, Record]:
-    """Return the records of all finished tables and figures below a directory, keyed by the path of the JSON file."""
+    """Return the records of all finished results below a directory, by the path of their JSON file."""
     paths = [path.with_suffix(".json") for path in sorted(runs.glob("**/*.svg"))]
     return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
 
 
 def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
-    """Return one record, with its path, for each table or figure of a paper, in order; full forms are preferred."""
+    """Return the record of each table or figure of a paper with its path, in order; full forms are preferred."""
     own = [(path, record) for path, record in found.items() if record["paper"] == paper.key]
     order = [item.key for item in paper.items]
     own.sort(key=lambda one: (order.index(one[1]["item"]), one[1]["extent"] != ComputeExtent.FULL))
@@ -161,10 +148,7 @@ def _files(docs: Path) -> list[Path]:
 
 
 def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
-    """Return the files of a paper's pages, as contents keyed by path: the page, and image and rows of each result.
-
-    `own` holds the record of each table or figure, with the path of the JSON file that it was read from.
-    """
+    """Return a paper's page, images and CSV files as contents by path, made from records and their paths."""
     files: dict[Path, bytes] = {}
     parts = [f"# {paper.heading}, again", paper.reference]
     if any(record["extent"] == ComputeExtent.QUICK for _, record in own):
@@ -174,12 +158,12 @@ def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> 
     missing = [item.title for item in paper.items if item.key not in {record["item"] for _, record in own}]
     if missing:
         parts.append(f"Not made: {'; '.join(missing)}.")
+    parts += with_shared_notes([section_of(record) for _, record in own])
     for path, record in own:
         frame = pd.read_csv(path.with_suffix(".csv"))
         place = docs / paper.key / record["item"]
         files[place.with_suffix(".csv")] = frame.to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
         files[place.with_suffix(".svg")] = smaller(path.with_suffix(".svg").read_text(encoding="utf-8")).encode()
-        parts.append(section_of(record))
     files[docs / f"{paper.key}.md"] = ("\n\n".join(part for part in parts if part) + "\n").encode()
     return files
 

@@ -52,7 +52,7 @@ def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults
     name
         Name of a table, figure or paper, one of `item_names()`.
     context
-        Options of the reproduction: directory of the results, full or quick form, engine, and limit of time.
+        Options of the reproduction.
 
     Returns
     -------
@@ -80,10 +80,7 @@ def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults
 
 
 def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResults) -> Path:
-    """Write the page NAME.html, and for each result an image, its rows and its record; return the path of the page.
-
-    `made` holds the results. The files are written to the context's directory, after all of them were rendered.
-    """
+    """Write the page NAME.html, and image, rows and record of each result, after all of them were rendered."""
     files, pictures = dict[str, bytes](), dict[str, bytes]()
     for item, result in made.results:
         record = _record_of(context, paper, made, item, result)
@@ -101,10 +98,7 @@ def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResult
 def _record_of(
     context: ItemContext, paper: Paper[Any], made: PaperResults, item: PaperItem, result: ItemResult
 ) -> Mapping[str, Any]:
-    """Return the record of a finished table or figure of a paper, as values for JSON, keyed by name.
-
-    It holds title and caption, the claims of the paper with measured values, and the origin of the runs.
-    """
+    """Return the record of a finished table or figure as values for JSON."""
     spent = result.spent
     return {
         "schema": SCHEMA,

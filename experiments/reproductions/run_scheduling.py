@@ -56,12 +56,12 @@ class PlannedRun:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the run is finished with this configuration."""
+        """Whether the run is finished with this configuration."""
         return self.directory.is_finished(self.config)
 
     @property
     def trial_rounds(self) -> int:
-        """Number of trials times number of rounds, the unit of progress displays."""
+        """Trials times rounds, the unit of progress displays."""
         return self.config.audit.trials * rounds_of(self.config)
 
     def carry_out(
@@ -76,8 +76,7 @@ class PlannedRun:
         ray_address
             Address of a running Ray cluster, used if the engine is Ray; None starts a cluster on this machine.
         on_round
-            Function that is called after every round with the number of trial-rounds (trials times rounds) finished so
-            far.
+            Function that is called after every round with the number of trial-rounds finished so far.
         """
         begun = time.monotonic()
         run_audit(
@@ -104,17 +103,17 @@ def planned_runs(
     Parameters
     ----------
     settings
-        The settings of the paper, possibly with duplicates.
+        The settings of the paper.
     values_of
-        Function that takes a setting, the extent (full or quick form) and the data directory, and returns the run's
-        configuration as nested dictionaries that are not validated yet.
+        Function of a setting, the extent and the data directory; returns the run's configuration as nested dictionaries
+        that are not validated yet.
     context
         Directories, and full or quick form.
 
     Raises
     ------
     InputError
-        If a setting cannot be run: a value of its configuration is not accepted.
+        If a value of a configuration is not accepted.
     """
     configs = {one: parse_config(values_of(one, context.extent, context.data_dir)) for one in dict.fromkeys(settings)}
     return {one: PlannedRun(config, context.runs / one.name, one.label) for one, config in configs.items()}
@@ -126,10 +125,9 @@ def carry_out_all(runs: Sequence[PlannedRun], context: ItemContext) -> None:
     Parameters
     ----------
     runs
-        The runs to carry out, all of them unfinished; there may be none.
+        Unfinished runs; there may be none.
     context
-        Engine and progress display. With the engine Ray, or with only one core or one run, runs are carried out in this
-        process, one after the other.
+        Engine and progress display. With Ray, or with one core or run, runs are carried out in this process.
 
     Raises
     ------
@@ -149,11 +147,7 @@ def carry_out_all(runs: Sequence[PlannedRun], context: ItemContext) -> None:
 
 
 def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Callable[[int], None]]) -> None:
-    """Carry out runs in a pool of processes, one run per core, because small models use only one core.
-
-    `begin` takes a line for the progress display, and returns a function that adds finished trial-rounds to the
-    display.
-    """
+    """Carry out runs in a pool of processes, one per core, because small models use only one core."""
     on_round = begin(f"0/{len(tasks)} runs")
     processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
     try:
@@ -172,12 +166,12 @@ def cores() -> int:
 
 
 def _seconds_file(run: Path) -> Path:
-    """Return the path of the file next to a run directory in which the run's duration is recorded."""
+    """Return the file beside a run directory that records the run's duration."""
     return run.with_name(f"{run.name}.seconds.json")
 
 
 def seconds_of(run: Path) -> float:
-    """Return how long a finished run took in seconds: as recorded, or else its setup and training; NaN if unknown."""
+    """Return how many seconds a finished run took: as recorded, or else its setup and training; NaN if unknown."""
     file = _seconds_file(run)
     if file.exists():
         return float(read_json(file)["seconds"])
@@ -189,10 +183,7 @@ def seconds_of(run: Path) -> float:
 
 
 def spent_on(runs: Mapping[Path, int]) -> ItemRunProvenance:
-    """Return the number of trials, the duration and the software versions of finished runs together.
-
-    `runs` holds the number of trials of each run, keyed by the run's directory.
-    """
+    """Return trials, duration and software versions of runs together; `runs` has their trials, by directory."""
     commits: set[str] = set()
     for run in runs:
         origin = read_provenance(RunDirectory(run))
@@ -202,10 +193,7 @@ def spent_on(runs: Mapping[Path, int]) -> ItemRunProvenance:
 
 
 def together(parts: Iterable[ItemRunProvenance]) -> ItemRunProvenance:
-    """Return the number of trials, the duration and the software versions of several groups of runs together.
-
-    No run may be in two groups.
-    """
+    """Return trials, duration and software versions of several disjoint groups of runs together."""
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
     return ItemRunProvenance(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))

@@ -37,13 +37,7 @@ def smaller(svg: str) -> str:
 
 
 def section_of(record: Record) -> str:
-    """Return the Markdown section of a table or figure: image, origin, differences, and a link to its CSV file.
-
-    Parameters
-    ----------
-    record
-        The stored record of the table or figure: title, caption, claims, and origin of its runs.
-    """
+    """Return the Markdown section of a stored record: image, origin, differences, and a link to its CSV file."""
     place = f"{record['paper']}/{record['item']}"
     title = escape(record["title"], quote=False)
     parts = (
@@ -60,13 +54,8 @@ def section_of(record: Record) -> str:
 def rows_of(file: Path) -> str:
     """Return the rows of a table's or figure's CSV file as a collapsible HTML table.
 
-    A table of claims is shown with all rows. Of other tables and figures, the first rows with a printed or theoretical
-    number are shown, or simply the first rows if no row has such a number.
-
-    Parameters
-    ----------
-    file
-        The CSV file of the table or figure.
+    A table of claims is shown with all rows. Of others, the first rows with a printed or theoretical number are shown,
+    or simply the first rows if there are none.
     """
     frame = pd.read_csv(file)
     beside = frame[frame["published"].notna() | frame["theory"].notna()]
@@ -88,15 +77,11 @@ def _origin(record: Record) -> str:
 
 
 def _escaped(record: Record) -> str:
-    """Return the caption of a stored table or figure with HTML characters escaped, unless it is escaped already."""
     return str(record["caption"]) if record.get("is_escaped") else escape(record["caption"], quote=False)
 
 
 def _one_block(html: str) -> str:
-    """Return HTML that can stand in a Markdown page as one block: without empty lines, which would end the block.
-
-    Attributes for styles and screen readers, and the heading of the differences, are left out, too.
-    """
+    """Return HTML without empty lines, which would end a block in Markdown, and without attributes for styles."""
     plain = html.replace("<h3>Where ours differs, and why</h3>", "")
     bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
     return "\n".join(line for line in bare.splitlines() if line.strip())

@@ -22,18 +22,16 @@ def resampling(name: str) -> np.random.Generator:
 
 
 def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> Interval:
-    """Return a statistic of independent trials, with its percentile bootstrap interval.
-
-    The interval has confidence `CONFIDENCE` (95%), from `RESAMPLES` (400) resamples of the trials.
+    """Return a statistic of independent trials, with its percentile bootstrap interval of 95 %.
 
     Parameters
     ----------
     values
         One value or array for each trial, shape (trials, ...).
     statistic
-        Function that takes an array of the shape of `values`, of resampled trials, and returns a number.
+        Function of resampled trials, in the shape of `values`, that returns a number.
     random
-        Generator from which the resamples are drawn.
+        Generator from which the `RESAMPLES` resamples are drawn.
     """
     trials = len(values)
     found = [statistic(values[random.integers(trials, size=trials)]) for _ in range(RESAMPLES)]
@@ -60,9 +58,8 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> Interval:
 def predicted_advantage(mu: Floats) -> float:
     """Return the predicted advantage of an adversary that tells D from D': the mean of 2 Phi(mu_w / 2) - 1.
 
-    `mu` holds the Gaussian-DP parameter mu_w of each trial w, shape (trials,). The prediction is exact if mu_w is
-    fixed. It is approximate for noise scaled to the global sensitivity: mu_w then depends on the training, and thereby
-    on the log-odds.
+    `mu` holds the Gaussian-DP parameter of each trial w, shape (trials,). The prediction is exact if it is fixed, and
+    approximate for global noise scaling, where it depends on the training, and thereby on the log-odds.
     """
     return float(np.mean([gaussian_advantage(float(one)) for one in mu]))
 
@@ -98,7 +95,7 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return the ends of the Clopper-Pearson interval of a success probability.
+    """Return the ends of the 95 % Clopper-Pearson interval of a success probability.
 
     Parameters
     ----------
@@ -112,10 +109,9 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
 
 def mean_of_shares(shares: Floats) -> Interval:
-    """Return the mean of shares in [0, 1] with its t interval, cut to [0, 1].
+    """Return the mean of shares in [0, 1], (repetitions,), at least two, with its t interval, cut to [0, 1].
 
-    `shares` has shape (repetitions,), at least two. If all shares are equal, the t interval would have width 0, and the
-    Clopper-Pearson interval is returned instead.
+    If all shares are equal, it has the Clopper-Pearson interval instead of one of width 0.
     """
     found = t_interval(shares)
     low, high = found.low, found.high
@@ -130,7 +126,7 @@ def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[In
     Parameters
     ----------
     statistic
-        Function that takes one number for each interval and returns a number, such as `max`.
+        Function of one number for each interval, such as `max`.
     found
         The intervals, at least one.
     """

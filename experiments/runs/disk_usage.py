@@ -11,7 +11,7 @@ from fl_audit.errors import require
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.run_paths import nearest_existing
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.server.app import measured_layout
+from fl_audit.server.run_queries import measured_layout
 
 GIGABYTE = 10**9
 _NUMBER = 4

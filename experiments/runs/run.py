@@ -35,8 +35,8 @@ from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_report import TIMING, finish
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.server.app import FederationPlan, FederationTimestamps, build_server_app, run_federation
-from fl_audit.server.evaluator import require_evaluable
+from fl_audit.server.app import build_server_app, run_federation
+from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
 from fl_audit.server.monitored_grid import MonitoredGrid
 from fl_audit.server.trial_batch_results import ResultSink
 from fl_audit.strategies.challenger import SeededChallenger
@@ -138,7 +138,8 @@ def require_playable(plan: AuditPlan) -> None:
     configured, or numbers would overflow in the first step.
     """
     federation = load_federation(plan.public)
-    require_evaluable(federation, plan.config.audit.epsilon_star, plan.config.audit.membership)
+    config = plan.config.audit
+    audit_of(plan.public).require_evaluable(federation, config.epsilon_star, config.membership)
     require_drawable(plan)
     require_finite_steps(plan.config, federation)
 

@@ -19,7 +19,8 @@ from fl_audit.experiments.runs.engines import local_calls
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.run import federation_plan
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.server.app import FederationTimestamps, build_server_app
+from fl_audit.server.app import build_server_app
+from fl_audit.server.federation_plan import FederationTimestamps
 from fl_audit.trials import TrialBatch, remaining_batches, waves
 
 ENOUGH_SECONDS = 4.0

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics as AbsentTargetMetrics
     from fl_audit.strategies.black_box.message_tags import Observer as Observer
     from fl_audit.strategies.black_box.message_tags import UpdateFormat as UpdateFormat
+    from fl_audit.strategies.black_box.scenario_types import Scenario as Scenario
     from fl_audit.strategies.black_box.scenarios import KINDS as KINDS
-    from fl_audit.strategies.black_box.scenarios import Scenario as Scenario
 
 _NAMES = {
     "fl_audit.audits.black_box.claim": ("StatedClaim",),

@@ -21,10 +21,10 @@ if TYPE_CHECKING:  # Clients import this module in a new process for every messa
 class Contribution(StrEnum):
     """The update that the target's client sends in a trial with the target (under D).
 
-    OWN is the update that it learned. CRAFTED is a fixed public update, much longer than any clipping norm. It is the
-    strongest attack if updates are clipped after they leave the client. It is unfair if clients clip in their own
-    training code, because such clients would never send it. WHOLE is the learned update with crafted values in its
-    integer and boolean tensors, which are usually not clipped.
+    OWN is the update that it learned. CRAFTED is a fixed public update, much longer than any clipping norm: the
+    strongest attack if updates are clipped after they leave the client, and unfair if clients clip in their own
+    training code. WHOLE is the learned update with crafted values in its integer and boolean tensors, which are usually
+    not clipped.
     """
 
     OWN = "own"
@@ -96,15 +96,12 @@ class AuditConfig:
         return self.claim.neighbours.unit is not Unit.CLIENT
 
     def require_records(self, records: int | None, fault: str = "") -> None:
-        """Raise `InputError` if the target's client holds too few records for the claim.
-
-        One record suffices if neighbouring data sets differ by removing a record, and two if by replacing one.
+        """Raise `InputError` if the target's client has too few records for the claim: two to replace one, else one.
 
         Parameters
         ----------
         records
-            Number of records that the target's client holds; None if the app never called `held`, which counts as too
-            few.
+            Number of records that the target's client holds; None if the app never called `held`.
         fault
             Reason why the argument that the app passed to `held` is no data set; empty if it is one.
 
@@ -129,24 +126,27 @@ class AuditConfig:
         )
 
     def contributions(self, strategy: "Strategy", model: Mapping[str, NDArray[np.generic]]) -> tuple[Contribution, ...]:
-        """Return the kinds of update of the target's client between which the first trials alternate.
+        """Return the one or two kinds of update of the target's client between which the first trials alternate.
 
-        The tuple has one or two entries. It has two only if the setting `contribution` is None, the claim is about
-        clients, and either the server clips, or the model has integers or booleans besides floats.
+        There are two only if the setting `contribution` is None, the claim is about clients, and either the server
+        clips, or the model has integers or booleans besides floats.
 
         Parameters
         ----------
         strategy
-            The app's strategy; the result depends on whether one of Flower's wrappers clips on the server.
+            The app's strategy, which may be one of Flower's wrappers that clip on the server.
         model
-            Tensors of the app's model, keyed by name; the result depends on their types.
+            Tensors of the app's model, keyed by name; only their types matter.
         """
         if self.contribution is not None:
             return (self.contribution,)
         if self.is_about_records:
             return (Contribution.OWN,)
         # Otherwise the clients' own code may clip, and then a crafted update could not occur.
-        if is_private_on_the_server(strategy):
+        # Imported here because clients import this module, and do not need Flower's strategies.
+        from fl_audit.strategies.black_box.legacy_adapter import clips_and_adds_noise
+
+        if clips_and_adds_noise(strategy):
             return (Contribution.CRAFTED, Contribution.OWN)
         kinds = {value.dtype.kind for value in model.values()}
         # A model of integers alone is not a vector but, for example, the bytes of a tree model.
@@ -169,14 +169,6 @@ class AuditConfig:
         if self.is_about_records:
             return TargetAction.OTHER_RECORD if is_replaced else TargetAction.WITHOUT_RECORD
         return opposite if is_replaced else TargetAction.ALMOST_NOTHING
-
-
-def is_private_on_the_server(strategy: "Strategy") -> bool:
-    """Return True if a strategy is, or wraps, one of Flower's wrappers that clip and add noise on the server."""
-    # Imported here because clients import this module, and do not need Flower's strategies.
-    from fl_audit.strategies.black_box.server_side_clipping import clips_and_adds_noise
-
-    return clips_and_adds_noise(strategy)
 
 
 _ACTIONS = {

@@ -3,7 +3,6 @@
 import logging
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -21,13 +20,14 @@ from fl_audit.audits.black_box.claim_audit import NotRefutingReason
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution, is_private_on_the_server
+from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution
 from fl_audit.strategies.black_box.audited_system import StrategyStartCall, seed_generators, spared_generators, start_of
 from fl_audit.strategies.black_box.fingerprint import fingerprint, joined
 from fl_audit.strategies.black_box.in_app_report import finish
+from fl_audit.strategies.black_box.legacy_adapter import clips_and_adds_noise
 from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer, TargetAction, TrialTag
 from fl_audit.strategies.black_box.message_tensors import arrays_of, crafted, flat, shapes_of, whole_parts
-from fl_audit.strategies.black_box.metric_lookups import plain_numbers
+from fl_audit.strategies.black_box.metric_lookups import numbers_over_rounds
 from fl_audit.strategies.black_box.recorder import AppTrainingRecorder, TrialRecorder, TrialSettings, played
 from fl_audit.strategies.black_box.trial_store import StoredTrials, open_campaign
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
@@ -60,7 +60,7 @@ class AuditedStrategy(Strategy):
         args
             Positional arguments of `start` of the app's strategy.
         kwargs
-            Keyword arguments of `start` of the app's strategy.
+            Keyword arguments of it.
 
         Raises
         ------
@@ -90,20 +90,7 @@ class AuditedStrategy(Strategy):
         return result
 
     def _prepared(self, start: StrategyStartCall, grid: Grid) -> "TrialRunner":
-        """Return the runner of the trials, with the app's initial model and strategy.
-
-        Parameters
-        ----------
-        start
-            The strategy before its training, and the arguments of its `start`, such as the initial model.
-        grid
-            The grid that connects the server with the clients of the app.
-
-        Raises
-        ------
-        InputError
-            If the initial model is no `ArrayRecord` of numbers or booleans.
-        """
+        """Return the runner of the trials. It copies the strategy and its arguments before the training."""
         model = start.arguments.get("initial_arrays")
         accepted = "accepted is an ArrayRecord with at least one parameter"
         if not isinstance(model, ArrayRecord):
@@ -127,7 +114,7 @@ class AuditedStrategy(Strategy):
 
 
 class SafeRecorder:
-    """Wrapper around a message recorder that stores the recorder's first exception in `fault` instead of raising it."""
+    """Wrapper around a message recorder that stores its first exception in `fault` instead of raising it."""
 
     def __init__(self, recorder: MessageRecorder) -> None:
         self._recorder = recorder
@@ -147,10 +134,7 @@ class SafeRecorder:
 
 
 class _NoisyClientsError(Exception):
-    """Raised if other clients than the target's, which should repeat an earlier reply in a trial, send other values.
-
-    The reason is that their mods add noise to the reply.
-    """
+    """Raised if clients that should repeat an earlier reply send other values, because their mods add noise."""
 
 
 @dataclass
@@ -193,7 +177,7 @@ class TrialRunner:
         if campaign.is_new:
             # Under a claim about records, clients may add noise themselves.
             is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
-            is_alone = is_alone and is_private_on_the_server(self.pristine.strategy)
+            is_alone = is_alone and clips_and_adds_noise(self.pristine.strategy)
             campaign.keep_unrefuted(None if is_alone else NotRefutingReason.SHARES)
         try:
             self._play_missing(campaign)
@@ -226,10 +210,7 @@ class TrialRunner:
                 say(f"trial {trial} of {audit.trials}")
 
     def _seats(self) -> tuple[int, int | None]:
-        """Return the node IDs of the target's client and of the client that observes.
-
-        The second is None if there is no other client than the target's.
-        """
+        """Return the node IDs of the target's client and of the observing client, or None without another client."""
         audit, partitions = self.audit, self.roll.partitions
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         require(len(partitions) > 0, f"no client answered as an insider: {accepted}")
@@ -244,11 +225,9 @@ class TrialRunner:
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
     def _pulls(self) -> dict[int, TargetAction]:
-        """Return actions for the clients other than the target's, by node ID: to send a crafted update or its opposite.
+        """Return crafted actions of the clients other than the target's, by node ID: half pull one way, half against.
 
-        The crafted update is a fixed public one. Half of these clients send it, and half its opposite. The two halves
-        cancel in a mean. In a median, they let the target's client decide the result. If the number of these clients is
-        odd, the last one has no entry.
+        In a mean both halves cancel. In a median they let the target's client decide. An odd last client has no entry.
         """
         others = sorted(node for node in self.roll.partitions if node != self._target)
         ways = (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE)
@@ -257,23 +236,10 @@ class TrialRunner:
     def _trial(
         self, trial: int, action: TargetAction, contribution: Contribution, rounds: int, is_still: bool = False
     ) -> tuple[Transcript, TrialRecorder]:
-        """Run one trial; return its transcript (the observed results) and the recorder that wrote it.
+        """Run one trial; return its transcript and its recorder.
 
-        Parameters
-        ----------
-        trial
-            Number of the trial, from 0; it determines the trial's random numbers.
-        action
-            Action of the target's client in every round. It decides whether the trial has the target (D) or not (D').
-        contribution
-            Kind of update that the target's client sends in a trial with D. A trial with D' needs it, too, because in
-            both kinds of trials it determines the recorded difference of the client's contributions under D and D'.
-        rounds
-            Number of rounds of the trial.
-        is_still
-            Whether all clients except the target's repeat stored replies instead of training. Each of them trains in a
-            round only until one reply to this round is stored, and repeats this reply in all later trials. If
-            `contribution` is CRAFTED, pairs of these clients replace it by crafted updates, see `_pulls`.
+        With `is_still`, all clients except the target's repeat stored replies. With D' too, `contribution` determines
+        the recorded difference of D and D'.
         """
         audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
@@ -316,10 +282,7 @@ class TrialRunner:
 
 
 def _app_of(grid: Grid) -> str:
-    """Return a name for the running app: the ID of its Flower App Bundle, or else its script's folder and name.
-
-    Return "app" if there is no script either.
-    """
+    """Return a name for the running app: its Flower App Bundle ID, or else its script's folder and name, or "app"."""
     with suppress(Exception):  # custom grids have no run
         if grid.run.fab_id:
             return str(grid.run.fab_id)
@@ -328,12 +291,7 @@ def _app_of(grid: Grid) -> str:
 
 
 def _train_metrics(result: Result) -> dict[str, list[float]]:
-    """Return the aggregated training metrics of a strategy's result: for each metric name, its values over rounds."""
-    found = defaultdict[str, list[float]](list)
-    for name, value in (pair for record in result.train_metrics_clientapp.values() for pair in record.items()):
-        for label, number in plain_numbers(name, value):
-            found[f"metrics: {label}"].append(number)
-    return found
+    return numbers_over_rounds("metrics", result.train_metrics_clientapp)
 
 
 def say(line: str) -> None:

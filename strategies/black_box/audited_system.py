@@ -32,7 +32,7 @@ def modified(mods: Sequence[Mod], train: Mod) -> Mod:
     Parameters
     ----------
     mods
-        Mods, outermost first; none returns `train` itself.
+        Mods, outermost first.
     train
         Training function of a message and a context.
     """
@@ -56,10 +56,7 @@ Local = Callable[[Floats, int, np.random.Generator], LocalReply]
 
 
 def clipped_sum(norm: float) -> Local:
-    """Return a function for local training; its update is the sum of per-record gradients, each clipped to norm `norm`.
-
-    The function reports the number of records as its number of examples.
-    """
+    """Return a function for local training that sums per-record gradients, each clipped to `norm`."""
 
     def local(gradients: Floats, _round: int, _random: np.random.Generator) -> LocalReply:
         lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
@@ -117,21 +114,19 @@ class AuditedSystem:
 def system_of(
     factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
 ) -> AuditedSystem:
-    """Call a strategy's factory by name, and return the system to audit.
-
-    If the factory returns an `AuditedSystem`, that system is returned with its own settings.
+    """Call a strategy's factory by name, and return the system to audit; an `AuditedSystem` keeps its own settings.
 
     Parameters
     ----------
     factory
         Name, as `package.module:name`, of a function that returns an `AuditedSystem` or a strategy of either Flower
-        interface. If the function has a parameter, it is called with the number of clients.
+        interface. If it has a parameter, it is called with the number of clients.
     mods
         Names, as `package.module:name`, of the client app's mods, outermost first.
     clients
         Number of clients, at least 2.
     norm
-        Clipping norm (L2), above 0; None takes the attribute `clipping_norm` of the strategy, or 1 if there is none.
+        Clipping norm (L2), above 0; None takes the strategy's attribute `clipping_norm`, or 1 if there is none.
     is_clipped
         Whether the strategy or the mods clip updates; if False, clients are trusted to clip.
     observer
@@ -140,8 +135,7 @@ def system_of(
     Raises
     ------
     InputError
-        If a name cannot be imported, a number is out of its range, or the factory returns neither a strategy nor an
-        `AuditedSystem`.
+        If a name cannot be imported, a number is out of its range, or the factory returns something else.
     """
     make = import_function(factory, "factory")
     made = make(clients) if signature(make).parameters else make()
@@ -171,9 +165,7 @@ class StrategyStartCall:
         return StrategyStartCall(*deepcopy((self.strategy, rest)))
 
     def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "StrategyStartCall":
-        """Return a deep copy for a trial, that is, a short run of the same app, with freshly seeded random generators.
-
-        Every generator that the strategy or its arguments hold is given a new state, as a new run would draw new noise.
+        """Return a deep copy for a trial of the same app, with new states of all random generators that it holds.
 
         Parameters
         ----------
@@ -182,8 +174,8 @@ class StrategyStartCall:
         draws
             Random generator from which the new states are drawn.
         moved
-            Function that maps a path of the app to the same path in the trial's copy of the working directory. It is
-            applied to the paths that the strategy and its arguments hold.
+            Function that maps a path that the strategy or its arguments hold to the same path in the trial's working
+            copy.
         """
         copies: dict[int, Any] = {}
         strategy, rest = deepcopy((self.strategy, self.arguments), copies)
@@ -193,14 +185,12 @@ class StrategyStartCall:
         return StrategyStartCall(strategy, rest | {"num_rounds": rounds})
 
     def played(self, grid: Grid) -> Result:
-        """Call the strategy's `start` with the stored arguments and the given grid; return its result."""
+        """Call the strategy's `start` on a grid; return its result."""
         return self.strategy.start(**(self.arguments | {"grid": grid}))
 
 
 def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StrategyStartCall:
-    """Return a call of a strategy's `start` as a `StrategyStartCall`, which has all arguments by parameter name.
-
-    Raises `TypeError` if the arguments do not fit the signature of `start`.
+    """Return a call of `start` with all arguments by parameter name; raises `TypeError` if they do not fit.
 
     Parameters
     ----------

@@ -1,7 +1,6 @@
 """`BlackBoxTrial`: one trial of a Flower strategy, run with simulated clients in this process."""
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import NoReturn
@@ -17,9 +16,9 @@ from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, modified
 from fl_audit.strategies.black_box.message_tensors import record_of, records_of, shapes_of, with_names
-from fl_audit.strategies.black_box.metric_lookups import LookupRecordingMetricRecord, plain_numbers
+from fl_audit.strategies.black_box.metric_lookups import LookupRecordingMetricRecord, numbers_over_rounds
 from fl_audit.strategies.black_box.recorder import TrialRecorder, TrialSettings, played
-from fl_audit.strategies.black_box.scenarios import (
+from fl_audit.strategies.black_box.scenario_types import (
     RECORDS_OF_OTHERS,
     ClientContribution,
     ModelKind,
@@ -45,16 +44,14 @@ _LONG = 1000  # models with more parameters are sketched
 
 
 def model_of(system: AuditedSystem, kind: Scenario) -> ModelWithDirections:
-    """Return the model that a trial trains: the audited app's own model, or a small built-in one.
-
-    The scenario chooses between the two. A system without a model of its own always gets a built-in one.
+    """Return the model that a trial trains: the app's own if the scenario wants it and there is one, or a small one.
 
     Parameters
     ----------
     system
         The strategy under audit, and the app's own model if it has one.
     kind
-        The scenario, that is, the conditions of the trial such as its model and its clients' contributions.
+        The scenario: conditions of the trial, such as its model and its clients' contributions.
     """
     if kind.model is ModelKind.OWN and system.model is not None:
         return template_of(system.model)
@@ -62,10 +59,7 @@ def model_of(system: AuditedSystem, kind: Scenario) -> ModelWithDirections:
 
 
 def sketch_of(model: ModelWithDirections) -> LinearSketch | None:
-    """Return a linear map that shortens a model's parameter vector for storage.
-
-    Return None for a model of at most 1000 parameters, which is stored in full.
-    """
+    """Return a linear map that shortens a model's parameter vector for storage; None for at most 1000 parameters."""
     return _sketched(tuple(shapes_of(model.arrays).items())) if model.size > _LONG else None
 
 
@@ -83,7 +77,7 @@ class BlackBoxTrial:
     """One trial of a Flower strategy: a short training in this process, whose clients send what a scenario says.
 
     If `present` is True, the target takes part (D); otherwise it is absent or replaced (D'). Local training draws from
-    `random`. The scenario defines the conditions of the trial.
+    `random`.
     """
 
     def __init__(
@@ -107,13 +101,7 @@ class BlackBoxTrial:
         return self._seen(start)
 
     def refused(self, said: str) -> Transcript:
-        """Return the results (transcript) of this trial as if the strategy had refused to complete it; nothing is run.
-
-        Parameters
-        ----------
-        said
-            Reason of the refusal, in one line.
-        """
+        """Return the transcript of this trial as if the strategy had refused to complete it, for the reason `said`."""
 
         def start(_: Grid) -> NoReturn:
             raise OSError(said)
@@ -139,7 +127,7 @@ class BlackBoxTrial:
         return played(start, InProcessGrid(self._clients, self._reply), TrialRecorder(scene))
 
     def _reply(self, message: Message) -> Message | None:
-        """Return a client's reply to a message, after the client's mods; None if the client is to stay silent."""
+        """Return a client's reply to a message, after the client's mods; None if the client stays silent."""
         node = message.metadata.dst_node_id
         client = node - FIRST_NODE
         is_train = message.metadata.message_type.startswith("train")
@@ -176,10 +164,7 @@ class BlackBoxTrial:
     def _contribution(
         self, node: int, part: ClientContribution, round: int, loss: float
     ) -> tuple[Floats, dict[str, float]]:
-        """Return a client's update in a round, shape (parameters,), and the metrics that it reports, keyed by name.
-
-        `part` defines the client's contribution in this trial, and `loss` is the value of its metrics.
-        """
+        """Return a client's update in a round, (parameters,), and its reported metrics, all of value `loss`."""
         is_target = node == _TARGET
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target) if is_target else self._other(node, round)
@@ -194,7 +179,7 @@ class BlackBoxTrial:
         return reply.update, {self._system.weight: reply.examples, **reply.metrics}
 
     def _other(self, node: int, round: int) -> Floats:
-        """Return the update, shape (parameters,), of a client other than the target's; it is equal under D and D'."""
+        """Return the update of a client other than the target's, (parameters,), equal under D and D'."""
         stage = self._kind.stage
         if stage.others is OtherContributions.IDENTICAL:
             return self._vector(self._kind.others, round, is_target=False)
@@ -208,10 +193,9 @@ class BlackBoxTrial:
         return update_of(part, self._model, self._system.norm, round, schedule)
 
     def _difference(self, round: int) -> Floats:
-        """Return the target's update under D minus its update under D' in a round, shape (parameters,).
+        """Return the target's update under D minus that under D' in a round, (parameters,).
 
-        If the target sends no valid reply under D', its update under D is returned. If the two updates are equal, the
-        update of the other clients is returned, because the target can then only change their weight.
+        If both are equal, the target can only change the weight of the others, so the update of the others is returned.
         """
         difference = self._vector(self._kind.present, round, is_target=True)
         if self._kind.absent.form is ReplyFault.PLAIN:
@@ -220,15 +204,10 @@ class BlackBoxTrial:
         return difference if np.any(difference) else self._vector(self._kind.others, round, is_target=False)
 
 
-def _all_numbers(result: Result) -> Mapping[str, list[float]]:
-    """Return the aggregated metrics of a strategy's result: for each metric name, its values over rounds."""
-    found = defaultdict[str, list[float]](list)
-    rounds = {"metrics": result.train_metrics_clientapp, "evaluation": result.evaluate_metrics_clientapp}
-    for what, records in rounds.items():
-        for name, value in (pair for record in records.values() for pair in record.items()):
-            for label, number in plain_numbers(name, value, mean=""):
-                found[f"{what}: {label}"].append(number)
-    return found
+def _all_numbers(result: Result) -> dict[str, list[float]]:
+    return numbers_over_rounds("metrics", result.train_metrics_clientapp, mean="") | numbers_over_rounds(
+        "evaluation", result.evaluate_metrics_clientapp, mean=""
+    )
 
 
 def _context(client: int, clients: int) -> Context:

@@ -83,14 +83,13 @@ def _found(part: Any) -> SelectableDataset:
 
 
 def _is_a(part: Any, module: str, name: str) -> bool:
-    """Return whether an object is an instance of class `name` of library `module`, which is not imported for this."""
+    """Return whether an object is an instance of a library's class, without importing the library."""
     # An app may have a module with the library's name, which may lack the class.
     kind = getattr(sys.modules.get(module), name, None)
     return isinstance(kind, type) and isinstance(part, kind)
 
 
 def _rows(part: Any) -> int | None:
-    """Return the number of rows of an array or table; None if the object is neither or has no dimension."""
     shape = getattr(part, "shape", None)
     if not isinstance(shape, tuple) or not shape:
         return None
@@ -106,7 +105,7 @@ def _refusal(part: Any, instead: str = "") -> InputError:
 
 
 def _of_splits(part: Any) -> SelectableDataset:
-    """Return a DatasetDict as a data set with the records of its training split; a selection keeps all other splits."""
+    """Select from the training split of a DatasetDict; a selection keeps all other splits."""
     name = _TRAIN if _TRAIN in part else next(iter(part), "")
     if _TRAIN not in part and len(part) != 1:
         raise _refusal(part, f"it has no split {_TRAIN!r}: hand over the one that the client trains on")
@@ -114,7 +113,7 @@ def _of_splits(part: Any) -> SelectableDataset:
 
 
 def _of_loader(part: Any, torch_data: Any) -> SelectableDataset:
-    """Return a torch DataLoader as a data set; raises `InputError` unless its sampler is sequential or random."""
+    """Select from a torch DataLoader; raises `InputError` unless its sampler is sequential or random."""
     sampler, own = part.sampler, "hand over its data set, and make the loader of what held() returns"
     is_usual = type(sampler) in (torch_data.SequentialSampler, torch_data.RandomSampler)
     batches = (type(None), torch_data.BatchSampler)

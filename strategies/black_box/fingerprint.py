@@ -20,9 +20,9 @@ _FRAMES = 50  # number of call frames above a mod that are searched for its Clie
 def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None) -> str:
     """Return a digest, 12 hexadecimal digits, of the code and settings of a strategy and of all strategies it wraps.
 
-    Settings are numbers, booleans, and strings of letters, hyphens and underscores. Other strings are left out, because
-    many are file names with the time of a run. The code is that of the app's modules that define the strategy, and of
-    the app's modules that these import. For a class of an installed library it is the code of the class alone.
+    Settings are numbers, booleans, and strings of letters, hyphens and underscores; others are often file names with a
+    time. The code is that of the app's modules that define the strategy or are imported by them. For a class of an
+    installed library it is the code of the class alone.
 
     Parameters
     ----------
@@ -75,10 +75,7 @@ def _of_strategy(strategy: object) -> list[str]:
 
 
 def _of_callable(found: object, seen: set[int]) -> list[str]:
-    """Return lines with the code and settings of a function or callable object, and of the functions that it holds.
-
-    An object whose `id` is in `seen` gives no lines; `seen` is extended.
-    """
+    """Return lines with the code and settings of a callable and of those that it holds; `seen` has visited IDs."""
     if id(found) in seen or found is None:
         return []
     seen.add(id(found))
@@ -109,7 +106,7 @@ def _is_setting(value: object) -> bool:
 def _source(found: type | FunctionType) -> str:
     """Return the source of the app's module that defines an object, and of the app's modules that this module uses.
 
-    For an object of an installed library return the object's source alone; without a source file, its qualified name.
+    For an installed library it is the object's own; without a file, its name.
     """
     module = sys.modules.get(found.__module__)
     path = getattr(module, "__file__", None)
@@ -127,10 +124,7 @@ def _is_installed(path: str) -> bool:
 
 
 def _files(module: ModuleType, root: Path, seen: set[str]) -> Iterator[str]:
-    """Yield the paths of a module and, recursively, of the modules whose objects it uses.
-
-    Modules outside of `root`, installed ones, and those named in `seen` are skipped; `seen` is extended.
-    """
+    """Yield the paths of a module and, recursively, of the app's modules under `root` whose objects it uses."""
     path = getattr(module, "__file__", None)
     if module.__name__ in seen or not path or _is_installed(path) or not Path(path).is_relative_to(root):
         return

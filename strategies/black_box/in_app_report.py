@@ -43,11 +43,9 @@ _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 def _refusals(
     kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
 ) -> Iterator[IncompleteTrials]:
-    """Yield one entry for each kind of failure in the trials, with its share under D and under D'.
+    """Yield each kind of failure in the trials, with its share under D and D'.
 
-    Failures are trials that the strategy refused to complete (the entry is then named `kind`), errors of clients, and
-    the strategy's error `probe` on an update of exactly zero, if any. `seen` holds the recorded results of the trials,
-    and `present` is True for trials with D.
+    They are refusals (named `kind`), errors of clients, and the error `probe` on an update of zero.
     """
 
     def refusal(what: str, said: str, refused: Iterable[bool]) -> IncompleteTrials:
@@ -65,18 +63,15 @@ def _refusals(
 
 
 def _errors(seen: Sequence[Transcript]) -> list[str]:
-    """Return the names of clients' errors in the recorded results of trials, the most frequent first, then by name."""
+    """Return the names of clients' errors in trials, the most frequent first, then by name."""
     found = Counter(name for one in seen for name in one.numbers if name.startswith(ERROR))
     return sorted(found, key=lambda name: (-found[name], name))
 
 
 def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
-    """Return a sentence with the shares of trials in which the target's client gave no valid reply.
+    """Return a sentence on how often the target's client gave no valid reply under D and D'; empty if it always did.
 
-    There is one share for trials with D and one for trials with D'; `present` is True for trials with D. `seen` holds
-    the recorded results of the trials. The sentence is empty if the client always gave a valid reply. For claims about
-    records (`is_about_records`), a second sentence says that the audit itself may be the cause, because it changes
-    records in trials.
+    For claims about records, it adds that the audit's own change of the records may be the cause.
     """
     failed = np.array([FAILED in one.numbers for one in seen])
     if not np.any(failed):
@@ -98,13 +93,11 @@ def _refused(refusal: IncompleteTrials) -> str:
         return refusal_words([refusal])[0]
     return (
         f"An update of exactly zero, as of a client that has learned nothing, is not borne: {refusal.said}. Trials "
-        "have "
-        "the smallest change of one value in its place."
+        "have the smallest change of one value in its place."
     )
 
 
 def _report_text(result: ClaimAudit, found: Sequence[ScenarioFinding], notes: Sequence[str]) -> str:
-    """Return the report for the console as one string of several lines."""
     lines = [opening(result)]
     if result.knowing is not None:
         lines.append("  knows_others=True has the claim cover such an observer, and judges the same trials anew.")
@@ -136,11 +129,11 @@ def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str
     Parameters
     ----------
     campaign
-        Stored trials of the audit; the files are written to their folder.
+        Stored trials of the audit, in whose folder the files are written.
     columns
         For each tensor of the model, its name and its slice of the stored vectors.
     outside
-        Paths outside of the trials' copies of the working directory to which trials of this run wrote.
+        Paths outside of the working copies to which trials of this run wrote.
     """
     if left := len(campaign.missing):
         trials = campaign.audit.trials
@@ -173,11 +166,7 @@ def _result(campaign: StoredTrials) -> ClaimAudit:
 
 
 def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
-    """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits.
-
-    `campaign` holds the stored trials. `outside` lists the paths to which trials wrote outside of their copies of the
-    working directory.
-    """
+    """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits."""
     audit, found = campaign.audit, [outside_words(outside)] if outside else []
     needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.counted)
     if needed > audit.trials:

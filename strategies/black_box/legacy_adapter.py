@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
+import flwr.server.strategy as old_flower
+import flwr.serverapp.strategy as new_flower
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.common import Code, EvaluateRes, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server.client_manager import SimpleClientManager
@@ -16,6 +18,12 @@ from fl_audit.strategies.black_box.message_tensors import Arrays, arrays_of
 from fl_audit.strategies.black_box.metric_lookups import numbers_of, plain_numbers
 
 _WEIGHT = "num-examples"
+_SERVER_SIDE_DP = (
+    new_flower.DifferentialPrivacyServerSideFixedClipping,
+    new_flower.DifferentialPrivacyServerSideAdaptiveClipping,
+    old_flower.DifferentialPrivacyServerSideFixedClipping,
+    old_flower.DifferentialPrivacyServerSideAdaptiveClipping,
+)
 _DONE = Status(Code.OK, "")
 
 
@@ -44,11 +52,13 @@ def layers_of(strategy: object) -> Iterator[object]:
         strategy = next((inside[name] for name in ("old", "strategy", "_strategy", "_inner") if name in inside), None)
 
 
-def initial_model(found: object) -> Arrays | None:
-    """Return the initial tensors of a strategy of Flower's old interface, keyed by position ("000", "001", ...).
+def clips_and_adds_noise(strategy: Strategy) -> bool:
+    """Return True if a strategy is, or wraps, one of Flower's wrappers that clip and add noise on the server."""
+    return any(isinstance(layer, _SERVER_SIDE_DP) for layer in layers_of(strategy))
 
-    Return None for a strategy of the new interface, or one without initial parameters.
-    """
+
+def initial_model(found: object) -> Arrays | None:
+    """Return the initial tensors of a strategy of Flower's old interface, keyed by position ("000", ...), or None."""
     strategy = found.old if isinstance(found, LegacyAdapter) else found
     if not isinstance(strategy, OldStrategy):
         return None
@@ -84,10 +94,7 @@ class LegacyAdapter(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the model and metrics that the old strategy's `aggregate_fit` computes from the clients' replies.
-
-        The model is None if `aggregate_fit` returns none. Clients that sent an error or no reply count as failures.
-        """
+        """Return model and metrics of the old strategy's `aggregate_fit`; errors and missing replies are failures."""
         answered, failures = self._answered(replies)
         fitted = [
             (proxy, FitRes(_DONE, _parameters(next(iter(content.array_records.values()))), weight, numbers))
@@ -129,10 +136,7 @@ class LegacyAdapter(Strategy):
         return messages
 
     def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict, int, Any]], list[Any]]:
-        """Return (client, content, example count, metrics) of each valid reply, and the failures as exceptions.
-
-        A client that was sent a message and has no reply is a failure, too.
-        """
+        """Return (client, content, example count, metrics) of each valid reply, and errors and missing replies."""
         answered, failures, silent = [], list[Any](), dict(self._asked)
         for reply in replies:
             proxy = silent.pop(reply.metadata.src_node_id)
@@ -146,7 +150,7 @@ class LegacyAdapter(Strategy):
 
 
 class _Proxy(ClientProxy):
-    """A Flower client proxy with only a node ID, by which a strategy can select it; every call of its methods fails."""
+    """A Flower client proxy with only a node ID, by which a strategy can select it; calls of its methods fail."""
 
     def __init__(self, node: int) -> None:
         super().__init__(str(node))
@@ -159,7 +163,7 @@ class _Proxy(ClientProxy):
 
 
 def manager_of(grid: Grid) -> SimpleClientManager:
-    """Return a Flower client manager with one proxy for each node of a grid; old strategies select clients from it."""
+    """Return a Flower client manager with one proxy for each node, from which old strategies select clients."""
     manager = SimpleClientManager()
     for node in sorted(grid.get_node_ids()):
         manager.register(_Proxy(node))

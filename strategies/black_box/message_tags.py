@@ -49,7 +49,7 @@ class UpdateFormat(StrEnum):
 
 
 class AbsentTargetMetrics(StrEnum):
-    """The metrics that the target's client reports in a trial without its contribution: kept, or set to 0."""
+    """The metrics that the target's client reports in a trial without its contribution."""
 
     KEPT = "kept"  # metrics and example count are unchanged, since the claim covers models alone
     WITHHELD = "withheld"  # metrics and example count are 0, since the claim covers everything that a client sends
@@ -57,10 +57,7 @@ class AbsentTargetMetrics(StrEnum):
 
 @dataclass(frozen=True)
 class TrialTag:
-    """The audit's tag on a message to a client: it names the trial and tells the client how to reply.
-
-    The tag is written into the message's group ID, which Flower transmits without using it.
-    """
+    """The audit's tag on a message to a client: it names the trial and tells the client how to reply."""
 
     trial: int  # number of the trial; 0 is the app's own training
     group: str = ""  # the group ID that the message has without the audit
@@ -79,10 +76,7 @@ class TrialTag:
 
 
 def read_note(message: Message) -> TrialTag | None:
-    """Return the audit's tag on a message and restore the message's original group ID.
-
-    Return None, and change nothing, if the message has no valid tag.
-    """
+    """Return the audit's tag on a message and restore the message's original group ID; None without a valid tag."""
     written = message.metadata.group_id
     if not written.startswith(_PREFIX):
         return None
@@ -122,7 +116,7 @@ class ClientAnswer:
 
 
 def taken_answer(reply: Message) -> ClientAnswer | None:
-    """Remove a client's answer to the audit from its reply, and return the answer; return None if there is none."""
+    """Remove and return a client's answer to the audit from its reply; None if there is none."""
     if reply.has_error() or ANSWER not in reply.content:
         return None
     record = reply.content[ANSWER]

@@ -42,9 +42,8 @@ def flat(arrays: Mapping[str, NDArray[np.generic]], model: Mapping[str, NDArray[
     arrays
         Tensors, keyed by name.
     model
-        Tensors of the expected shapes, keyed by name; these names and shapes alone determine the layout of the vector.
-        A tensor that is missing from `arrays`, is not numeric or has another shape contributes NaN. Tensors of `arrays`
-        that `model` lacks are left out. None uses `arrays` itself as the model.
+        Tensors that alone determine the names and shapes of the vector's parts; None takes `arrays`. A tensor that is
+        missing from `arrays`, is not numeric or has another shape contributes NaN.
     """
 
     def column(array: NDArray[np.generic] | None, expected: NDArray[np.generic]) -> Floats:
@@ -56,15 +55,12 @@ def flat(arrays: Mapping[str, NDArray[np.generic]], model: Mapping[str, NDArray[
 
 
 def shapes_of(model: Arrays) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a model, keyed by the tensor's name, in alphabetical order of the names."""
+    """Return the shape of each tensor of a model, keyed by name in alphabetical order."""
     return {name: model[name].shape for name in sorted(model)}
 
 
 def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "") -> Arrays | None:
-    """Return the tensors of the first record that has exactly the wanted names.
-
-    If there is none, return all tensors of the first record that has at least the wanted names. Return None if no
-    record has them all.
+    """Return the tensors of the first record with exactly the wanted names, else with at least these, or None.
 
     Parameters
     ----------
@@ -81,9 +77,7 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
 
 
 def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Arrays:
-    """Return the tensors that a client would send if it had learned nothing, keyed by name.
-
-    A client that sends models would send the tensors that it received. A client that sends updates would send zeros.
+    """Return the tensors that a client would send if it had learned nothing: the received ones, or zeros as update.
 
     Parameters
     ----------
@@ -110,7 +104,7 @@ def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
     arrays
         Tensors to change, keyed by name; they are not changed in place.
     steps
-        Addend of each tensor, keyed by name, of the tensor's shape; a tensor without an addend is returned unchanged.
+        Addends of the tensors, keyed by name; a tensor without an addend is returned unchanged.
     """
     there = dict(arrays)
     for name in arrays.keys() & steps.keys():
@@ -126,22 +120,21 @@ def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
 
 
 def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float) -> Arrays:
-    """Return the tensors that the client under test (the target's client) sends in a trial, keyed by name.
+    """Return the tensors that the target's client sends in a trial, keyed by name.
 
-    Depending on the action, they are its own tensors, the tensors `base` of a client that learned nothing, or `base`
-    plus a crafted (fixed public) or an opposite update. Some actions take only the integer and boolean tensors from a
-    crafted update.
+    They are its own tensors, the tensors `base` of a client that learned nothing, or `base` plus a crafted (fixed
+    public) or an opposite update. Some actions take only the integer and boolean tensors from a crafted update.
 
     Parameters
     ----------
     action
-        Prescribed action of the target's client, for example to send its own tensors or a crafted update.
+        Prescribed action of the target's client.
     length
-        L2 norm of a crafted update, above 0; used only by actions with a crafted update.
+        L2 norm of a crafted update, above 0.
     own
         Tensors that the client computed itself, keyed by name.
     base
-        Tensors that the client would have sent if it had learned nothing, with the names, shapes and types of `own`.
+        Tensors that it would have sent if it had learned nothing, with the names, shapes and types of `own`.
     """
     match action:
         case TargetAction.OWN | TargetAction.WITHOUT_RECORD | TargetAction.OTHER_RECORD:
@@ -168,11 +161,10 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
 
 
 def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str, Floats]:
-    """Return a fixed pseudorandom update for the numeric and boolean tensors of a model, keyed by tensor name.
+    """Return a fixed pseudorandom update for the numeric and boolean tensors of a model, the same in every process.
 
-    The update has a given L2 norm, and every process computes the same one. All entries of integer and boolean tensors
-    change by the same whole number, at least 1 in absolute value. A trial thus shows whether such tensors are passed on
-    without clipping and noise.
+    All entries of integer and boolean tensors change by the same whole number, at least 1 in absolute value. A trial
+    thus shows whether such tensors are passed on without clipping and noise.
 
     Parameters
     ----------
@@ -211,11 +203,7 @@ def _is_float(value: NDArray[np.generic]) -> bool:
 
 
 def _nearly(base: Arrays) -> Arrays:
-    """Return tensors, keyed by name, in which one floating-point value is slightly larger than in `base`.
-
-    It is increased by four times the distance to the next floating-point number, but at least by 1e-6. Tensors without
-    any floating-point value are returned unchanged.
-    """
+    """Return `base` with one floating-point value increased by four spacings, but at least by 1e-6."""
     for name in sorted(base):
         if _is_float(base[name]) and base[name].size:
             value = np.array(base[name])

@@ -1,5 +1,6 @@
 """Metrics in clients' replies: record which names a strategy looks up, and turn values into numbers."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +18,7 @@ _asked: ContextVar[dict[str, None] | None] = ContextVar("asked", default=None)
 def names_asked() -> Iterator[dict[str, None]]:
     """Record the metric names that a strategy looks up in replies within a `with` block, whether they exist or not.
 
-    The yielded dictionary has the names as keys, in the order of their first look-up; its values are None.
+    The yielded dictionary has the names as keys, in the order of their first look-up.
     """
     names = dict[str, None]()
     token = _asked.set(names)
@@ -34,7 +35,7 @@ def _note(name: object) -> None:
 
 
 class _TracedMetrics:
-    """Mixin for a mapping class that records each name looked up by `[]`, `get`, `in` and methods that use these."""
+    """Mixin for a mapping class that records each name looked up by `[]`, `get` or `in`."""
 
     def __getitem__(self, name: str) -> Any:
         _note(name)
@@ -104,3 +105,24 @@ def _of_many(name: str, value: Any, mean: str) -> Iterator[tuple[str, float]]:
         yield f"length of {name}", float(len(value))
         for place, entry in enumerate(value[:_MOST_ENTRIES]):
             yield from plain_numbers(f"{name}[{place}]", entry, mean)
+
+
+def numbers_over_rounds(
+    what: str, records: Mapping[int, MetricRecord], mean: str = "mean of "
+) -> dict[str, list[float]]:
+    """Return the numbers in the metrics of all rounds: for each name, its values in the order of the rounds.
+
+    Parameters
+    ----------
+    what
+        Prefix of the names.
+    records
+        Aggregated metrics, keyed by round.
+    mean
+        Prefix of the name under which the mean of a list is returned.
+    """
+    found = defaultdict[str, list[float]](list)
+    for name, value in (pair for record in records.values() for pair in record.items()):
+        for label, number in plain_numbers(name, value, mean):
+            found[f"{what}: {label}"].append(number)
+    return found

@@ -1,4 +1,4 @@
-"""Recorders of the messages between server and clients, and transcripts, the results of trials that they record."""
+"""Recorders of the messages between server and clients; a transcript holds the recorded results of one trial."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +108,7 @@ class AppTrainingRecorder:
         message.metadata.group_id = TrialTag(0, group=message.metadata.group_id).written()
 
     def receives(self, reply: Message) -> None:
-        """Remove a client's answer to the audit from its reply, and store the answer and the client's first update."""
+        """Remove a client's answer to the audit from its reply, and store it and the client's first update."""
         read_note(reply)
         answer, node = taken_answer(reply), reply.metadata.src_node_id
         if answer is None:
@@ -127,7 +127,7 @@ class AppTrainingRecorder:
 
 
 class TrialRecorder:
-    """Recorder of all messages of one trial, from which the trial's transcript (its results) is made."""
+    """Recorder of all messages of one trial, from which the trial's transcript is made."""
 
     def __init__(self, scene: TrialSettings) -> None:
         self._scene, self._rounds, self._numbers = scene, list[_Round](), defaultdict[str, list[float]](list)
@@ -199,20 +199,13 @@ class TrialRecorder:
                 self._note("reply", record)
 
     def _note(self, what: str, numbers: Mapping[str, object]) -> None:
-        """Record values, such as metrics, that are keyed by name in `numbers`.
-
-        A value may be represented by several numbers (see `plain_numbers`). `what` is the prefix of their names.
-        """
+        """Record the numbers that represent each value (see `plain_numbers`), under names with the prefix `what`."""
         for name, value in numbers.items():
             for label, number in () if name == "server-round" else plain_numbers(name, value):
                 self._numbers[f"{what}: {label}"].append(number)
 
     def _seen(self, result: Result | None, refusal: str | None) -> Transcript:
-        """Return the trial's transcript, which holds the recorded results.
-
-        `result` is the value that the strategy returned. If it raised an exception instead, `result` is None, and
-        `refusal` is the reason in one line.
-        """
+        """Return the trial's transcript. If the strategy raised, `result` is None and `refusal` is the reason."""
         scene, rounds = self._scene, self._scene.rounds
         is_of_server = scene.observer is Observer.SERVER
         size = sum(value.size for value in scene.model.values())
@@ -252,10 +245,7 @@ class TrialRecorder:
         return Transcript(steps, values, direction, others, own, contributed, has_release, beside, refusal)
 
     def _note_form(self, released: Arrays) -> None:
-        """Record names, types, shapes and size of a released model's tensors, and the values of unexpected tensors.
-
-        Unexpected tensors are those that the initial model does not have.
-        """
+        """Record the form of a released model's tensors, and the values of tensors that the initial model lacks."""
         beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
@@ -263,24 +253,21 @@ class TrialRecorder:
 
 
 def errors_in(seen: Transcript) -> list[str]:
-    """Return the distinct error messages of clients in a trial, given its transcript (recorded results)."""
+    """Return the distinct error messages of clients in a transcript."""
     return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
 
 
 def names_that_tell(seen: Sequence[Transcript]) -> tuple[str, ...]:
-    """Return the sorted names of all numbers in trials' transcripts that may serve as evidence for D or D'.
+    """Return the sorted names of all numbers in transcripts that may serve as evidence for D or D'.
 
-    A transcript holds the recorded results of a trial. Numbers that count errors or missing replies of clients are left
-    out.
+    Numbers that count errors or missing replies of clients are left out.
     """
     names = {name for one in seen for name in one.numbers}
     return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
-    """Run a strategy while a recorder reads its messages to clients; return the trial's transcript (its results).
-
-    An exception of the strategy is stored in the transcript as a refusal.
+    """Run a strategy while a recorder reads its messages; return the transcript, in which an exception is a refusal.
 
     Parameters
     ----------
@@ -307,13 +294,12 @@ def _is_same(before: Arrays, after: Arrays) -> bool:
 
 
 def _weight(reply: Message) -> float:
-    """Return a reply's weight in a mean: its example count, or 1 if it has no valid count."""
+    """Return a reply's example count, its weight in a mean; 1 without a valid count."""
     named = (record.get(_WEIGHT) for record in reply.content.metric_records.values())
     return next((float(value) for value in named if isinstance(value, (int, float)) and value >= 0), 1.0)
 
 
 def _digest(reply: Message) -> str:
-    """Return a digest of the names, bytes, types and shapes of all arrays in a reply."""
     found = sha256()
     for name, record in sorted(reply.content.array_records.items()):
         for key, array in record.items():
@@ -335,10 +321,9 @@ def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int
 
 
 def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
-    """Summarise recorded numbers: a single value as it is, and several values by their first, last and mean.
+    """Summarise numbers by name: a single value as it is, several by their first, last and mean.
 
-    The result is keyed by name. It also has the number of times that each error message of clients occurs in `errors`,
-    and an entry if the strategy raised an exception, whose reason is `refusal`.
+    It also counts each error message of clients, and marks a refusal of the strategy.
     """
     found = dict[str, float]()
     for name, values in numbers.items():

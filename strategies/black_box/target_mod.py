@@ -92,10 +92,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
 
 
 def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
-    """Return the content of the client's reply to round `round` of an earlier trial; None if there is none.
-
-    `kept` holds the audit's own entries of the client's state, in which such replies are stored.
-    """
+    """Return the content of the client's reply to round `round` in an earlier trial; None if there is none."""
     start = f"{_STILL}{round}."
     found = {key.removeprefix(start): deepcopy(record) for key, record in kept.items() if key.startswith(start)}
     return RecordDict(found) if found else None
@@ -105,7 +102,7 @@ def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
 def _in_a_copy(trial: int) -> Iterator[list[str]]:
     """Run a `with` block in a copy of the working directory; yield the paths outside of it to which the block writes.
 
-    For trial 0, the app's own training, the block runs in the working directory itself, and the list stays empty.
+    Trial 0, the app's own training, runs in the working directory itself.
     """
     if not trial:
         yield []
@@ -117,16 +114,14 @@ def _in_a_copy(trial: int) -> Iterator[list[str]]:
 
 
 def _spared(trial: int) -> AbstractContextManager[None]:
-    """Return a context that suppresses all exceptions in the app's own training (trial 0), and none in other trials."""
+    """Suppress all exceptions of the audit in the app's own training (trial 0), and none in other trials."""
     return nullcontext() if trial else suppress(Exception)
 
 
 def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floats | None:
-    """Change a reply of the target's client as the audit's tag `note` demands, in place.
+    """Change a reply of the target's client in place as `note` demands; return the update that the client learned.
 
-    Returned is the update that the client itself learned, (parameters,), or None if no record of the reply has the
-    shapes of the received model. `received` holds the tensors that the client received, keyed by record and tensor
-    name.
+    It is None if no record of the reply has the shapes of the received model.
     """
     assert note.action is not None
     update = None
@@ -146,19 +141,9 @@ def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floa
 
 @contextmanager
 def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[str, Any]]:
-    """Give a client the state of the current trial within a `with` block, so that trials do not affect each other.
+    """Give a client the state of the current trial in a `with` block; yield the audit's own entries of the state.
 
-    The state persists from one message of a trial to the next. The block receives the audit's own entries of the state.
-
-    Parameters
-    ----------
-    context
-        Context of the client, whose state is exchanged in place.
-    trial
-        Number of the trial; 0 for the app's own training.
-    is_noted
-        Whether the message has a tag of the audit. Without a tag, the state of a client that was never in a trial is
-        left alone.
+    Without a tag (`is_noted`), a client that was never in a trial keeps its state.
     """
     ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
     if not trial:  # a new training of the app discards the replies that clients repeat in trials
@@ -175,10 +160,9 @@ def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[s
 
 
 def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
-    """Replace a client's state by the initial state of a trial, unless the client is already in this trial.
+    """Replace a client's state by the initial state of a trial, unless it is already in this trial.
 
-    The client's states before the audit and after the app's own training are saved in `ours`. Trial 0 is the app's own
-    training, and gets back the state that it left.
+    `ours` keeps the states before the audit and after the app's own training.
     """
     if not ours:
         ours |= {_BEFORE + key: deepcopy(record) for key, record in state.items()}
@@ -199,7 +183,7 @@ def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
 
 @dataclass
 class RecordRequestLog:
-    """Records that an app passes to `held` while a client answers one message: their number, and the audit's change."""
+    """Records that an app passes to `held` while a client answers one message, and the audit's change to them."""
 
     action: TargetAction | None = None  # the client's action, which may change a record; None changes nothing
     records: int | None = None  # number of the client's records; None if the app did not call `held`
@@ -229,10 +213,9 @@ _shard: ContextVar[RecordRequestLog | None] = ContextVar("shard", default=None)
 
 @contextmanager
 def shard_of(action: TargetAction | None) -> Iterator[RecordRequestLog]:
-    """Let the app's calls of `held` return records that an action has changed, within a `with` block.
+    """Let the app's calls of `held` in a `with` block return records that an action has changed; None changes nothing.
 
-    The function `held` hands a client's records to the app. The block receives an object that records these calls. If
-    the action is None, `held` returns the records unchanged.
+    The block receives an object that records these calls.
     """
     shard = RecordRequestLog(action)
     token = _shard.set(shard)
@@ -247,9 +230,8 @@ def held(*parts: Any) -> Any:
 
     An app whose privacy claim is about records calls this function where it loads them. Each argument is an array,
     tensor or table with one record per row, a list, or a data set of torch or Hugging Face. Several arguments, such as
-    inputs and labels, describe the same records in the same order. The result has the type of the argument, or is a
-    tuple for several arguments. Only the target's client, and only in trials, gets the data without the first record,
-    or with another record in its place.
+    inputs and labels, describe the same records in the same order, and give a tuple. Only the target's client, and only
+    in trials, gets the data without the first record, or with another one in its place.
 
     Raises
     ------

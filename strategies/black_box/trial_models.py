@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Floats
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.message_tensors import Arrays, moved
-from fl_audit.strategies.black_box.scenarios import (
+from fl_audit.strategies.black_box.scenario_types import (
     ClientContribution,
     Direction,
     ModelKind,
@@ -88,8 +88,8 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> ModelWithDirection
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
     """Return whether an update in a given direction changes a tensor because of the tensor's sort.
 
-    An update in direction SCALAR changes floating-point scalars, COUNTER integers, SWITCH booleans, and RUNNING the
-    running statistics of normalisation layers. The result is False for every other direction, whatever the tensor.
+    SCALAR changes floating-point scalars, COUNTER integers, SWITCH booleans, and RUNNING the running statistics of
+    normalisation layers. The result is False for every other direction.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
     name
         Name of the tensor; running statistics are recognised by it.
     array
-        Tensor whose sort is examined.
+        The tensor.
     """
     match direction:
         case Direction.SCALAR:
@@ -173,10 +173,10 @@ def others_of(others: OtherContributions, model: ModelWithDirections, count: int
     Parameters
     ----------
     others
-        Directions of the updates. SPREAD: random directions. PAIRS: random directions and their opposites. MEDIAN: half
-        of the clients along the vector `model.first`, and half against it. IDENTICAL is not accepted.
+        Directions of the updates. SPREAD: random ones. PAIRS: random ones and their opposites. MEDIAN: half of the
+        clients along the vector `model.first`, and half against it. IDENTICAL is not accepted.
     model
-        Model of the trial, whose parameters the updates change.
+        Model of the trial.
     count
         Number of clients other than the target's.
     """
@@ -193,9 +193,7 @@ def others_of(others: OtherContributions, model: ModelWithDirections, count: int
 
 
 def replied(received: Arrays, update: Floats, model: ModelWithDirections, form: ReplyFault) -> Arrays | None:
-    """Return the tensors of a client's reply, keyed by name: the received model plus the client's update.
-
-    Return None if the client does not reply.
+    """Return the tensors of a client's reply: the received model plus the client's update; None if there is no reply.
 
     Parameters
     ----------

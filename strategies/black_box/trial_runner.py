@@ -1,4 +1,8 @@
-"""Black-box audit of a strategy: it tests a privacy claim by thousands of short trials in several processes."""
+"""Black-box audit of a strategy: it tests a privacy claim by thousands of short trials in several processes.
+
+A scenario is the conditions of trials. A distinguisher is a rule that tells trials with the target (D) from those
+without it (D').
+"""
 
 import math
 import os
@@ -6,7 +10,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +36,9 @@ from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower, 
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, seed_generators
 from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
 from fl_audit.strategies.black_box.recorder import errors_in, names_that_tell
-from fl_audit.strategies.black_box.scenarios import BY_NAME, FEW, MANY, ModelKind, OtherContributions, Scenario
-from fl_audit.strategies.black_box.worker_pool import crew
+from fl_audit.strategies.black_box.scenario_types import ModelKind, OtherContributions, Scenario
+from fl_audit.strategies.black_box.scenarios import BY_NAME, FEW, MANY
+from fl_audit.strategies.black_box.worker_pool import WorkerPool
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart, outside_words
 from fl_audit.strategies.temporary_directories import new_temporary_directory
 
@@ -63,8 +68,8 @@ def audit_system(
 ) -> ClaimAudit:
     """Test the privacy claim of a strategy by thousands of short trials with the target (D) and without it (D').
 
-    The target is a client or a record, as the claim says. Returns the result of all tests. A trial that ends its worker
-    process counts as refused by the strategy. Raises `InputError` if a number is out of range.
+    A trial that ends its worker process counts as refused by the strategy. Raises `InputError` if a number is out of
+    range.
 
     Parameters
     ----------
@@ -77,31 +82,27 @@ def audit_system(
     confidence
         Probability that a true claim is not reported as violated, above 0.5 and below 1.
     seed
-        Seed of the trials. The global generators of Python, numpy and torch are seeded from it, too, because an app's
-        code draws its noise from them.
+        Seed of the trials, also of the global generators of Python, numpy and torch, from which an app draws its noise.
     processes
         Number of processes that run trials at the same time, at least 1.
     exclude
-        Names of scenarios (conditions of trials) that are left out because the claim does not cover them.
+        Names of scenarios that are left out because the claim does not cover them.
     include
         Names of the only scenarios to run; None for all that are relevant to the claim.
     seconds
-        Time limit for the trials in seconds, above 0. At most half of it is spent on trials that search for
-        distinguishers, that is, for rules that tell D from D'.
+        Time limit for the trials in seconds, above 0. At most half of it is spent on the search for distinguishers.
     tell
         Function that is called with messages on progress.
     keep
-        Function that is called with the result so far after each tested distinguisher, so that an interruption loses
-        little.
+        Function that is called with the result so far after each tested distinguisher.
     """
     kinds = [kind for kind in kinds_of(system, claim) if not {kind.name, kind.plain_name} & set(exclude)]
     kinds = [kind for kind in kinds if include is None or kind.name in include]
     require(len(kinds) > 0, "no scenario is left that says something about this claim")
     names, malformed = [kind.name for kind in kinds], frozenset(kind.name for kind in kinds if kind.is_malformed)
-    last_words, outside, began = dict[str, str](), set[str](), time.monotonic()
-    asked, failed = dict[str, ScenarioTrials](), Counter[str]()
+    log, began = _TrialLog(), time.monotonic()
     player = _TrialExecutor(system, claim, seed)
-    with no_news_from_flower(), player, crew(player.play, player.lost, processes, say) as players:
+    with no_news_from_flower(), player, WorkerPool(player.play, player.lost, processes, say) as players:
 
         def play(name: str, first: int, count: int) -> tuple[Transcripts, NDArray[np.bool_]]:
             # Trials from number 0 on search for distinguishers; trials that test them have larger numbers.
@@ -114,31 +115,41 @@ def audit_system(
             # The time limit, and not the content of trials, decides which are missing, so the rest is unbiased.
             if len(seen) < count and min(np.sum(present), np.sum(~present)) < FEWEST_OF_EACH:
                 raise OutOfTimeError
-            known = asked.get(name, ScenarioTrials())
-            numbers = names_that_tell(seen)
-            asked[name] = ScenarioTrials(
-                max(known.trials, first + len(seen)), tuple(dict.fromkeys((*known.names, *numbers)))
-            )
-            failed.update(error for one in seen for error in errors_in(one)[:1])
-            outside.update(path for _, _, paths in came.values() for path in paths)
-            last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
+            log.outside.update(path for _, _, paths in came.values() for path in paths)
+            numbers = log.add(name, first, seen)
             model = model_of(system, BY_NAME[name])
             reduced = sketch_of(model)
             return stacked(seen, model.tensors if reduced is None else reduced.columns, numbers), present
 
-        result = audit_claim(claim, names, play, malformed, last_words.__getitem__, budget, confidence, tell, keep)
-    if outside:
-        say(outside_words(sorted(outside)))
+        result = audit_claim(claim, names, play, malformed, log.last_words.__getitem__, budget, confidence, tell, keep)
+    if log.outside:
+        say(outside_words(sorted(log.outside)))
     # Of malformed inputs nothing is known by this: a strategy may refuse them.
     is_unplayed = bool(result.refused) and not result.attempts and system.model is None
-    return replace(result, asked=asked, hindrance=_OWN_MODEL if is_unplayed else _hindrance(failed))
+    return replace(result, asked=log.asked, hindrance=_OWN_MODEL if is_unplayed else _hindrance(log.failed))
+
+
+@dataclass
+class _TrialLog:
+    """Facts about all trials of an audit so far, besides their transcripts."""
+
+    asked: dict[str, ScenarioTrials] = field(default_factory=dict)  # number of trials and names, by scenario
+    failed: Counter[str] = field(default_factory=Counter)  # number of trials with each error message of clients
+    outside: set[str] = field(default_factory=set)  # paths outside of the working copies to which trials wrote
+    last_words: dict[str, str] = field(default_factory=dict)  # the strategy's last refusal, by scenario
+
+    def add(self, name: str, first: int, seen: Sequence[Transcript]) -> tuple[str, ...]:
+        """Add trials of a scenario from number `first` on; return the names of numbers that may tell D from D'."""
+        known, numbers = self.asked.get(name, ScenarioTrials()), names_that_tell(seen)
+        trials = max(known.trials, first + len(seen))
+        self.asked[name] = ScenarioTrials(trials, tuple(dict.fromkeys((*known.names, *numbers))))
+        self.failed.update(error for one in seen for error in errors_in(one)[:1])
+        self.last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
+        return numbers
 
 
 def _hindrance(failed: Counter[str]) -> str:
-    """Return a sentence with the most frequent error of clients; empty if there were no errors.
-
-    `failed` counts how often each error message occurred.
-    """
+    """Return a sentence with the most frequent error of clients; empty without errors."""
     if not failed:
         return ""
     return (
@@ -147,7 +158,7 @@ def _hindrance(failed: Counter[str]) -> str:
 
 
 def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
-    """Return the scenarios (conditions of trials) that can test a claim about a system, in the order of `BY_NAME`.
+    """Return the scenarios that can test a claim about a system, in the order of `BY_NAME`.
 
     Parameters
     ----------
@@ -174,11 +185,7 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
 
 
 class _TrialExecutor:
-    """Runs trials in chunks, in this process or in a fork.
-
-    A chunk is a number of trials with one scenario (the conditions of trials); the scenario's name and a number
-    determine it.
-    """
+    """Runs trials in chunks, in this process or in a fork. A chunk is determined by a scenario's name and a number."""
 
     def __init__(self, system: AuditedSystem, claim: StatedClaim, seed: int) -> None:
         self._system, self._claim, self._seed = system, claim, seed
@@ -194,10 +201,9 @@ class _TrialExecutor:
         shutil.rmtree(self._room, ignore_errors=True)
 
     def play(self, wanted: tuple[str, int], until: float) -> _Chunk:
-        """Run the trials of a chunk, given by the name of a scenario (conditions of trials) and a number.
+        """Run the trials of a chunk until `until` (monotonic clock, in seconds).
 
-        The run stops after a trial that ends later than `until` (monotonic clock, in seconds). Returns the transcripts,
-        whether each trial used D, and the outside paths to which trials wrote.
+        Return transcripts, whether each trial used D, and outside paths to which trials wrote.
         """
         copy = self._copy_here()
         draws, present = self._drawn(wanted)
@@ -212,10 +218,7 @@ class _TrialExecutor:
         return trials, present[: len(trials)], copy.outside
 
     def lost(self, wanted: tuple[str, int], how: str) -> _Chunk:
-        """Return the results of a chunk (scenario's name, number) that ended its worker process.
-
-        Every trial counts as refused by the strategy; `how` says how the process ended.
-        """
+        """Return the results of a chunk that ended its worker process: the strategy refused every trial."""
         draws, present = self._drawn(wanted)
         said = f"it ended its process {how}"
         return [self._trial(wanted, bit, draws).refused(said) for bit in present], present, []
@@ -229,7 +232,7 @@ class _TrialExecutor:
         return BlackBoxTrial(self._system, self._claim, BY_NAME[wanted[0]], bool(bit), draws)
 
     def _copy_here(self) -> WorkingCopy:
-        """Return this process's own copy of the working directory; it is made at the first call in the process."""
+        """Return this process's own copy of the working directory; it is made at the first call."""
         here = os.getpid()
         if here not in self._copies:
             if here != self._owner:

@@ -1,4 +1,4 @@
-"""The folder of an audit: its settings, the secret seed of the trials, and a file for each finished trial."""
+"""The folder of an audit: settings, the secret seed of the trials, and each finished trial's transcript (results)."""
 
 import json
 import secrets
@@ -60,10 +60,7 @@ class StoredTrials:
         return LESSONS * len(self.contributions) if len(self.contributions) > 1 else 0
 
     def contribution(self, trial: int) -> str:
-        """Return the kind of update that the target's client sends under D in a trial.
-
-        The first `pilots` trials alternate between the kinds; all later trials use the chosen kind.
-        """
+        """Return the kind of update that the target's client sends under D in a trial."""
         return self.contributions[(trial - 1) % len(self.contributions)] if trial <= self.pilots else self.chosen
 
     @property
@@ -74,10 +71,9 @@ class StoredTrials:
         return str(_read(self.directory / _CHOICE)["contribution"])
 
     def choose(self, columns: ResultColumns) -> None:
-        """Choose the kind of update for all later trials, and store the choice.
+        """Choose and store the kind of update for all later trials, once all of the first trials are there.
 
-        Nothing is done if there is only one kind, if a choice is stored already, or if some of the first trials are
-        missing.
+        Nothing is done if there is only one kind, or a choice already.
         """
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return
@@ -97,12 +93,12 @@ class StoredTrials:
         return [trial for trial in range(1, self.audit.trials + 1) if self.contribution(trial) == self.chosen]
 
     def keep_columns(self, columns: ResultColumns) -> None:
-        """Store the name and slice of each tensor in the stored vectors; this also marks the audit as finished."""
+        """Store the name and slice of each tensor in the stored vectors; this marks the audit as finished."""
         write_json(self.directory / _COLUMNS, {"columns": [[name, [part.start, part.stop]] for name, part in columns]})
 
     @property
     def columns(self) -> ResultColumns:
-        """Name and slice of each tensor of the model in the stored vectors, as stored by `keep_columns`."""
+        """Name and slice of each tensor of the model in the stored vectors."""
         return tuple((str(name), slice(*place)) for name, place in _read(self.directory / _COLUMNS)["columns"])
 
     @property
@@ -112,11 +108,10 @@ class StoredTrials:
 
     @property
     def is_of_server(self) -> bool:
-        """Whether it is certain that the server alone adds noise.
+        """Whether certainly the server alone adds noise; the claim then also covers who knows the others' replies.
 
-        This is certain if the clients other than the target's repeat their replies in all trials, or if they sent the
-        same replies in the first round of all evaluated trials. The claim then also covers observers who know these
-        replies.
+        It is if the clients other than the target's repeat their replies in all trials, or sent the same replies in the
+        first round of all evaluated trials.
         """
         if self.not_covered is None:
             return True
@@ -125,30 +120,27 @@ class StoredTrials:
 
     @property
     def not_covered(self) -> NotRefutingReason | None:
-        """Reason why the other clients (all but the target's) do not repeat their replies; None if they repeat them."""
+        """Reason why the clients other than the target's do not repeat their replies; None if they do."""
         said = _read(self.directory / _STILL)["not_covered"]
         return None if said is None else NotRefutingReason(said)
 
     def keep_unrefuted(self, why: NotRefutingReason | None) -> None:
-        """Store why the clients other than the target's do not repeat their replies in trials; delete all trials.
-
-        None means that they do repeat them.
-        """
+        """Store why the other clients do not repeat their replies in trials, None if they do; delete all trials."""
         write_json(self.directory / _STILL, {"not_covered": why})
         for path in (*self.directory.glob("trials/*.npz"), self.directory / _CHOICE):
             path.unlink(missing_ok=True)
 
     @property
     def is_new(self) -> bool:
-        """Whether `keep_unrefuted` has not stored anything yet; it must be called before the first trial."""
+        """Whether `keep_unrefuted`, which must precede the first trial, has not been called yet."""
         return not (self.directory / _STILL).exists()
 
     def is_present(self, trial: int) -> bool:
-        """Return True if a trial uses D, and False if it uses D'; the audit's seed decides by a fair coin."""
+        """Return whether a trial uses D; the audit's seed decides by a fair coin."""
         return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
 
     def add(self, trial: int, seen: Transcript) -> None:
-        """Store the transcript (recorded results) of a trial as a file; an earlier file of the same trial is replaced.
+        """Store the transcript of a trial as a file; an earlier file of the same trial is replaced.
 
         Parameters
         ----------
@@ -166,7 +158,7 @@ class StoredTrials:
             np.savez_compressed(stream, **arrays)
 
     def trial(self, number: int) -> Transcript:
-        """Return the stored transcript (recorded results) of the trial with the given number, from 1."""
+        """Return the stored transcript of the trial with the given number, from 1."""
         with np.load(self._file(number), allow_pickle=False) as file:
             refusal = next(map(str, file["refusal"]), None)
             numbers = {str(name): float(value) for name, value in zip(file["names"], file["numbers"], strict=True)}
@@ -179,12 +171,12 @@ class StoredTrials:
 
     @property
     def probe(self) -> str | None:
-        """The strategy's error message on an update of exactly zero: empty for no error, None if not tested yet."""
+        """The strategy's error on an update of exactly zero: empty for none, None if not tested yet."""
         path = self.directory / _PROBE
         return str(_read(path)["said"]) if path.exists() else None
 
     def keep_probe(self, said: str) -> None:
-        """Store the strategy's error message on an update of exactly zero; an empty message means no error."""
+        """Store the strategy's error on an update of exactly zero; empty for none."""
         write_json(self.directory / _PROBE, {"said": said})
 
 
@@ -200,7 +192,7 @@ def open_campaign(
     audit
         Settings of the audit.
     shapes
-        Shape of each tensor of the app's model, keyed by the tensor's name.
+        Shape of each tensor of the app's model, keyed by name.
     tried
         Kinds of update of the target's client between which the first trials alternate.
     app
@@ -236,7 +228,7 @@ def _seed(directory: Path) -> int:
 
 
 def _agreed(audit: AuditConfig) -> dict[str, Any]:
-    """Return the settings that decide whether stored trials belong to an audit, as JSON values keyed by name."""
+    """Return the settings that decide whether stored trials belong to an audit, keyed by name."""
     own = ("directory", "trials_per_run", "confidence", "seed", "knows_others")
     found: dict[str, Any] = json.loads(json.dumps({k: v for k, v in asdict(audit).items() if k not in own}))
     return found

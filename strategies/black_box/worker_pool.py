@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 import psutil
 
@@ -41,10 +41,9 @@ class _TimeIsOver(BaseException):  # not an `Exception`, so that the interrupted
 
 @contextmanager
 def _alarm(until: float) -> Iterator[None]:
-    """Raise `_TimeIsOver` in a `with` block that is still running about a second after `until` (monotonic clock).
+    """Raise `_TimeIsOver` in a block that still runs about a second after `until` (monotonic clock).
 
-    Nothing is raised outside of the main thread, or if SIGALRM is in use. Compiled code is interrupted only when it
-    returns to Python.
+    It needs the main thread and an unused SIGALRM. Compiled code is interrupted only when it returns to Python.
     """
     is_main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
     left = until + _GRACE - time.monotonic()
@@ -65,7 +64,7 @@ def _alarm(until: float) -> Iterator[None]:
 
 
 class _Worker:
-    """A forked worker process; `place` is the position of its current task, or None while it is idle."""
+    """A forked worker process; `place` is the position of its current task, None while it is idle."""
 
     def __init__(self, work: Callable[[Any, float], Any]) -> None:
         context = multiprocessing.get_context("fork")
@@ -91,6 +90,8 @@ class _Worker:
 
 class WorkerPool(Generic[Task, Done]):
     """Pool that starts tasks in order, in several forked processes or one after another in this process.
+
+    The end of a `with` block kills the processes.
 
     Parameters
     ----------
@@ -118,9 +119,7 @@ class WorkerPool(Generic[Task, Done]):
         self._workers = list[_Worker]()
 
     def done(self, tasks: Sequence[Task], until: float) -> dict[int, Done]:
-        """Return the results of all tasks that finish before a time limit, keyed by the task's position from 0.
-
-        An exception in a task is raised here.
+        """Return the results of all tasks that finish in time, by position from 0; an exception is raised here.
 
         Parameters
         ----------
@@ -141,7 +140,10 @@ class WorkerPool(Generic[Task, Done]):
                         found[place] = self._work(task, until)
         return dict(sorted(found.items()))
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Kill all worker processes."""
         for worker in self._workers:
             worker.end()
@@ -185,23 +187,7 @@ class WorkerPool(Generic[Task, Done]):
     def _heard(
         self, worker: _Worker, tasks: Sequence[Task], left: list[int], deaths: dict[int, int], found: dict[int, Done]
     ) -> None:
-        """Store the result that a worker sends, or raise the exception that it sends.
-
-        If the worker has died, its task is executed again; after a second death the result of `lost` is stored.
-
-        Parameters
-        ----------
-        worker
-            Worker whose connection has a result, or was closed by the worker's death.
-        tasks
-            All tasks.
-        left
-            Positions of the tasks that still wait; the task of a dead worker is appended.
-        deaths
-            Number of workers that died on each task, keyed by position; changed in place.
-        found
-            Results, keyed by position; the new result is added.
-        """
+        """Store a worker's result, or return a dead worker's task to `left`; a second death loses the task."""
         place, worker.place = worker.place, None
         assert place is not None
         try:
@@ -220,32 +206,8 @@ class WorkerPool(Generic[Task, Done]):
         found[place] = result
 
 
-@contextmanager
-def crew(
-    work: Callable[[Task, float], Done], lost: Callable[[Task, str], Done], processes: int, say: Callable[[str], None]
-) -> Iterator[WorkerPool[Task, Done]]:
-    """Yield a pool of worker processes, all of which are killed at the end of the `with` block.
-
-    Parameters
-    ----------
-    work
-        Function that executes one task; its second argument is the monotonic time, in seconds, at which it should stop.
-    lost
-        Function that returns the result of a task whose execution ended its worker process twice.
-    processes
-        Number of worker processes; with 1, tasks are executed in this process.
-    say
-        Function that is called with a message if the workers stall.
-    """
-    found = WorkerPool(work, lost, processes, say)
-    try:
-        yield found
-    finally:
-        found.close()
-
-
 def _seconds_of(worker: _Worker) -> float:
-    """Return the CPU seconds that a worker process and its children have used; 0 if the worker has ended."""
+    """Return the CPU seconds of a worker process and its children; 0 if the worker has ended."""
     try:
         times = psutil.Process(worker.process.pid).cpu_times()
     except psutil.Error:
@@ -254,11 +216,9 @@ def _seconds_of(worker: _Worker) -> float:
 
 
 def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: int) -> None:
-    """Receive tasks from a connection, execute each one, and send back its result, until the connection is closed.
+    """Main loop of a worker process: execute tasks from a connection; send back (True, result) or (False, exception).
 
-    This is the main loop of a worker process. A task arrives together with the monotonic time at which it should stop,
-    and is executed by `work(task, time)`. The loop sends (True, result), or (False, exception) if the task raised one.
-    The process ends together with its parent process, whose process ID is `parent`.
+    The process ends when the connection is closed, or together with its parent process.
     """
     end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts, and ends this process
@@ -281,14 +241,9 @@ def _serve(work: Callable[[Any, float], Any], connection: Connection, parent: in
 
 
 def end_with_parent(parent: int) -> None:
-    """Make this process end as soon as its parent process ends, for whatever reason.
+    """Make this process end as soon as its parent process, with ID `parent`, ends for whatever reason.
 
     On Linux the kernel kills this process. On every system a thread also checks once a second.
-
-    Parameters
-    ----------
-    parent
-        Process ID of the parent process.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):

@@ -34,8 +34,8 @@ class WorkingCopy:
     """Copy of the working directory, in which an app's code may write during trials.
 
     Large files, and everything beyond a few thousand files, are links to the originals; writing to them is reported.
-    The directory `without`, which stores the trials, is not copied. The copy is made in `room`, or in the system's
-    directory for temporary files.
+    The directory `without`, which stores the trials, is not copied. The copy is made in `room`, or among temporary
+    files.
     """
 
     def __init__(self, original: Path, without: Path | None = None, room: Path | None = None) -> None:
@@ -84,15 +84,12 @@ class WorkingCopy:
                     shutil.copy2(source, target)
 
     def _belongs(self, entry: "os.DirEntry[str]") -> bool:
-        """Return False for a directory entry that is not copied: a tracker's folder, stored trials, a working copy."""
+        """Return False for an entry that is not copied: a tracker's folder, stored trials, a working copy."""
         is_copy = entry.name.startswith(DIRECTORY_PREFIX)
         return not is_copy and entry.name not in _ABSENT and Path(entry.path) != self._without
 
     def _listed(self) -> dict[str, tuple[int, int]]:
-        """Return size in bytes and modification time in ns of each entry, keyed by its path relative to the copy.
-
-        Links and directories have (0, 0).
-        """
+        """Return bytes and modification time (ns) of each entry, by relative path; (0, 0) for links and directories."""
         found, folders = dict[str, tuple[int, int]](), [""]
         while folders:
             folder = folders.pop()
@@ -108,10 +105,7 @@ class WorkingCopy:
         return found
 
     def tidied(self, thoroughly: bool = True) -> None:
-        """Restore the copy to its first state.
-
-        Unless `thoroughly` is True, nothing is done if no write to the copy was observed.
-        """
+        """Restore the copy to its first state; unless `thoroughly`, only if a write to the copy was observed."""
         if not (thoroughly or self._is_written):
             return
         self._is_written, now = False, self._listed()
@@ -132,7 +126,7 @@ class WorkingCopy:
             self._first = self._listed()
 
     def note(self, path: str) -> None:
-        """Record a write to a path: inside the copy, it marks the copy as changed; otherwise `outside` gets the path.
+        """Record a write: inside the copy, it marks the copy as changed; elsewhere, `outside` gets the path.
 
         Temporary files, devices and bytecode are ignored.
         """
@@ -157,7 +151,7 @@ _here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}
 def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
     """Run a `with` block in a copy of the working directory, with experiment trackers disabled; then restore the copy.
 
-    A `with` block of this function within another one runs in the copy of the outer block.
+    A block within another one runs in the copy of the outer block.
 
     Parameters
     ----------
@@ -184,10 +178,7 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
 
 
 def _wait_for_trackers() -> None:
-    """Wait until TensorBoard's threads have written the rows that the app has logged so far.
-
-    These threads open their files anew for each row. A relative path would then lead into the copy.
-    """
+    """Wait until TensorBoard's threads have written the app's rows: they open relative paths anew for each row."""
     writers = sys.modules.get("tensorboard.summary.writer.event_file_writer")
     for thread in threading.enumerate() if writers is not None else ():
         if isinstance(thread, getattr(writers, "_AsyncWriterThread", ())) and thread.is_alive():
@@ -218,10 +209,7 @@ _own: list[WorkingCopy] = []
 
 
 def own_copy() -> WorkingCopy:
-    """Return the current trial's copy of the working directory, or else a copy that belongs to this process.
-
-    The process's copy is made at the first call, and removed when the process ends.
-    """
+    """Return the current trial's working copy, or else one of this process, which is removed when the process ends."""
     if _here["copy"] is not None:
         found: WorkingCopy = _here["copy"]
         return found
@@ -254,7 +242,7 @@ _LOGS = {
 
 
 class _SilentFileWriter:
-    """Replacement for TensorBoard's `FileWriter` that opens no file, accepts any call, and does nothing."""
+    """Replacement for TensorBoard's `FileWriter`: it opens no file, accepts any call, and does nothing."""
 
     def __init__(self, place: str = "", *_: Any, **__: Any) -> None:
         self.get_logdir = lambda: place
@@ -264,7 +252,7 @@ class _SilentFileWriter:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Accept any arguments, do nothing, and return None."""
+    pass
 
 
 @contextmanager

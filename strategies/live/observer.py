@@ -1,6 +1,6 @@
 """Wrappers for Flower strategies of either interface that pass each release to an observer, and change nothing else.
 
-The observer scores releases for canaries, which are artificial contributions that an audit inserts::
+The observer scores releases for canaries, artificial contributions that an audit's canary clients send::
 
     strategy = watched(strategy, TrainingObserver(Path("canaries"), directions=11, canaries=3))
 """
@@ -31,8 +31,6 @@ _Said = Mapping[
 
 def watched(strategy: object, watch: TrainingObserver) -> Any:
     """Return a strategy that works exactly as the given one, and passes its releases to an observer.
-
-    The returned strategy has the same Flower interface as the given one.
 
     Parameters
     ----------
@@ -65,9 +63,7 @@ class _ObservedStrategyBase:
     ) -> Any:
         """Return the wrapped strategy's result (`made()`), and pass the models before and after it to the observer.
 
-        `number` is the round, and `run` the id of Flower's run. `said` holds the canaries' notes, keyed by the position
-        of their reply in `reply_checks`; a note is None if it cannot be read. `others` is the number of valid replies,
-        canaries included.
+        `said` has the canaries' notes by index in `replies`, None if unreadable. `others` counts all valid replies.
         """
         # Read before aggregation, in which Flower's adaptive wrappers change their clipping norm.
         named = getattr(self.strategy, "clipping_norm", None)
@@ -98,10 +94,7 @@ class ObservedStrategy(_ObservedStrategyBase, Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Remove canary clients' notes from the replies, and return the wrapped strategy's result on the replies.
-
-        A canary client is an artificial client of the audit.
-        """
+        """Remove canary clients' notes from the replies, and return the wrapped strategy's result on the replies."""
         answered = list(replies)
         said = {
             place: read_note(one.content.config_records.pop(NOTE).get(NOTE), str(one.metadata.src_node_id))
@@ -126,10 +119,7 @@ class ObservedLegacyStrategy(_ObservedStrategyBase, OldStrategy):
         return self.strategy.configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Remove canary clients' notes from the replies, and return the wrapped strategy's result on the replies.
-
-        A canary client is an artificial client of the audit.
-        """
+        """Remove canary clients' notes from the replies, and return the wrapped strategy's result on the replies."""
         said = {
             place: read_note(found.metrics.pop(NOTE), one.cid)
             for place, (one, found) in enumerate(results)
@@ -141,7 +131,7 @@ class ObservedLegacyStrategy(_ObservedStrategyBase, OldStrategy):
 
 
 def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
-    """Yield a model's tensors one by one, each decoded only when needed, so that errors occur in the observer."""
+    """Yield a model's tensors, each decoded only when needed, so that errors occur in the observer."""
     if isinstance(model, Parameters):
         yield from parameters_to_ndarrays(model)
     else:
@@ -149,11 +139,9 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
 
 
 def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[ReportedCanaryProperties]:
-    """Yield canary clients' notes, each with its reply's weight in the average relative to the largest weight.
+    """Yield canary clients' readable notes, each with its reply's weight relative to the largest weight.
 
-    `said` holds the notes, keyed by the position of their reply in `reply_checks`; unreadable notes are None and are
-    left out. The function must be called after averaging, because wrappers of the strategy may change the weights
-    before. A canary client is an artificial client of the audit.
+    It is called after averaging, because wrappers of the strategy may change the weights before.
     """
     layers = [*layers_of(strategy)]
     key = next((one.weighted_by_key for one in reversed(layers) if hasattr(one, "weighted_by_key")), "num-examples")
@@ -169,10 +157,7 @@ def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[
 
 
 def _weight(reply: Any, key: str) -> float:
-    """Return the weight that a reply states; 0 if it states no valid one.
-
-    In Flower's new interface the weight is the metric `key`, in the old one the number of examples.
-    """
+    """Return the weight that a reply of either Flower interface states; 0 without a valid one."""
     if isinstance(reply, Message):
         records = reply.content.metric_records.values() if reply.has_content() else ()
         named = next((one.get(key) for one in records), None)

@@ -65,7 +65,7 @@ def loaded(app: AppDescription, named: str, stand_ins: "StandIns") -> object:
     named
         Reference of the object, as `module:object`.
     stand_ins
-        Import finder that provides stubs for packages that are not installed; the error message names these packages.
+        Import finder with stubs for packages that are not installed, which the error message names.
 
     Raises
     ------
@@ -87,10 +87,7 @@ def loaded(app: AppDescription, named: str, stand_ins: "StandIns") -> object:
 
 
 class _StubMetaclass(type):
-    """Metaclass of the stubs for objects of packages that are not installed.
-
-    Stubs are classes, so that an app can call, subclass and subscript them, and use them in annotations.
-    """
+    """Metaclass of stubs, which are classes so that an app can call, subclass, subscript and annotate with them."""
 
     def __getattr__(cls, name: str) -> Any:
         return _attribute(name)
@@ -111,7 +108,7 @@ def _attribute(name: str) -> Any:
 
 
 class _StandIn(metaclass=_StubMetaclass):
-    """Stub for an object of a package that is not installed: it accepts any call and attribute, and does nothing."""
+    """Stub for an object of a package that is not installed: any call and attribute works and does nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -135,7 +132,7 @@ def is_stand_in(found: object) -> bool:
 class StandIns(MetaPathFinder, Loader):
     """Import finder that provides a stub if code in one directory imports a package that is not installed.
 
-    Code outside of this directory gets the usual ImportError.
+    Other code gets the usual ImportError.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -167,7 +164,7 @@ class StandIns(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=True)
 
     def _is_asking(self) -> bool:
-        """Return whether the code that runs the current import is in a file of the app's directory."""
+        """Return whether the current import is in a file of the app's directory."""
         frame = sys._getframe(2)
         while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
             frame = frame.f_back

@@ -42,6 +42,13 @@ class StatedAppClaim:
     # Descriptions of noise settings that could not be read. If there are any, the app may claim more than was found.
     unseen: tuple[str, ...] = ()
 
+    @property
+    def mu_of_round(self) -> float | None:
+        """Parameter mu of Gaussian DP for one round of the claim; None if there is no claim or its noise is unknown."""
+        if self.claim is None or self.claim.noise_multiplier is None:
+            return None if self.claim is None else self.mu
+        return gaussian_mu(self.claim.noise_multiplier, 1)
+
 
 def stated_by(
     strategy: object, mods: Sequence[Mod], adjacency: Adjacency | None, rounds: int, delta: float = 1e-5
@@ -51,8 +58,8 @@ def stated_by(
     A noise multiplier with a clipping norm means one release per round: Gaussian noise on the sum of updates that are
     clipped to this norm. Flower's adaptive wrappers also release the noised count of clipped clients, which is composed
     with it (Andrew et al. 2021, arXiv 1905.03871, Theorem 1). `LocalDpMod` adds noise with standard deviation
-    sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon (Dwork and Roth 2014, Theorem A.1). A message is then mu-GDP with
-    mu = epsilon / sqrt(2 ln(1.25 / delta)).
+    sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon (Dwork and Roth 2014, Theorem A.1), so a message is mu-GDP with mu
+    = epsilon / sqrt(2 ln(1.25 / delta)).
 
     Parameters
     ----------
@@ -61,11 +68,11 @@ def stated_by(
     mods
         Mods of the client app.
     adjacency
-        Adjacency relation of the claim; None for the relation that the wrapper or mod itself uses.
+        Adjacency relation of the claim; None for that of the wrapper or mod.
     rounds
         Number of rounds of a trial, which the claim covers.
     delta
-        Delta of the claim, above 0 and below 1; the delta of the wrapper's accountant or of the mod takes precedence.
+        Delta of the claim, in (0, 1), unless the wrapper's accountant or the mod has one.
     """
     for mod in mods:
         if isinstance(mod, LocalDpMod):
@@ -107,13 +114,7 @@ def stated_by(
 
 
 def named_in(config: Mapping[str, object]) -> str:
-    """Return a phrase that lists the privacy settings that a run configuration switches on; "" if none.
-
-    Parameters
-    ----------
-    config
-        Run configuration of the app, keyed by setting name.
-    """
+    """Return a phrase with the privacy settings that a run configuration, keyed by name, switches on; "" if none."""
     named = [f"{name} = {value}" for name, value in config.items() if _is_of_privacy(name) and is_on(value)]
     said = f"the app's configuration names {', '.join(named)}, which was seen in nothing that was played"
     return said if named else ""
@@ -126,7 +127,7 @@ def _is_of_privacy(name: str) -> bool:
 def is_on(value: object) -> bool:
     """Return whether the value of a privacy setting switches privacy on.
 
-    A number does so if it is above 0.001. Any other value does so unless it is empty or one of none, no, off and false.
+    A number does so above 0.001. Any other value does so unless it is empty or one of none, no, off and false.
     """
     # A smaller epsilon belongs to an optimizer such as Adam, where it prevents a division by 0.
     if isinstance(value, (bool, int, float)):
@@ -140,14 +141,14 @@ def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
     Parameters
     ----------
     stated
-        Claim of the app for the rounds of one trial.
+        Claim for the rounds of one trial.
     rounds
         Number of rounds of the app's training.
     """
     claim = stated.claim
     if claim is None:
         return "none"
-    mu = stated.mu if claim.noise_multiplier is None else gaussian_mu(claim.noise_multiplier, 1)
+    mu = stated.mu_of_round
     if mu is None:
         return claim.words
     whole = guarantee_line(_values_of_mu(claim, mu, rounds))
@@ -162,26 +163,21 @@ def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
 
 
 def guarantee_of_stated(stated: StatedAppClaim, rounds: int) -> dict[str, Any] | None:
-    """Return the guarantee of a claim's noise over all rounds of the training as JSON values.
-
-    Return None if there is no claim, or if the noise is unknown.
+    """Return the guarantee of a claim's noise over all rounds of the training as JSON values; None if it is unknown.
 
     Parameters
     ----------
     stated
-        Claim of the app for the rounds of one trial.
+        Claim for the rounds of one trial.
     rounds
         Number of rounds of the app's training.
     """
-    claim = stated.claim
-    if claim is None:
-        return None
-    mu = stated.mu if claim.noise_multiplier is None else gaussian_mu(claim.noise_multiplier, 1)
-    return None if mu is None else _values_of_mu(claim, mu, rounds)
+    claim, mu = stated.claim, stated.mu_of_round
+    return None if claim is None or mu is None else _values_of_mu(claim, mu, rounds)
 
 
 def _values_of_mu(claim: StatedClaim, mu: float, rounds: int) -> dict[str, Any]:
-    """Return the guarantee of `rounds` rounds, each mu-GDP, as JSON values, with the claim's adjacency and delta."""
+    """Return the guarantee of `rounds` rounds, each mu-GDP, with the claim's adjacency and delta."""
     whole = Claim(claim.neighbours, (GaussianRelease(mu, 1.0, max(rounds, 1)),), claim.delta)
     return guarantee_values(whole.profile.epsilon(whole.delta), (whole,))
 
@@ -189,13 +185,13 @@ def _values_of_mu(claim: StatedClaim, mu: float, rounds: int) -> dict[str, Any]:
 def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
     """Return a sentence on why the trials do not support the epsilon that a reviewer set; empty if there is no doubt.
 
-    There is a doubt if the noise stated by the app gives a larger epsilon over the whole training. If this noise is
-    unknown, there is one if a trial has fewer rounds than the training.
+    There is a doubt if the app's noise gives a larger epsilon over the whole training, or, if this noise is unknown, if
+    a trial has fewer rounds than the training.
 
     Parameters
     ----------
     stated
-        Claim of the app for the rounds of one trial, or the claim that the reviewer set instead.
+        Claim of the app, or the reviewer's instead.
     rounds
         Number of rounds of the app's training.
     played
@@ -213,11 +209,7 @@ def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
 
 
 def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
-    """Return name and value of the first of some attributes that is a finite number above 0; None if none is.
-
-    `layer` is the object, such as a strategy or a wrapper around it, and `attack_names` are the names of the
-    attributes.
-    """
+    """Return name and value of the first attribute among `names` that is a finite number above 0; else None."""
     for name in names:
         value = _read(_held(layer, name))
         if value is not None and isfinite(value) and value > 0:
@@ -226,7 +218,7 @@ def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
 
 
 def _held(layer: object, name: str) -> object:
-    """Return an attribute of an object; None if it does not exist, and the exception if it cannot be read."""
+    """Return an attribute; None if it does not exist, and the exception if it cannot be read."""
     try:
         return getattr(layer, name, None)
     except Exception as error:  # an app's property may raise any exception
@@ -234,7 +226,7 @@ def _held(layer: object, name: str) -> object:
 
 
 def _read(value: object) -> float | None:
-    """Return a number, or a tensor or array with one number, as a float; None for anything else, booleans included."""
+    """Return a number, or a tensor or array with one number, as a float; None for anything else and booleans."""
     if isinstance(value, Real):
         return None if isinstance(value, bool) else float(value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
@@ -243,10 +235,7 @@ def _read(value: object) -> float | None:
 
 
 def _unread(layer: object) -> Iterator[str]:
-    """Yield a phrase for each noise setting of an object that is set, but not to a finite number.
-
-    `layer` is the object, such as a strategy or a wrapper around it.
-    """
+    """Yield a phrase for each noise setting of an object that is set, but not to a finite number."""
     for name in _NOISE:
         value = _held(layer, name)
         number = _read(value)

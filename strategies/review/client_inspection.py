@@ -67,11 +67,11 @@ def look_into_clients(
     app
         Flower app with the clients.
     caught
-        Captured strategy of the app's server, which sends the messages to the clients.
+        Captured strategy of the app's server.
     nodes
         Number of clients that the app sees.
     data
-        Function that loads the reviewer's data instead of the app's, as `module:function`; None for the app's data.
+        Function that loads the reviewer's data, as `module:function`; None for the app's data.
     seconds
         Time limit for the training of all clients, in seconds.
     delta
@@ -110,7 +110,7 @@ def _limited(seconds: float) -> Iterator[None]:
 
 @dataclass
 class _InspectedClients:
-    """Answers the messages of an app's server by running the app's own clients, and records their training."""
+    """Answers an app's server with the app's own clients, and records their training."""
 
     app: AppDescription  # Flower app with the clients
     client: ClientApp  # its ClientApp
@@ -125,7 +125,7 @@ class _InspectedClients:
     errors: list[str] = field(default_factory=list)  # one line for each exception of a client
 
     def answer(self, message: Message) -> Message | None:
-        """Return the reply of the client that a message is sent to; an error reply if the client raises an error."""
+        """Return the reply of the client that a message is sent to; an error reply if the client raises."""
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
         # Clients get their partitions in the order in which they are first asked.
         place = self._seats.setdefault(node, len(self._seats))
@@ -158,7 +158,7 @@ class _InspectedClients:
         return reply
 
     def call(self, message: Message, context: Context) -> Message:
-        """Return the client app's reply to a message, converted to Flower's new interface if it has the old one."""
+        """Return the client app's reply, converted to Flower's new interface if needed."""
         make_messages_for(RUN_ID, message.metadata.dst_node_id)
         try:
             if is_of_old_interface(self.client):
@@ -168,7 +168,6 @@ class _InspectedClients:
             make_messages_for(RUN_ID, 1)
 
     def context(self, place: int) -> Context:
-        """Return a new Flower context for the client with partition `place`."""
         config = UserConfig({"partition-id": place, "num-partitions": self.nodes})
         return Context(
             run_id=RUN_ID, node_id=FIRST_NODE + place, node_config=config, state=RecordDict(),
@@ -176,10 +175,7 @@ class _InspectedClients:
         )  # fmt: skip
 
     def again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
-        """Repeat the first training of the client that was asked first, and return the record of this training.
-
-        The record gets the round number `number`.
-        """
+        """Repeat the first training of the client that was asked first, and return its record as round `number`."""
         assert self.first is not None, "a client was asked to train"
         place = self._seats[self.first.metadata.dst_node_id]
         with suppress(StopReplay), recorded(recorder):
@@ -188,7 +184,7 @@ class _InspectedClients:
         return recorder.training(None, place, number)
 
     def _evaluated(self, place: int, reply: Message) -> None:
-        """Add the metrics in a client's reply to the record of the client's last training, if there is one."""
+        """Add the metrics in a reply to the record of the client's last training, if there is one."""
         number = self._rounds.get(place, 0)
         known = self.trainings.get((place, number))
         if known is not None and reply.has_content():
@@ -244,9 +240,9 @@ def _training(recorder: Recorder, reply: Message, place: int, number: int) -> Re
 
 @contextmanager
 def _own_data(app: AppDescription, named: str | None) -> Iterator[None]:
-    """Replace the app's data by a reviewer's within a `with` block; None changes nothing.
+    """Replace the app's data in a `with` block by the reviewer's function; None changes nothing.
 
-    The reviewer's function replaces the app's functions of the same name, or else the methods of `FederatedDataset`.
+    It replaces the app's functions of the same name, or else the methods of `FederatedDataset`.
     """
     if named is None:
         yield

@@ -14,7 +14,8 @@ from fl_audit.strategies.black_box.audited_system import AuditedSystem
 from fl_audit.strategies.black_box.black_box_trial import LOSS, BlackBoxTrial
 from fl_audit.strategies.black_box.metric_lookups import names_asked
 from fl_audit.strategies.black_box.recorder import errors_in
-from fl_audit.strategies.black_box.scenarios import BY_NAME, Scenario
+from fl_audit.strategies.black_box.scenario_types import Scenario
+from fl_audit.strategies.black_box.scenarios import BY_NAME
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
 
 _MOST_NAMES = 30  # largest number of metrics that a strategy may look up in replies
@@ -37,8 +38,7 @@ def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem,
     -------
     tuple
         The system with the names of the needed metrics; the seconds of a trial on the app's own model, and on a small
-        one; whether a trial writes files; and the names of metrics that the strategy looks up, but with which it fails
-        if they are numbers.
+        one; whether a trial writes files; and the metrics with which the strategy fails if they are numbers.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     own = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]
@@ -65,7 +65,7 @@ def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem,
 
 
 def _require_played(seen: Transcript, blamed: str) -> None:
-    """Raise `InputError` if a trial failed; its message names the strategy or a client mod (`blamed`) as the cause."""
+    """Raise `InputError` if a trial failed, naming the strategy or the client mod `blamed` as the cause."""
     errors = errors_in(seen)
     is_refused = seen.refusal is not None
     if (blamed and is_refused) or (errors and (is_refused or not seen.has_release)):
@@ -80,11 +80,7 @@ def _require_played(seen: Transcript, blamed: str) -> None:
 def _timed(
     system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
 ) -> tuple[Transcript, float, str]:
-    """Run one trial with the target, and return its results, its seconds, and a description of a failing mod.
-
-    The description is "" unless the exception of a client mod ended the trial. `kind` is the scenario (the conditions
-    of the trial). The trial runs in `copy`, a copy of the working directory.
-    """
+    """Run one trial with the target; return its transcript, its seconds, and the failing mod, else ""."""
     began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
     with apart(copy, thoroughly=False):
         seen = trial.play()

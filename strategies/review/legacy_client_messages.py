@@ -43,14 +43,12 @@ def old_message(message: Message) -> Message:
 
 
 def of_old_message(reply: Message, asked: Message) -> Message:
-    """Return a client's reply in Flower's old interface, converted to the new interface.
-
-    An error reply is returned unchanged.
+    """Return a client's reply in Flower's old interface, converted to the new one; an error reply is unchanged.
 
     Parameters
     ----------
     reply
-        Reply of the client in the old interface.
+        Reply of the client.
     asked
         Message that the client replies to.
     """

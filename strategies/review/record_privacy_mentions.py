@@ -47,12 +47,8 @@ class RecordPrivacyMention:
 def of_records(directory: Path) -> tuple[RecordPrivacyMention, ...]:
     """Return the places where an app's code mentions record-level privacy, ordered by file and line.
 
-    Such places are imports and calls of libraries, and names that are usual in code for DP-SGD.
-
-    Parameters
-    ----------
-    directory
-        Directory of the app, searched with all its subdirectories except virtual environments and the like.
+    They are imports and calls of libraries, and names that are usual in code for DP-SGD. Virtual environments and the
+    like below `directory` are left out.
     """
     found = list[RecordPrivacyMention]()
     for path in sorted(directory.rglob("*.py")):
@@ -83,14 +79,9 @@ def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacy
 
 
 def of_records_words(found: tuple[RecordPrivacyMention, ...]) -> str:
-    """Return a phrase that lists mentions of record-level privacy with their places, such as `Opacus (app.py:3)`.
+    """Return a phrase that lists mentions with their places, such as `Opacus (app.py:3)`; empty if there are none.
 
-    The phrase is empty if there are none. If a library is mentioned, only libraries are listed.
-
-    Parameters
-    ----------
-    found
-        Mentions, as returned by `of_records`.
+    If a library is mentioned, only libraries are listed.
     """
     said = list[str]()
     # If a library is used, other names are usually parts of it.
@@ -127,7 +118,7 @@ def _in_file(path: Path, name: str) -> Iterator[RecordPrivacyMention]:
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield (package, bound name) for each package that a syntax node imports; the name is "" if nothing is bound."""
+    """Yield (package, bound name) for each import in a syntax node; the name is "" if nothing is bound."""
     match node:
         case ast.Import(names=names):
             for one in names:
@@ -143,7 +134,7 @@ def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _named(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield the names that a syntax node defines, calls or uses as keyword argument, each with its line number."""
+    """Yield the names that a syntax node defines, calls or uses as keyword, with their lines."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name, node.lineno
@@ -156,7 +147,6 @@ def _named(node: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def _dotted(node: ast.expr) -> str:
-    """Return the dotted name of a called object, such as `module.function`; empty if it has no name."""
     match node:
         case ast.Name(id=name):
             return name

@@ -11,11 +11,12 @@ from fl_audit.local_training.assessment import assessment_json
 from fl_audit.local_training.assessment import headline as headline_of_clients
 from fl_audit.local_training.assessment import screen as screen_of_clients
 from fl_audit.strategies.black_box.black_box_trial import LOSS
-from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS, ModelKind
+from fl_audit.strategies.black_box.scenario_types import ModelKind
+from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
 from fl_audit.strategies.review.claims import epsilon_words, guarantee_of_stated, training_doubt
-from fl_audit.strategies.review.plan import SideChannel, SideChannelResult
 from fl_audit.strategies.review.record_privacy_mentions import of_records_words
-from fl_audit.strategies.review.review import ReviewResult
+from fl_audit.strategies.review.review_result import ReviewResult
+from fl_audit.strategies.review.side_channels import SideChannel, SideChannelResult
 from fl_audit.verdict.verdict import Verdict
 
 _UNSEEN = (
@@ -29,7 +30,7 @@ _UNSEEN_OF_SERVER = (
 
 
 def found_in(result: ClaimAudit) -> tuple[ScenarioFinding, ...]:
-    """Return the results of an audit's tests (findings), each with the conditions of its trials and a usual fix."""
+    """Return the findings of an audit's tests, each with the conditions of its trials and a usual fix."""
     return findings(result, WORDS, FIXES, PROVISOS)
 
 
@@ -59,7 +60,6 @@ def _headline_of_trials(review: ReviewResult) -> str:
 
 
 def _without_claim(review: ReviewResult) -> str:
-    """Return the headline of a review of an app that makes no privacy claim about clients."""
     shares = [one.right / one.trials for one in review.result.attempts]
     told = f"whether a client took part was guessed rightly in {max(shares):.0%} of trials" if shares else ""
     if review.unseen:
@@ -73,8 +73,7 @@ def _without_claim(review: ReviewResult) -> str:
     named = f"the code of {review.app} names {of_records_words(review.of_records)}"
     return (
         f"Unseen: {named}, and what that guarantees of records is kept or broken inside clients, where no review "
-        "looks. "
-        f"Of the privacy of clients nothing is claimed{aside}."
+        f"looks. Of the privacy of clients nothing is claimed{aside}."
     )
 
 
@@ -116,20 +115,14 @@ def screen(review: ReviewResult) -> tuple[tuple[str, str], ...]:
 
 
 def _lost_inside(review: ReviewResult) -> tuple[tuple[str, str], ...]:
-    """Return the line that says why the clients' training could not be inspected, as a pair (subject, text).
-
-    The tuple is empty if inspection was not tried.
-    """
+    """Return the line that says why clients could not be inspected; none if inspection was not tried."""
     if review.inside is None:
         return ()
     return (("Inside clients", f"not seen: {review.inside.unseen}."),)
 
 
 def _played_words(review: ReviewResult, kinds: Sequence[str]) -> str:
-    """Return a phrase on the extent of a review: the number of scenarios and trials, and the model, rounds and clients.
-
-    `kinds` are the names of the scenarios in which trials were played.
-    """
+    """Return a phrase on scenarios, trials, model, rounds and clients; `kinds` are the played scenarios."""
     is_of_own = any(BY_NAME[name].model is ModelKind.OWN for name in kinds)
     model = f"its own model of {review.parameters:,} parameters" if is_of_own and review.parameters else "a small model"
     asked = f"{review.asked['train']} to train and {review.asked['evaluate']} to evaluate"
@@ -179,10 +172,9 @@ _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluatio
 
 
 def _by_words(leak: SideChannelResult, review: ReviewResult) -> str:
-    """Return the name of the number by which a side channel leaked, in parentheses; empty if it has no name.
+    """Return the name of the number by which a side channel leaked, in parentheses; empty if it has none.
 
-    `leak` is the result of the trials on one side channel, such as the metrics that clients report. If only the
-    simulated clients of the trials are known to report the number, the text adds this.
+    It says so if only the simulated clients are known to report this number.
     """
     if leak.by is None or leak.by.startswith("what was released"):
         return ""

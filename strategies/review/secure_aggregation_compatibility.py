@@ -27,13 +27,12 @@ def name_of(mod: Mod) -> str:
 def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
     """Return the error, in one line, that mods raise on the first message of secure aggregation; "" if none.
 
-    These mods run outside of secure aggregation, because they precede its mod in the client app's list. These mods see
-    the protocol messages of secure aggregation, and updates only in masked form.
+    Mods that precede the secure aggregation mod see its protocol messages, and updates only in masked form.
 
     Parameters
     ----------
     outer
-        Mods that precede the secure aggregation mod in the list, in order.
+        Mods that precede the secure aggregation mod in the client app's list, in order.
     agreeing
         Secure aggregation mod.
     """
@@ -50,5 +49,4 @@ def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
 
 
 def _untrained(message: Message, _: Context) -> Message:
-    """Return an empty reply, in place of a client's training."""
     return Message(RecordDict(), reply_to=message)

@@ -49,17 +49,7 @@ class CapturedMod:
     config: UserConfig  # run configuration of the app, which is put into the context of each trial
 
     def __call__(self, message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
-        """Return the client's reply to a message, through the mod only if it applies to the message's type.
-
-        Parameters
-        ----------
-        message
-            Message to the client.
-        context
-            Flower context of the client; the mod gets it with the app's run configuration.
-        call_next
-            Function of message and context that calls the next mod or the client.
-        """
+        """Return the client's reply, through the mod if it covers the message's type."""
         if self.types is not None and message.metadata.message_type not in self.types:
             return call_next(message, context)
         context.run_config = self.config
@@ -86,7 +76,7 @@ class CapturedStrategy:
 
 
 class _StrategyStarted(BaseException):
-    """Raised in place of training when an app starts its strategy; code that catches `Exception` does not catch it."""
+    """Raised in place of training; a `BaseException`, so that code that catches `Exception` does not catch it."""
 
     def __init__(self, strategy: Any, args: tuple[Any, ...], kwargs: dict[str, Any], workflow: Any = None) -> None:
         super().__init__()
@@ -107,7 +97,7 @@ def catch(app: AppDescription, nodes: int, stand_ins: StandIns) -> CapturedStrat
     nodes
         Number of clients that the ServerApp sees.
     stand_ins
-        Import finder that provides stubs for packages that are not installed.
+        Import finder with stubs for packages that are not installed.
 
     Raises
     ------
@@ -186,21 +176,7 @@ def _caught_starts() -> Iterator[None]:
 def _old_start(
     strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None
 ) -> _StrategyStarted:
-    """Return the start of a strategy of Flower's old interface as an exception that stands for it.
-
-    It contains the strategy, the number of rounds, and the strategy's initial model if there is one.
-
-    Parameters
-    ----------
-    strategy
-        The strategy that the app starts.
-    config
-        Configuration with the number of rounds; None for Flower's default.
-    grid
-        Grid through which the app reaches its clients.
-    workflow
-        Flower workflow with which the app runs the strategy; None for none.
-    """
+    """Return the start of a strategy of Flower's old interface, with its rounds and initial model, as an exception."""
     model = strategy.initialize_parameters(manager_of(grid))
     arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
     rounds = (config or ServerConfig()).num_rounds
@@ -214,7 +190,7 @@ def _kinds(kind: type) -> set[type]:
 
 @contextmanager
 def _noted_mods() -> Iterator[_NotedMods]:
-    """Record which mods Flower wraps around each function of a client app that is imported within a `with` block."""
+    """Record in a `with` block which mods Flower wraps around each function of an imported client app."""
     noted, kept, make = dict[int, Sequence[Mod]](), list[object](), vars(flower_client)["make_ffn"]
 
     def made(function: Callable[..., Message], mods: list[Mod]) -> Callable[..., Message]:
@@ -230,19 +206,9 @@ def _noted_mods() -> Iterator[_NotedMods]:
 def _client_mods(
     app: AppDescription, stand_ins: StandIns, noted: _NotedMods
 ) -> tuple[tuple[CapturedMod, ...], list[str], list[str]]:
-    """Return the client mods that trials call, remarks on other mods, and a line if some mods could not be loaded.
+    """Return the client mods that trials call, remarks on other mods, and a line if some could not be loaded.
 
-    Each remark is one line. The last list is empty if all mods were loaded; otherwise trials miss the effect of the
-    others. A mod applies to all messages, or to those of one function of the client app.
-
-    Parameters
-    ----------
-    app
-        Flower app whose ClientApp is loaded.
-    stand_ins
-        Import finder that provides stubs for packages that are not installed.
-    noted
-        Mods that Flower wrapped around each function of the client app, keyed by the `id` of the wrapped function.
+    A mod applies to all messages, or to those of one function of the client app.
     """
     if not app.client:
         return (), ["it names no ClientApp, so its clients have no modifiers"], []
@@ -272,15 +238,7 @@ def _client_mods(
 
 
 def _within_masks(app: AppDescription, mods: Sequence[Mod]) -> tuple[Sequence[Mod], list[str]]:
-    """Return the mods that see an update before secure aggregation masks it, and remarks on all other mods.
-
-    Without secure aggregation, all mods are returned.
-
-    Raises
-    ------
-    InputError
-        If a mod fails on the messages of secure aggregation, so that no round of the app can end.
-    """
+    """Return the mods that see an update before secure aggregation masks it, and remarks on all other mods."""
     places = [place for place, mod in enumerate(mods) if name_of(mod) in AGREEING]
     if not places:
         return mods, []
@@ -302,7 +260,7 @@ def _within_masks(app: AppDescription, mods: Sequence[Mod]) -> tuple[Sequence[Mo
 
 
 def _in_new_form(mod: Mod) -> Mod:
-    """Return the mod of Flower's new interface that replaces one of its old interface; return other mods unchanged."""
+    """Return the mod of Flower's new interface that replaces one of the old; return others unchanged."""
     if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
         found: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
         if isinstance(found, type):

@@ -21,9 +21,9 @@ from fl_audit.strategies.flower_grids import FIRST_NODE, DelegatingGrid
 class VirtualClientGrid(DelegatingGrid):
     """Grid that shows many clients to a strategy, and lets a few simulated clients, called seats, reply in their name.
 
-    The first client that the strategy asks in a round is played by the first seat, the second by the second seat, and
-    so on. The first seat is the target, so the target takes part in every round even if the strategy samples clients. A
-    claim without amplification by sampling must hold for every sampled client, so these trials may test it.
+    The first client that the strategy asks in a round is played by the first seat, and so on. The first seat is the
+    target, which thus takes part in every round even if clients are sampled. A claim without amplification by sampling
+    must hold for every sampled client, so these trials may test it.
     """
 
     def __init__(self, room: Grid, nodes: int, seats: int) -> None:
@@ -39,10 +39,7 @@ class VirtualClientGrid(DelegatingGrid):
         return Grid.get_nodes(self)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages to the simulated clients (seats) in order, and return the messages' IDs.
-
-        Messages beyond the last seat get no reply.
-        """
+        """Send messages to the seats in order, and return their IDs; messages beyond the last seat get no reply."""
         asked = list(messages)
         nodes = [message.metadata.dst_node_id for message in asked]
         for kind in self.most:
@@ -55,7 +52,7 @@ class VirtualClientGrid(DelegatingGrid):
         return numbers
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies of the simulated clients, each under the node ID of the client that the strategy asked."""
+        """Return the seats' replies, each under the node ID of the client that the strategy asked."""
         replies = []
         for number in message_ids:
             for reply in self.grid.pull_messages([number]):
@@ -69,11 +66,7 @@ class VirtualClientGrid(DelegatingGrid):
 
 @dataclass
 class TrialStrategyFactory:
-    """Factory of an app's strategy for trials in which it sees all clients, although only a few clients are simulated.
-
-    The strategy runs on a `VirtualClientGrid`, in which simulated clients reply in the name of the clients that it
-    asks.
-    """
+    """Factory of an app's strategy for trials on a `VirtualClientGrid`."""
 
     start: StrategyStartCall  # the app's strategy, and the arguments of its `start`
     nodes: int  # number of clients that the strategy sees
@@ -83,7 +76,7 @@ class TrialStrategyFactory:
     def made(self) -> Strategy:
         """Return a copy of the app's strategy, whose `start` takes a grid, initial arrays and a number of rounds.
 
-        `start` wraps the grid in a `VirtualClientGrid`. It passes all other arguments as the app passed them.
+        `start` wraps the grid in a `VirtualClientGrid`, and passes all other arguments of the app.
         """
         # The strategy's generators continue from the global ones, which are seeded for the trials.
         draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002

@@ -21,7 +21,7 @@ from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.server.evaluator import EvaluatedRelease, utility
-from fl_audit.server.user_losses import means_of_users, of_users
+from fl_audit.server.user_losses import means_by_unit, of_users
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.trials import TrialBatch
 
@@ -76,8 +76,8 @@ def test_epsilon_star_of_users_is_that_of_the_distribution_of_their_means() -> N
 
     def means(shift: float) -> np.ndarray:
         around = draw.normal(0, 4, len(whose))
-        around -= means_of_users(around, whose)[whose]
-        return means_of_users((draw.normal(shift, 1, users) + 20)[whose] + around, whose)
+        around -= means_by_unit(around, whose)[whose]
+        return means_by_unit((draw.normal(shift, 1, users) + 20)[whose] + around, whose)
 
     found = empirical_epsilon_star(means(-0.8), means(0), 1e-3, 0.01)
     truth = epsilon_star_gaussian(-0.8, 1, 0, 1, 1e-3, 0.01)

@@ -73,8 +73,8 @@ STATEMENTS = (
     Statement("share of trials", distributions.shares, (
         f"{_BOUNDS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
         f"{_AUDITS}reconstruction.findings_reconstruction.measure_reconstruction",
-        f"{_PAPERS}bernau2021.closed_forms._belief_row",
-        f"{_PAPERS}bernau2021.closed_forms._rows_of_errors", f"{_PAPERS}bernau2021.closed_forms._rows_of_the_boundary",
+        f"{_PAPERS}bernau2021.noisy_query._belief_row",
+        f"{_PAPERS}bernau2021.noisy_query._rows_of_errors", f"{_PAPERS}bernau2021.noisy_query._rows_of_the_boundary",
         f"{_PAPERS}bernau2021.advantage_and_belief.identified",
     )),
     Statement("advantage, trials counted", distributions.won_trials,
@@ -155,12 +155,12 @@ STATEMENTS = (
                   tuple(f"{_PAPERS}{one}" for one in functions), is_claimed=False)
         for kind, functions in (
             ("t", ["statistics.t_interval", "negoescu2023.privacy_utility._largest",
-                   "bernau2019.claims.confidence_of_each", "bernau2021.attack_cost_scaling.exponent"]),
+                   "bernau2019.claim_premises.confidence_of_each", "bernau2021.attack_cost_scaling.exponent"]),
             ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
                        "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._surest",
                        "bernau2019.tradeoffs.gain"]),
             ("bootstrap", ["statistics.bootstrap", "bernau2019.tradeoffs.AttackAccuracyEstimates.interval",
-                           "bernau2019.claims.phi_above_one"]),
+                           "bernau2019.phi_claims.phi_above_one"]),
         )
     ),
 )  # fmt: skip

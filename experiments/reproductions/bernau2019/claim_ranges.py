@@ -1,7 +1,8 @@
 """Statements of Bernau et al. 2019, each expressed as a range in which a measured number must lie.
 
 The functions take numbers from any source: `claims` passes numbers from our runs, and `verdicts_from_published` passes
-numbers from our published tables.
+numbers from our published tables. Phi is the relative loss of the attack's AUC divided by the relative loss of test
+accuracy.
 """
 
 from collections.abc import Sequence
@@ -54,10 +55,8 @@ class AucDifferenceClaim(NamedTuple):
 def trade_sentence(data: MembershipData) -> AucDifferenceClaim | None:
     """Return the paper's statement on an attack's AUC under local minus central DP at equal accuracy, or None.
 
-    It is None if section 6 says nothing about the data set. The section says that local DP has the better trade-off of
-    privacy for accuracy on Purchases and Skewed Purchases with 10 and 20 classes. It says that both kinds of DP trade
-    alike on LFW, on Texas, and on Purchases with more classes. It says nothing about COLLAB, nor about Skewed Purchases
-    with more classes.
+    Section 6 says that local DP has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and
+    that both trade alike on LFW, on Texas, and on Purchases with more classes. It says nothing about other data sets.
     """
     alike_there = AucDifferenceClaim("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
     better = AucDifferenceClaim("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
@@ -82,9 +81,9 @@ def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperCl
     attack
         Name of the attack.
     where
-        Title of the data set on which the AUC was measured.
+        Title of the data set.
     found
-        The smallest AUC, with its interval, among the runs with a noise multiplier z below `UNTIL_Z[attack]`.
+        Smallest AUC, with its interval, among the runs with a noise multiplier z below `UNTIL_Z[attack]`.
     trials
         Number of trials of each run.
     """
@@ -94,16 +93,14 @@ def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperCl
 
 
 def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> PaperClaim:
-    """Return the claim of section 5.3 that the AUC of the black-box attack stays near 1/2 at every level of noise.
-
-    The claim is tested on the AUC that is farthest from 1/2.
+    """Return the claim of section 5.3 that the black-box AUC stays near 1/2, tested where it is farthest off.
 
     Parameters
     ----------
     where
-        Title of the data set on which the AUCs were measured.
+        Title of the data set.
     found
-        AUCs of the black-box attack with their intervals: one without privacy, and one for each level of noise.
+        AUCs with their intervals: one without privacy, and one for each level of noise.
     trials
         Number of trials of each run.
     """
@@ -113,20 +110,18 @@ def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> Pa
 
 
 def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> PaperClaim | None:
-    """Return the claim that phi is near the value that the paper prints, or None.
+    """Return the claim that phi is near the value that the paper prints, or None if it prints none there.
 
-    Phi is the relative loss of the attack's AUC, divided by the relative loss of test accuracy. The paper prints it for
-    some data sets, at the noise at which the attack's AUC falls to 1/2. The result is None if it prints none for the
-    data set and kind of DP.
+    The paper prints phi at the noise at which the attack's AUC falls to 1/2.
 
     Parameters
     ----------
     setting
-        The data set, the kind of DP and the noise level, at which section 6 says that attacks are at chance.
+        Data set, kind of DP and noise level, at which section 6 says that attacks are at chance.
     found
         Our phi at this setting, with its interval.
     trials
-        Number of trials that were run at this setting.
+        Number of trials at this setting.
     """
     printed = PHI_AT_CHANCE.get(setting.data.study, (None, None))[setting.method is PrivacyMethod.CENTRAL]
     if printed is None:
@@ -139,8 +134,8 @@ def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> Pap
 def entropy_gap(classes: int) -> float:
     """Return the entropy of a test record minus that of a training record of Skewed Purchases, in bits per feature.
 
-    One in `classes` features is an indicator bit of the record's class, with the same distribution in both kinds of
-    records. Every other feature is a noise bit: it is 1 with probability 0.5 in test and 0.2 in training records.
+    One in `classes` features is an indicator bit, alike in both kinds of records. Every other one is a noise bit: 1
+    with probability 0.5 in test and 0.2 in training records.
     """
 
     def entropy(p: float) -> float:

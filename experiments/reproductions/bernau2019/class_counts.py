@@ -20,15 +20,14 @@ def purchases(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
     Parameters
     ----------
     directory
-        Directory with `purchase10.npz` and so on, or with the published archive for 100 classes. None is an
-        `InputError`.
+        Directory with `purchase10.npz` and so on, or with the published archive for 100 classes.
     classes
         Number of classes: 10, 20, 50 or 100.
 
     Raises
     ------
     InputError
-        If `classes` is not one of these numbers, or the file is missing or damaged (see `load_binary`).
+        If `classes` is another number, `directory` is None, or the file is missing or damaged (see `load_binary`).
     """
     return _load(directory, PURCHASE100, _PURCHASES, classes)
 
@@ -39,14 +38,14 @@ def texas(directory: Path | None, *, classes: int = 100) -> LoadedDataset:
     Parameters
     ----------
     directory
-        Directory with `texas150.npz` and so on, or with the published archive for 100 classes. None is an `InputError`.
+        Directory with `texas150.npz` and so on, or with the published archive for 100 classes.
     classes
         Number of classes: 100, 150, 200 or 300.
 
     Raises
     ------
     InputError
-        If `classes` is not one of these numbers, or the file is missing or damaged (see `load_binary`).
+        If `classes` is another number, `directory` is None, or the file is missing or damaged (see `load_binary`).
     """
     return _load(directory, TEXAS100, _TEXAS, classes)
 

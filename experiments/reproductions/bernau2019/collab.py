@@ -67,7 +67,7 @@ def _numbers(text: bytes, path: Path) -> NDArray[np.int32]:
 
 
 class _Reader:
-    """Reader of the integers of COLLAB's text file, in one pass from the beginning to the end."""
+    """Reader of the integers of COLLAB's text file, in one pass."""
 
     def __init__(self, numbers: NDArray[np.int32], path: Path) -> None:
         # Single elements of a memory view are read several times faster than those of an array.
@@ -107,10 +107,7 @@ class _Reader:
         return matrix
 
     def _rows(self, nodes: int, where: str) -> tuple[Integers, Integers]:
-        """Return the position and the length of each node's list of neighbours, and advance behind the graph.
-
-        `nodes` is the number of nodes of the graph at the current position, and `where` names it in errors.
-        """
+        """Return position and length of each node's list of neighbours, and advance behind the graph."""
         starts, degrees = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
         for node in range(nodes):
             degree = self.view[self.at + 1]

@@ -23,11 +23,9 @@ EPOCHS_A_ROUND = 2
 
 
 def _seed_of(part: settings.ShadowTrialGroup, size: settings.DataSetRunExtent) -> int:
-    """Return the seed of a run, derived from the run's name, so that each run has random numbers of its own.
+    """Return the seed of a run, derived from its name.
 
-    `part` is the run, and `size` has its numbers of records and trials. A seed is skipped if it makes some target a
-    member in too many or too few trials: too few shadow models would then be trained without or with this target. With
-    24 trials and 2,000 targets this happens to one seed in 170.
+    Skipped are seeds that make some target a member in too few or too many trials for shadow models.
     """
     return _first_seed(part.name, size.records, size.trials)
 
@@ -42,11 +40,7 @@ def _first_seed(name: str, records: int, trials: int) -> int:
 
 
 def all_values(extent: ComputeExtent) -> dict[str, Any]:
-    """Return the configuration of the first run of each setting, keyed by the run's name.
-
-    A setting is a data set with a kind and a level of privacy. If a data set of the paper has substitutes, the settings
-    on all of them are included. `extent` is the full or the quick form of the reproduction.
-    """
+    """Return the configuration of the first run of each setting, keyed by the run's name, substitutes included."""
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
     parts = [settings.ShadowTrialGroup(setting) for one in data for setting in settings.settings_of(one, extent)]
     return {part.name: values_of(part, extent, None) for part in parts}
@@ -55,14 +49,12 @@ def all_values(extent: ComputeExtent) -> dict[str, Any]:
 def values_of(
     part: settings.ShadowTrialGroup, extent: ComputeExtent, data_dir: Path | None
 ) -> dict[str, dict[str, Any]]:
-    """Return the configuration of a run as nested dictionaries that are not validated yet.
-
-    The outer keys are sections of the configuration, such as "data", and the inner keys are settings.
+    """Return the configuration of a run as nested dictionaries, by section and setting, that are not validated yet.
 
     Parameters
     ----------
     part
-        The run whose configuration is wanted.
+        The run.
     extent
         Whether the reproduction is the full or the quick form.
     data_dir
@@ -107,12 +99,9 @@ def values_of(
 
 
 def _with_noise(recipe: Hyperparameters, size: settings.DataSetRunExtent) -> tuple[dict[str, Any], int]:
-    """Return the training settings of central DP with one step per round, and the number of rounds per evaluation.
+    """Return the training settings of central DP with one step per round, and the rounds of one epoch, for evaluation.
 
-    `recipe` has the paper's hyperparameters, and `size` the numbers of records and epochs. The model is evaluated once
-    per epoch. The paper's batch has b of n members. Here 2n targets are records that may be members, and on average
-    half of them are. The expected batch is therefore 2b targets, and each member is sampled with the paper's
-    probability b/n.
+    On average half of the 2n targets are members, so a batch of 2b targets samples members with the paper's rate b/n.
     """
     batch = min(2 * recipe.central_batch, size.records // 4)
     training = {
@@ -126,11 +115,7 @@ def _with_noise(recipe: Hyperparameters, size: settings.DataSetRunExtent) -> tup
 
 
 def _without_noise(recipe: Hyperparameters, size: settings.DataSetRunExtent) -> tuple[dict[str, Any], int]:
-    """Return the training settings without central DP, and 1, the number of rounds per evaluation.
-
-    `recipe` has the paper's hyperparameters, and `size` the numbers of records and epochs. A round has at most
-    `EPOCHS_A_ROUND` (two) epochs.
-    """
+    """Return the training settings without central DP, and 1, the number of rounds per evaluation."""
     epochs = min(EPOCHS_A_ROUND, size.epochs)
     training = {
         "strategy": "dp-fedavg",

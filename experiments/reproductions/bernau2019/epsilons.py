@@ -42,8 +42,7 @@ class EpsilonVerdict(StrEnum):
 class PrintedGuarantee(NamedTuple):
     """An epsilon of central DP as Table 3 prints it (`printed`) and as our accountant computes it (`ours`), in nats.
 
-    Our accountant gives `printed`, to its last digit, if training takes between `fewest` and `most` epochs instead of
-    the `epochs` that the paper states.
+    Our accountant gives `printed` if training takes between `fewest` and `most` epochs instead of the stated `epochs`.
     """
 
     study: PublishedDataset
@@ -57,17 +56,14 @@ class PrintedGuarantee(NamedTuple):
 
     @property
     def verdict(self) -> EpsilonVerdict:
-        """Return whether both epsilons agree to the last printed digit, and if not, which of them is smaller."""
+        """Whether both epsilons agree to the last printed digit, and if not, which of them is smaller."""
         if round(self.ours, published.EPSILON_DECIMALS) == self.printed:
             return EpsilonVerdict.AS_PRINTED
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
 def _members_of(study: PublishedDataset, recipe: published.Hyperparameters) -> int:
-    """Return the number of training records that `recipe`, the paper's hyperparameters, states for a data set.
-
-    For Skewed Purchases the paper states none, and an assumed number is returned.
-    """
+    """Return the stated number of training records; an assumed one for Skewed Purchases, where none is stated."""
     if recipe.members is None:
         assert study is PublishedDataset.SKEWED, study
         return SUPPOSED_MEMBERS
@@ -75,20 +71,14 @@ def _members_of(study: PublishedDataset, recipe: published.Hyperparameters) -> i
 
 
 def _central_epsilon(members: int, batch: int, steps: float, noise_multiplier: float) -> float:
-    """Return epsilon of DP-SGD at delta = 1 / `members`, by the accountant of the authors' code.
-
-    The accountant is classic Rényi DP with Poisson sampling: each of the `steps` samples every record with probability
-    `batch` / `members`.
-    """
+    """Return epsilon of DP-SGD at delta = 1 / `members`, by classic Rényi DP with Poisson sampling."""
     return rdp_epsilon(Accountant.RDP_CLASSIC, steps * _of_one_step(members, batch, noise_multiplier), 1 / members)
 
 
 def _steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float) -> float:
     """Return the largest number of steps, not rounded, after which epsilon of DP-SGD is at most `epsilon`; at least 0.
 
-    The accountant is classic Rényi DP: epsilon is the minimum over orders alpha of steps * D_alpha + ln(members) /
-    (alpha - 1), where D_alpha is the divergence of one step. This is solved for the steps at every order, and the
-    maximum is returned.
+    Epsilon is the minimum over orders alpha of steps * D_alpha + ln(members) / (alpha - 1), solved here at every order.
     """
     overhead = math.log(members) / (RDP_ORDERS - 1)
     steps = (epsilon - overhead) / _of_one_step(members, batch, noise_multiplier)
@@ -101,10 +91,7 @@ def _of_one_step(members: int, batch: int, noise_multiplier: float) -> np.ndarra
 
 
 def guarantees() -> Iterator[PrintedGuarantee]:
-    """Yield every epsilon of central DP of Table 3 with the epsilon that our accountant computes.
-
-    With n training records, ours is computed for epochs * n // batch steps and delta = 1/n.
-    """
+    """Yield every epsilon of central DP of Table 3 with ours, for epochs * n // batch steps and delta = 1/n."""
     for (study, classes), column in published.TABLE_3.items():
         recipe = published.RECIPES[study, classes]
         members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
@@ -155,10 +142,9 @@ def _remarks(found: list[PrintedGuarantee]) -> Iterator[str]:
     yield (
         "LFW fits its stated 110 epochs, but for one number of 50 and one of 100 people. Purchases fits 200 epochs to "
         "within half a per cent at z .5, and its columns of 20 classes and more guarantee less at larger z, as "
-        "training "
-        "that ended early would. Texas with 150 and 300 classes fits its 1000 epochs at z .5; all numbers at larger z "
-        "fit 600 and fewer. COLLAB exceeds what its stated 100 epochs spend, and fits the 300 of the original model, "
-        "but for z .5."
+        "training that ended early would. Texas with 150 and 300 classes fits its 1000 epochs at z .5; all numbers at "
+        "larger z fit 600 and fewer. COLLAB exceeds what its stated 100 epochs spend, and fits the 300 of the "
+        "original model, but for z .5."
     )
     yield (
         f"Of Skewed Purchases n is not stated. With n = {SUPPOSED_MEMBERS:,}, that of Purchases, no printed number "
@@ -180,11 +166,7 @@ _SAID = {
 
 
 def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
-    """Draw, over the noise multiplier, how far each printed epsilon is from ours, and the epochs that would explain it.
-
-    The axes `left` show the printed epsilon divided by ours. The axes `right` show, on a log scale, the range of
-    numbers of epochs for which our accountant gives the printed epsilon, divided by the stated number of epochs.
-    """
+    """Draw over the noise multiplier: printed epsilon over ours, and the share of epochs that would explain it."""
     columns = list(published.TABLE_3)
     for axes in (left, right):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)

@@ -6,17 +6,15 @@ adversaries of three papers on the same models at the same epsilon of central DP
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
-from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from fl_audit.experiments.reproductions.bernau2019 import settings
-from fl_audit.experiments.reproductions.bernau2019.claims import CONFIDENCE
 from fl_audit.experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.runs import BINS, DataSetRuns, MembershipFindings, most_epochs
 from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, PrivacyMethod
-from fl_audit.experiments.reproductions.bernau2019.tradeoffs import area_of, gain, mean_interval, phi
+from fl_audit.experiments.reproductions.bernau2019.tradeoffs import area_of, mean_interval, phi
 from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.plot_style import (
     CurveLook,
@@ -67,7 +65,7 @@ def figure_of(study: PublishedDataset, played: Sequence[DataSetRuns]) -> ItemRes
     study
         The data set of the paper.
     played
-        The runs on this data set, grouped by version, such as the number of classes.
+        The runs on it, grouped by version, such as the number of classes.
     """
     rows = 8 if study is PublishedDataset.SKEWED else 7
     figure = new_figure(2.86 * rows)
@@ -99,10 +97,7 @@ def figure_of(study: PublishedDataset, played: Sequence[DataSetRuns]) -> ItemRes
 
 
 def _rows_of(played: DataSetRuns) -> Iterator[ItemRow]:
-    """Yield the table rows of one data set: training and test accuracy, AUC of each attack, and phi of each run.
-
-    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
-    """
+    """Yield the table rows of one data set: accuracies, AUC of each attack, and phi of each run."""
     for run in played.runs:
         train, chosen = mean_interval(run.train_accuracy), run.chosen_epoch.mean()
         # No interval in its columns: n, epochs and model are not the paper's, so nothing is tested here.
@@ -142,10 +137,9 @@ def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = ""
 
 
 def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
-    """Return the horizontal position of each run: its epsilon, or, without DP, 6 times the largest epsilon.
+    """Return the horizontal position of each run: its epsilon or, without DP, 6 times the largest epsilon.
 
-    Positions are multiplied by 1.05**`number`, where `number` counts the versions of a data set from 0, so that
-    versions do not overlap.
+    Versions of a data set are shifted by factors of 1.05, so that they do not overlap.
     """
     known = [run.epsilon for run in runs if np.isfinite(run.epsilon)]
     beyond = 6 * max(known) if known else 1.0
@@ -155,10 +149,7 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
 def _forms(
     played: Sequence[DataSetRuns], method: PrivacyMethod
 ) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
-    """Yield the runs on each version of a data set under one kind of DP, with their positions, style and label.
-
-    The run without DP comes first in each version. Positions are horizontal.
-    """
+    """Yield for each version of a data set its runs, the one without DP first, with positions, style and label."""
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
         yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title
@@ -210,11 +201,7 @@ def _phis(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> N
 
 
 def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, played: Sequence[DataSetRuns]) -> None:
-    """Set the title, the axis labels and the horizontal range of a panel whose horizontal axis is epsilon.
-
-    `panel` is the panel's key, `method` the kind of DP (central or local), and `y_name` the label of the vertical axis.
-    The range covers all runs in `played`.
-    """
+    """Set title, axis labels and horizontal range, which covers all runs, of a panel over epsilon."""
     places = [place for one in played for place in _places(one.side(method))]
     axes.set_xscale("log")
     axes.set_xlim(min(places) / 1.6, 1.6 * max(places))
@@ -258,10 +245,9 @@ def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
 
 
 def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) -> None:
-    """Draw two histograms of the models' maximum class probability, for targets called members and called non-members.
+    """Draw histograms of the models' confidence, for targets that the black-box attack calls members and others.
 
-    The black-box attack makes the call. Panel 0 shows the run at epsilon_i = 1, and panel 1 that at epsilon_i = 0.1.
-    Both runs are taken from `local`, the runs with local DP; without such a run the panel stays empty.
+    Panel 0 shows epsilon_i = 1, and panel 1 epsilon_i = 0.1; a panel without such a run stays empty.
     """
     level, letter = ((1.0, "l"), (0.1, "m"))[panel]
     title = f"({letter}) Confidence, epsilon_i {level:g}"
@@ -294,8 +280,8 @@ def _remarks(study: PublishedDataset, played: Sequence[DataSetRuns]) -> Iterator
 
 
 _STAND_IN = (
-    "Location-30 has 446 bits, 30 classes and 5,010 records, and comes from the same authors (Shokri et al. 2017). Its "
-    "numbers are no check of the paper's for this data set, only of what it says in general."
+    "Location-30: it has 446 bits, 30 classes and 5,010 records, and comes from the same authors (Shokri et al. 2017). "
+    "Its numbers are no check of the paper's for this data set, only of what it says in general."
 )
 _REMARKS = {
     PublishedDataset.TEXAS: (
@@ -325,77 +311,10 @@ _REMARKS = {
         "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
         "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade.",
         "The paper's non-members are test records, whose noise bits have another distribution than those of the "
-        "training "
-        "records. An attack then tells the two distributions apart as well, and gets an AUC away from .5 without any "
-        "leak. "
-        "Here members and others have the same distribution; what the loss alone gets of members against test records "
-        "stands in "
-        "rows of its own.",
+        "training records. An attack then tells the two distributions apart as well, and gets an AUC away from .5 "
+        "without any leak. Here members and others have the same distribution; what the loss alone gets of members "
+        "against test records stands in rows of its own.",
         "Panels l and m: with 10 classes, of all targets, how sure the models are, by what the black-box attack calls "
         "them. The paper does not say which records it shows.",
     ),
 }
-
-_ADVERSARY_LOOKS = {
-    settings.INSIDER: CurveLook("insider, every round, all records but one (2021)", "#12426e", "", "-", "o", ""),
-    WHITE_BOX: CurveLook("white-box, gradients of the final model (2019)", "#b35806", "", "--", "^", ""),
-    BLACK_BOX: CurveLook("black-box, shadow models (2019)", "#1b7837", "", "-.", "s", ""),
-    "loss": CurveLook("losses of the final model (2021, 2023)", "#5c5c5c", "", ":", "v", ""),
-}
-
-
-def adversaries_item(played: Sequence[DataSetRuns]) -> ItemResult:
-    """Return a figure and a table of the AUC of each adversary, by epsilon of central DP, for each data set.
-
-    All adversaries attack the same targets of the same trials. The table also has the differences between their AUCs.
-    """
-    figure = new_figure(2.4 + 2.4 * ((len(played) + 1) // 2))
-    panels = figure.subplots((len(played) + 1) // 2, 2, sharey=True, squeeze=False).ravel()
-    for number, (axes, one) in enumerate(zip(panels, played, strict=False)):
-        _draw_adversaries(axes, one)
-        finish_axes(
-            axes, f"({'abcdefgh'[number]}) {one.data.title}", "epsilon of central DP", "AUC" if number % 2 == 0 else ""
-        )
-    for axes in panels[len(played) :]:
-        axes.set_axis_off()
-    legend_below(figure, list(panels), columns=1)
-    return ItemResult(
-        table(row for one in played for row in _adversary_rows(one)),
-        figure,
-        "Area under the ROC of each adversary, mean over trials with 95 % intervals, on the same trials: every "
-        "adversary judges the same targets of the same models. Grey: guessing.",
-        (
-            "For every target there is an insider of its own, who knows all other records and who of the targets is "
-            "in, and sees the noised sum of every round; the others see the final model alone. What lies between the "
-            "curves is what knowing the rest and every round is worth.",
-            "Epsilon* of Negoescu et al. 2023 is a function of losses of members and others: it can tell no more than "
-            "the adversary of losses.",
-            "The accountant's epsilon is an upper bound at delta, so that no adversary need come near it.",
-        ),
-        data=tuple(one.data.title for one in played),
-    )
-
-
-def _draw_adversaries(axes: Axes, played: DataSetRuns) -> None:
-    central = [run for run in played.central if settings.INSIDER in run.areas_of_trials]
-    axes.axhline(0.5, color=MUTED, linewidth=4, alpha=0.35)
-    for attack, look in _ADVERSARY_LOOKS.items():
-        if not all(attack in run.areas_of_trials for run in central):
-            continue
-        found = [area_of(run, attack) for run in central]
-        draw_measured(axes, [run.epsilon for run in central], found, look, look.name)
-    axes.set_xscale("log")
-
-
-def _adversary_rows(played: DataSetRuns) -> Iterator[ItemRow]:
-    for run in played.central:
-        if settings.INSIDER not in run.areas_of_trials:
-            continue
-        setting = f"{run.setting.label}, epsilon {run.epsilon:.4g}"
-        there = [attack for attack in _ADVERSARY_LOOKS if attack in run.areas_of_trials]
-        for attack in there:
-            yield measured_row(setting, f"AUC, {_ADVERSARY_LOOKS[attack].name}", area_of(run, attack), run.trials)
-        note = f"interval at {CONFIDENCE:.1%}, trials as pairs"
-        for one, other in pairwise(there):
-            found = gain([run], one, other, CONFIDENCE)[0]
-            yield measured_row(setting, f"AUC, {one} less {other}", found, run.trials, note)

@@ -29,10 +29,9 @@ SECOND_LOOKS = (
     ),
     FollowUpAnalysis(
         _INSIDE, "Location-30", FailureCause.REAL,
-        "both attacks are as good as each other here, within .01 on average: shadow models of the same distribution as "
-        "the "
-        "target, a set of them for each, leave a view inside little to add. The paper itself sees no significant gain "
-        "on Texas.",
+        "both attacks are as good as each other here, within .01 on average: shadow models of the same distribution "
+        "as the target, a set of them for each, leave a view inside little to add. The paper itself sees no "
+        "significant gain on Texas.",
     ),
     FollowUpAnalysis(
         _INSIDE, "Skewed Purchases, 10 classes", FailureCause.REAL,

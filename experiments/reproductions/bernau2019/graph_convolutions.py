@@ -34,14 +34,12 @@ _BEHIND_ALL = -2.0  # the key of absent nodes; those of others are hyperbolic ta
 def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None = None) -> nn.Module:
     """Return the graph classifier DGCNN with random weights; on COLLAB it has 256,675 parameters by default.
 
-    The network is that of Bernau et al. 2019, section 4.3.
-
     Parameters
     ----------
     feature_shape
         Shape of one example, a packed graph (see `fl_audit.data.graph_records`).
     classes
-        Number of classes that the network tells apart.
+        Number of classes.
     sorted_nodes
         k, number of nodes that sort pooling keeps, at least 10. None means 130, or the largest number of nodes of a
         graph if that is smaller. To use another k in a configuration, name a function of your own that calls this one.
@@ -116,10 +114,7 @@ class GraphNetwork(nn.Module):
         return logits
 
     def _sort_pooled(self, rows: Tensor, present: Tensor) -> Tensor:
-        """Return the values (m, 97, k) of the first k nodes of each graph, sorted by falling last value.
-
-        `rows` holds 97 values of each node, shape (m, 97, nodes), and `present` is 1 at nodes and 0 at padding.
-        """
+        """Return the values (m, 97, k) of the first k nodes of each graph by falling last value; padding comes last."""
         there = present.repeat(len(rows) // len(present), 1)
         keys = torch.where(there > 0, rows[:, -1], _BEHIND_ALL)
         order = keys.argsort(dim=1, descending=True, stable=True)[:, : self.kept]
@@ -128,10 +123,9 @@ class GraphNetwork(nn.Module):
 
 
 def _averaged(values: Tensor, averaging: Tensor) -> Tensor:
-    """Return node values (m, width, nodes), each replaced by its average over the node and its neighbours.
+    """Return node values (m, width, nodes), each averaged over the node and its neighbours.
 
-    `averaging` is D^-1 (A + I) of n graphs, shape (n, nodes, nodes). With t trials on the same n graphs, m is t * n:
-    all graphs of the first trial come first, then all graphs of the second trial, and so on.
+    With t trials on n graphs, m is t * n, ordered by trial. `averaging` is D^-1 (A + I), shape (n, nodes, nodes).
     """
     graphs, (_, width, nodes) = len(averaging), values.shape
     side_by_side = values.reshape(-1, graphs, width, nodes).transpose(0, 1).reshape(graphs, -1, nodes)

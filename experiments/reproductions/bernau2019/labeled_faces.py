@@ -59,7 +59,7 @@ def lfw(directory: Path | None, *, classes: int | None = None) -> LoadedDataset:
 
 
 def _read(path: Path) -> tuple[NDArray[np.uint8], Integers, int]:
-    """Return grey images (n, height, width) as bytes, the person in each as an index (n,), and the number of people."""
+    """Return grey images (n, height, width) as bytes, the index of each one's person (n,), and the number of people."""
     arrays = read_archive(path, _KEYS)
     for key in _KEYS:
         require(key in arrays, f"{path} has no array {key}: accepted are {', '.join(_KEYS)}")

@@ -7,25 +7,19 @@ from html import escape
 
 from fl_audit.audits.page.markup import page_table
 from fl_audit.experiments.reproductions.bernau2019 import settings
+from fl_audit.experiments.reproductions.bernau2019.adversaries import adversaries_item
 from fl_audit.experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
 from fl_audit.experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, guarantees, table_2, table_3
-from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
+from fl_audit.experiments.reproductions.bernau2019.figures import figure_of
 from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings, most_epochs
 from fl_audit.experiments.reproductions.bernau2019.sequential_trial_allocation import MOST_OPEN, play
 from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, ShadowTrialGroup
 from fl_audit.experiments.reproductions.bernau2019.verdicts_from_published import rejudge
 from fl_audit.experiments.reproductions.claims import verdicts_said
-from fl_audit.experiments.reproductions.dataset_availability import find_data
-from fl_audit.experiments.reproductions.paper_types import (
-    ComputeExtent,
-    ItemContext,
-    ItemResult,
-    Paper,
-    PaperItem,
-    PaperResults,
-)
+from fl_audit.experiments.reproductions.dataset_availability import DatasetItem, find_data_of_items
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, ItemResult, Paper, PaperResults
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.plurals import plural
 
@@ -39,20 +33,15 @@ _NO_FACES = (
 
 
 @dataclass(frozen=True)
-class MembershipPaperItem(PaperItem):
-    """A table or figure of the paper, with the data sets whose runs it shows (`studies`, empty if it needs no runs)."""
+class MembershipPaperItem(DatasetItem):
+    """A table or figure of the paper, with the function that makes it from the runs on its data sets."""
 
     build: Callable[[Sequence[DataSetRuns]], ItemResult]
-    studies: tuple[PublishedDataset, ...] = ()
-
-    def data_of(self, data: Sequence[settings.MembershipData]) -> tuple[settings.MembershipData, ...]:
-        """Return those of the given data sets that the table or figure shows, in the given order."""
-        return tuple(one for one in data if one.study in self.studies)
 
 
 def _figure(number: int, study: PublishedDataset) -> MembershipPaperItem:
     title = f"Figure {number}. Accuracy and privacy on {study}"
-    return MembershipPaperItem(f"fig{number}", title, partial(figure_of, study), (study,))
+    return MembershipPaperItem(f"fig{number}", title, partial(figure_of, study), studies=(study,))
 
 
 _ADVERSARIES = "Who learns more at the same epsilon: the adversaries of all three papers"
@@ -64,22 +53,17 @@ _ITEMS = (
     _figure(5, PublishedDataset.COLLAB),
     _figure(6, PublishedDataset.LFW),
     _figure(7, PublishedDataset.SKEWED),
-    MembershipPaperItem("adversaries", _ADVERSARIES, adversaries_item, settings.WITH_INSIDER),
-    MembershipPaperItem("claims", "Claims of sections 5 and 6", claims_item, tuple(PublishedDataset)),
+    MembershipPaperItem("adversaries", _ADVERSARIES, adversaries_item, studies=settings.WITH_INSIDER),
+    MembershipPaperItem("claims", "Claims of sections 5 and 6", claims_item, studies=tuple(PublishedDataset)),
 )
 
 
 def _make(items: Sequence[MembershipPaperItem], context: ItemContext) -> PaperResults:
-    """Carry out the runs that the given tables and figures need, each run once, and return these tables and figures.
-
-    Items whose data sets are not available are left out. `context` gives the data directory, the form and the engine.
-    """
-    studies = dict.fromkeys(study for item in items for study in item.studies)
-    found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
+    """Carry out the runs that the items need, each once, and make the items; those without data are left out."""
+    found, remarks = find_data_of_items(items, settings.CANDIDATES, context)
     if any(one.study is PublishedDataset.LFW for one in found):
+        context.announce(_NO_FACES)
         remarks = (*remarks, _NO_FACES)
-    for remark in remarks:
-        context.announce(remark)
     data = tuple(one for one in found if one.size(context.extent) is not None)
     played = play(data, context, adding=any(item.key == "claims" for item in items))
     runs = [run for one in played for run in one.runs]
@@ -98,7 +82,6 @@ def _make(items: Sequence[MembershipPaperItem], context: ItemContext) -> PaperRe
 
 
 def _made(item: MembershipPaperItem, played: Sequence[DataSetRuns], context: ItemContext) -> ItemResult:
-    """Return one table or figure, built from the runs on its data sets, with the time that these runs took."""
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
     parts = {
@@ -125,10 +108,7 @@ def _why(item: MembershipPaperItem, found: Sequence[settings.MembershipData], ex
 
 
 def _opening(played: Sequence[DataSetRuns], results: Sequence[tuple[MembershipPaperItem, ItemResult]]) -> str:
-    """Return sentences on how far the results agree with the paper.
-
-    The text is empty if there are no runs, and Table 3 is not among the results.
-    """
+    """Return sentences on how far the results agree with the paper; empty without runs and Table 3."""
     by_key = {item.key: result for item, result in results}
     if not played and "table3" not in by_key:
         return ""
@@ -176,11 +156,10 @@ def _played(runs: Sequence[MembershipFindings]) -> str:
         "records; all other models are trained by Adam in shuffled batches, whose moments begin anew every "
         f"{EPOCHS_A_ROUND} epochs. Training ends where the loss on records that are neither targets nor test records "
         f"has not fallen for {PATIENCE} epochs, while the guarantee counts all epochs. Under local DP models are "
-        "trained "
-        "on perturbed records, and asked about true ones. What was cut: n, epochs, the number of shadow models, and of "
-        "some data sets the levels between the largest and the smallest epsilon. Every setting is played in parts of "
-        "equally many trials, which are each other's shadow models: one part everywhere, then more where claims are "
-        f"not decided, until no more than {MOST_OPEN} are open or the time that was given is over."
+        "trained on perturbed records, and asked about true ones. What was cut: n, epochs, the number of shadow "
+        "models, and of some data sets the levels between the largest and the smallest epsilon. Every setting is "
+        "played in parts of equally many trials, which are each other's shadow models: one part everywhere, then more "
+        f"where claims are not decided, until no more than {MOST_OPEN} are open or the time that was given is over."
     )
     rows = [
         (run.setting.label, run.setting.data.model.rpartition(":")[2], f"{run.config.data.records:,}",

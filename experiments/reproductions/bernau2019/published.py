@@ -35,8 +35,8 @@ def record_epsilons(study: PublishedDataset) -> tuple[float, ...]:
 class LocalEpsilon(NamedTuple):
     """A row of Table 2: the number of values of a record, and the epsilon of local DP for the whole record.
 
-    The epsilon for a single value is called epsilon_i. `largest` is the record's epsilon at the paper's largest
-    epsilon_i, and `smallest` that at the smallest.
+    `largest` is the record's epsilon at the paper's largest epsilon_i, the epsilon of a value, and `smallest` at its
+    smallest.
     """
 
     values: int

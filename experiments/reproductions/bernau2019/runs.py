@@ -1,4 +1,7 @@
-"""Execution and results of the runs behind the figures: each run is carried out once, then read from its directory."""
+"""Execution and results of the runs behind the figures: each run is carried out once, then read from its directory.
+
+Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -66,15 +69,12 @@ class MembershipFindings:
 
     @property
     def trials(self) -> int:
-        """Return the number of target models; each is attacked with the other models of its run as shadow models."""
+        """Number of target models; the other models of a run are the shadow models of each."""
         return len(self.train_accuracy)
 
     @property
     def epsilon(self) -> float:
-        """Return epsilon of a record: by an accountant for central DP, and infinity without DP.
-
-        For local DP it is epsilon_i, the epsilon of one value of a record, times the number of values.
-        """
+        """Epsilon of a record: by an accountant for central DP, epsilon_i * values for local DP, else infinity."""
         match self.setting.method:
             case PrivacyMethod.ORIGINAL:
                 return inf
@@ -97,25 +97,22 @@ class DataSetRuns:
 
     @property
     def runs(self) -> tuple[MembershipFindings, ...]:
-        """Return the results of all settings: without DP, then under local DP and under central DP."""
+        """The results of all settings: without DP, then under local DP and under central DP."""
         return (self.original, *self.private)
 
     @property
     def private(self) -> tuple[MembershipFindings, ...]:
-        """Return the results of all settings with DP: local DP, then central DP."""
+        """The results of all settings with DP: local DP, then central DP."""
         return (*self.local, *self.central)
 
     @property
     def attacks(self) -> tuple[str, ...]:
-        """Return the names of the paper's attacks that were run: black-box, and white-box if it was run."""
+        """Names of the paper's attacks that were run: black-box, and white-box if it was run."""
         return tuple(attack for attack in (BLACK_BOX, WHITE_BOX) if attack in self.original.areas_of_trials)
 
     @property
     def of_phi(self) -> str:
-        """Return the attack from which phi is computed: white-box if it was run, else black-box.
-
-        Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
-        """
+        """The attack from which phi is computed: white-box if it was run, else black-box."""
         return self.attacks[-1]
 
     def of(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
@@ -123,7 +120,7 @@ class DataSetRuns:
         return self.local if method is PrivacyMethod.LOCAL else self.central
 
     def side(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
-        """Return the result without DP, followed by the results under local or central DP, whichever `method` names."""
+        """Return the result without DP, followed by those under local or central DP."""
         return (self.original, *self.of(method))
 
 
@@ -133,10 +130,9 @@ def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings])
     Parameters
     ----------
     data
-        The data set whose results are wanted.
+        The data set.
     runs
-        Results on any data sets, in any order; those on other data sets are ignored. The setting without DP must be
-        among them.
+        Results on any data sets, in any order; the setting without DP must be among them.
     """
     own = sorted((run for run in runs if run.setting.data == data), key=lambda run: run.setting.position)
     local, central = (
@@ -148,12 +144,7 @@ def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings])
 def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
     """Return the results of one setting, joined from its runs: trials are concatenated and ROC curves are averaged.
 
-    All runs of a setting have the same number of trials.
-
-    Parameters
-    ----------
-    parts
-        Results of each run of the setting, at least one.
+    There is at least one run, and all have the same number of trials.
     """
     first = parts[0]
 
@@ -193,11 +184,9 @@ def _reduced(
     confidence: Floats,
     by_trial: Mapping[str, Floats | None],
 ) -> MembershipFindings:
-    """Return the results of one run, computed from the scores of each attack, which are keyed by the attack's name.
+    """Return the results of one run. Scores, high for likely members, and confidences have shape (trials, targets).
 
-    Scores have shape (trials, targets) and are high for likely members. `confidence` is the maximum class probability
-    of each trial's model on each target's true record, shape (trials, targets). `by_trial` holds further fields of the
-    result with one number per trial, shape (trials,).
+    `by_trial` holds further fields, shape (trials,).
     """
     curves = {attack: roc_curve(values, membership) for attack, values in scores.items()}
     called = None
@@ -225,11 +214,7 @@ def _reduced(
 
 
 def _areas(scores: Floats, is_in: Flags) -> Floats:
-    """Return the AUC of an attack in each trial, shape (trials,), by the Mann-Whitney rank sum; ties count half.
-
-    `scores` (high for likely members) and the membership `is_in` have shape (trials, targets). Every trial must have
-    members and non-members.
-    """
+    """Return the AUC of an attack in each trial, (trials,), by the Mann-Whitney rank sum; ties count half."""
     members, others = is_in.sum(axis=1), (~is_in).sum(axis=1)
     ranks = np.where(is_in, rankdata(scores, axis=1), 0.0).sum(axis=1)
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
@@ -241,10 +226,9 @@ def play_parts(parts: Iterable[settings.ShadowTrialGroup], context: ItemContext)
     Parameters
     ----------
     parts
-        The runs to carry out, of one or several settings.
+        The runs, of one or several settings.
     context
-        Directory of the runs, full or quick form, and engine. Without Ray, each core carries out one run at a time in a
-        process of its own.
+        Directory of the runs, full or quick form, and engine. Without Ray, each core carries out one run at a time.
 
     Raises
     ------
@@ -262,7 +246,6 @@ def play_parts(parts: Iterable[settings.ShadowTrialGroup], context: ItemContext)
 
 
 def _read_part(part: settings.ShadowTrialGroup, config: RunConfig, run: RunDirectory) -> MembershipFindings:
-    """Return the results of a finished run, read from its directory."""
     targets, trials = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "trials"))
     federation, membership = (
         load_federation(read_plan(run.path).public),
@@ -309,11 +292,10 @@ def _areas_against_test(
 
 
 def _epochs_a_round(config: RunConfig) -> float:
-    """Return the mean number of times that a round uses each record, i.e. the epochs per round."""
     epochs = config.training.local_epochs
     return float(sampling_rate(config)) if epochs is None else float(epochs)
 
 
 def most_epochs(config: RunConfig) -> float:
-    """Return the maximum number of epochs of a training: its number of rounds times the mean epochs per round."""
+    """Return the maximum number of epochs of a training."""
     return rounds_of(config) * _epochs_a_round(config)

@@ -9,7 +9,8 @@ import numpy as np
 from fl_audit.array_types import Floats
 from fl_audit.atomic_files import read_json, write_json
 from fl_audit.errors import require
-from fl_audit.experiments.reproductions.bernau2019.claims import LOOKS, claims_of
+from fl_audit.experiments.reproductions.bernau2019.claim_premises import LOOKS
+from fl_audit.experiments.reproductions.bernau2019.claims import claims_of
 from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, play_parts, played_of
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     MembershipData,
@@ -34,11 +35,10 @@ Parts = dict[str, int]  # number of parts of each setting, by its name
 def play(data: Sequence[MembershipData], context: ItemContext, adding: bool) -> list[DataSetRuns]:
     """Carry out the runs of all settings, add runs for undecided claims if wanted, and return all runs by data set.
 
-    A setting is a data set with a kind of privacy and a noise level. It has one or several runs, its parts. First one
-    part of every setting is run. In the full form, undecided claims then get more parts, the cheapest claims first,
-    until at most `MOST_OPEN` claims are undecided. This happens twice: the first time uses at most half of the
-    remaining time, the second time at most all of it. The plans are stored in `plan.json`: an interrupted reproduction
-    continues with them. Finished runs are read and not repeated.
+    A setting is a data set with a kind of privacy and a noise level; its runs are its parts. First one part of every
+    setting is run. In the full form, undecided claims then get more parts, the cheapest claims first, until at most
+    `MOST_OPEN` are undecided: the first time within half of the remaining time, the second time within all of it. An
+    interrupted reproduction continues with the plans in `plan.json`. Finished runs are read and not repeated.
 
     Parameters
     ----------
@@ -73,11 +73,7 @@ def play(data: Sequence[MembershipData], context: ItemContext, adding: bool) -> 
 
 
 def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
-    """Return the planned number of runs of each setting, chosen by greedily deciding the cheapest undecided claims.
-
-    `before` has the existing number of runs and `seconds` the duration of one run, both keyed by the setting's name.
-    `budget` is the limit of time in seconds, summed over all cores.
-    """
+    """Return the planned runs of each setting: the cheapest undecided claims first, within `budget` core-seconds."""
     parts = dict(before)
     left = sum(claim.verdict is ClaimVerdict.OPEN for claim in claims)
     if left <= MOST_OPEN:
@@ -96,11 +92,7 @@ def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, 
 
 
 def _wanted(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the cheapest numbers of runs, keyed by setting, that would decide a claim or refute one of its premises.
-
-    `before` has the existing number of runs, and `seconds` the duration of one run, both keyed by setting. The result
-    is empty if the claim is decided already, or if no number of runs is known to decide it.
-    """
+    """Return the cheapest numbers of runs that would decide a claim or refute a premise; empty if none are known."""
     ways = [_narrowed(one, before, seconds) for one in (claim, *claim.premises)
             if one is claim or one.found.value < one.lowest] if claim.verdict is ClaimVerdict.OPEN else []  # fmt: skip
     return min(filter(None, ways), key=lambda need: _price(need, before, seconds), default={})
@@ -111,14 +103,10 @@ def _price(need: Parts, parts: Parts, seconds: Mapping[str, float]) -> float:
 
 
 def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the cheapest numbers of runs, keyed by setting, that narrow a claim's interval enough to decide the claim.
+    """Return the cheapest numbers of runs, by setting, that would decide a claim; empty if they are unknown.
 
-    `before` has the existing number of runs, and `seconds` the duration of one run, both keyed by setting. The result
-    is empty if the needed number of trials is unknown.
-
-    Let s be the share of the interval's squared width that one setting causes. If the setting gets m times as many
-    trials, this share becomes s / m. The total time is smallest if m is proportional to sqrt(s / seconds) (Neyman
-    allocation).
+    A setting's share s of the squared width becomes s / m with m times its trials. By Neyman allocation the cost is
+    least if m is proportional to sqrt(s / seconds).
     """
     more = claim.trials_to_decide
     if more is None or not claim.runs:
@@ -146,7 +134,7 @@ def _played(data: Sequence[MembershipData], plan: Parts, context: ItemContext) -
 
 
 def _seconds_a_part(context: ItemContext, settings: Sequence[MembershipSetting]) -> dict[str, float]:
-    """Return the duration of each setting's first run in seconds, keyed by the setting's name; 0 before it has run."""
+    """Return the seconds of each setting's first run; 0 before it has run."""
     found = {one.name: seconds_of(context.runs / ShadowTrialGroup(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 

@@ -79,19 +79,19 @@ class MembershipData:
 
     @property
     def recipe(self) -> published.Hyperparameters:
-        """Return the hyper-parameters of Table 3, with the learning rates `rates` in place of the paper's if given."""
+        """The hyper-parameters of Table 3, with the learning rates `rates` if given."""
         recipe = RECIPES[self.study, self.column]
         return recipe if self.rates is None else recipe._replace(rate=self.rates[0], central_rate=self.rates[1])
 
     @property
     def key(self) -> str:
-        """Return the prefix of the names of this data set's run directories."""
+        """Prefix of the names of this data set's run directories."""
         name = self.name.rpartition(":")[2].replace("_", "-")
         return f"{self.study.lower().replace(' ', '-')}-{name}-{self.classes}"
 
     @property
     def local_randomizer(self) -> Randomizer:
-        """Return the randomizer that perturbs this data set's records under local DP."""
+        """The randomizer that perturbs this data set's records under local DP."""
         match self.study:
             case PublishedDataset.COLLAB:
                 return Randomizer.EDGES
@@ -144,7 +144,7 @@ def _faces(people: int) -> MembershipData:
     members = RECIPES[PublishedDataset.LFW, people].members
     assert members is not None
     return MembershipData(
-        PublishedDataset.LFW, f"{_HERE}.faces:lfw", f"LFW at 64 x 64, {people} people", people, SMALL_FACES,
+        PublishedDataset.LFW, f"{_HERE}.labeled_faces:lfw", f"LFW at 64 x 64, {people} people", people, SMALL_FACES,
         people, 64 * 64,
         DataSetRunExtent(
             2 * members, 16, 10, test_records=500, population_records=300, levels=_ALL if people == 20 else _FEW
@@ -220,7 +220,7 @@ class MembershipSetting:
 
     @property
     def is_at_chance(self) -> bool:
-        """Return whether section 6 of the paper says that attacks at this noise level are no better than chance."""
+        """Whether section 6 of the paper says that attacks at this noise level are no better than chance."""
         local, central = published.AT_CHANCE.get(self.data.study, (None, ()))
         return self.level in {PrivacyMethod.LOCAL: (local,), PrivacyMethod.CENTRAL: central}.get(self.method, ())
 
@@ -229,8 +229,8 @@ class MembershipSetting:
 class ShadowTrialGroup:
     """One run of a setting; the models of its other trials are the shadow models in the attack on each trial.
 
-    Trials of different runs are not used for each other. All runs of a setting have the same number of trials, and
-    therefore equally strong attacks, so that their results can be pooled.
+    All runs of a setting have the same number of trials, and therefore equally strong attacks, so that their results
+    can be pooled.
     """
 
     setting: MembershipSetting  # the setting
@@ -238,12 +238,12 @@ class ShadowTrialGroup:
 
     @property
     def name(self) -> str:
-        """Name of the run's directory: the setting's name, and the number of the run within the setting, from 0."""
+        """Name of the run's directory."""
         return f"{self.setting.name}-part{self.number}"
 
     @property
     def label(self) -> str:
-        """Name of the run in progress displays: the setting's label with the number of the part, from 1."""
+        """Name of the run in progress displays, with the number of the part, from 1."""
         return f"{self.setting.label}, part {self.number + 1}"
 
 

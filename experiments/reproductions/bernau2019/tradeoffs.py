@@ -34,13 +34,12 @@ class AttackAccuracyEstimates:
     def interval(self, statistic: Callable[[Floats, Floats], float], confidence: float = CONFIDENCE) -> Interval:
         """Return a statistic of AUCs and accuracies, with its percentile bootstrap interval.
 
-        The ends of the interval are NaN if the statistic is undefined for the estimates, or for too many resamples.
+        The ends are NaN if the statistic is undefined for the estimates, or for too many resamples.
 
         Parameters
         ----------
         statistic
-            Function that takes the AUC and the test accuracy of each run, both of shape (runs,), and returns a number.
-            NaN means that it is undefined.
+            Function of the AUC and the test accuracy of each run, both (runs,); NaN means that it is undefined.
         confidence
             Confidence of the interval, above 0 and below 1.
         """
@@ -54,8 +53,8 @@ class AttackAccuracyEstimates:
     def shares(self, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
         """Return each run's share in the bootstrap variance of a statistic; empty if the variance is 0 or undefined.
 
-        `statistic` takes AUCs and accuracies, as in `interval`. The share of a run is the variance if only its own
-        trials are resampled, divided by the sum of these variances over all runs.
+        `statistic` is as in `interval`. The share of a run is the variance if only its own trials are resampled,
+        divided by the sum of these variances over all runs.
         """
         variances = []
         for run in range(self.auc.shape[1]):
@@ -72,19 +71,17 @@ class AttackAccuracyEstimates:
 def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Generator) -> AttackAccuracyEstimates:
     """Return the AUC of an attack and the test accuracy of several runs, with bootstrap resamples of their trials.
 
+    The trials of a run are shadow models of each other, and therefore dependent. To account for this, the deviation of
+    each resampled AUC from the estimate is multiplied by sqrt(2) (`fl_audit.audits.membership.roc_metrics`).
+
     Parameters
     ----------
     runs
-        The runs; the trials of each run are resampled independently of the other runs.
+        The runs; the trials of each are resampled independently.
     attack
         Name of the attack.
     random
         Generator from which the resamples are drawn.
-
-    Notes
-    -----
-    The trials of a run are shadow models of each other, and therefore dependent. To account for this, the deviation of
-    each resampled AUC from the estimate is multiplied by sqrt(2) (`fl_audit.audits.membership.roc_metrics`).
     """
     areas, accuracies = [], []
     for run in runs:
@@ -102,8 +99,7 @@ def phi(
 ) -> Interval:
     """Return phi of a run with DP relative to the run without DP, with its bootstrap interval (fixed seed).
 
-    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy (see `relative_tradeoff`). It
-    is NaN, with its interval, if the attack or the model is no better than guessing without DP.
+    It is NaN, with its interval, if the attack or the model is no better than guessing without DP.
 
     Parameters
     ----------
@@ -114,7 +110,7 @@ def phi(
     attack
         Name of the attack whose AUC is compared.
     confidence
-        Confidence of the interval of phi, above 0 and below 1.
+        Confidence of the interval, above 0 and below 1.
     """
     random = resampling(f"phi {private.setting.name} {attack}")
     found, classes = curve((original, private), attack, random), original.setting.data.classes
@@ -122,17 +118,16 @@ def phi(
 
 
 def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
-    """Return phi of every run with DP, relative to the first run, which has no DP.
+    """Return phi of every run with DP, relative to the first run, which has none (see `relative_tradeoff`).
 
-    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy (see `relative_tradeoff`). It
-    is NaN if the attack or the model is no better than guessing without DP.
+    It is NaN if the attack or the model is no better than guessing without DP.
 
     Parameters
     ----------
     auc
-        AUC of every run, in [0, 1], shape (runs,); the run without DP comes first.
+        AUC of every run, in [0, 1], shape (runs,).
     accuracy
-        Test accuracy of every run, in [0, 1], shape (runs,), in the order of `auc`.
+        Test accuracy of every run, in [0, 1], shape (runs,).
     classes
         Number of classes; 1 / `classes` is the accuracy of guessing.
     """
@@ -146,20 +141,18 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
     """Return an attack's AUC under local DP minus its AUC under central DP at the same test accuracy.
 
     The AUC under central DP is interpolated linearly between its runs and the run without DP. The difference is
-    averaged over the runs with local DP whose accuracy lies in the range of these runs; it is NaN if there is no such
-    run.
+    averaged over the runs with local DP whose accuracy lies in the range of these; it is NaN if there is no such run.
 
     Parameters
     ----------
     auc
         AUC of the run without DP, then of the runs with central DP, then of those with local DP; shape (runs,).
     accuracy
-        Test accuracy of the same runs in the order of `auc`; shape (runs,).
+        Test accuracy of the same runs, shape (runs,).
     split
         Number of runs before the first one with local DP.
     near
-        Tolerance, at least 0: an accuracy outside the range by at most `near` is replaced by the nearer end of the
-        range.
+        Tolerance, at least 0: an accuracy outside the range by at most `near` is replaced by the nearer end.
     """
     order = np.argsort(accuracy[:split], kind="stable")
     reached, area = accuracy[:split][order], auc[:split][order]
@@ -179,8 +172,8 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
     confidence
         Confidence of the interval, above 0 and below 1.
     shadows_of_each_other
-        Whether the trials are shadow models of each other, and therefore dependent. The interval is then wider by the
-        factor sqrt(2) (`fl_audit.audits.membership.roc_metrics`).
+        Whether the trials are shadow models of each other, and therefore dependent: the interval is then wider by the
+        factor sqrt(2).
     """
     wider, found = sqrt(2) if shadows_of_each_other else 1.0, t_interval(values, confidence)
     low, high = (found.value + wider * (end - found.value) for end in (found.low, found.high))
@@ -208,14 +201,13 @@ def gain(
 ) -> tuple[Interval, tuple[float, ...]]:
     """Return how much one attack's AUC exceeds another's, averaged over runs, and each run's share in its variance.
 
-    The result is the mean difference with its interval, and one share per run. Both attacks see the same models, so
-    differences are paired by trial. Runs are independent, and the interval uses the Welch-Satterthwaite degrees of
-    freedom. The shares are empty if the variance is 0.
+    Both attacks see the same models, so differences are paired by trial. Runs are independent, and the interval uses
+    the Welch-Satterthwaite degrees of freedom. The shares are empty if the variance is 0.
 
     Parameters
     ----------
     runs
-        Findings of the runs over which the difference is averaged.
+        Findings of the runs.
     stronger
         Name of the attack whose AUC enters with a plus sign.
     weaker

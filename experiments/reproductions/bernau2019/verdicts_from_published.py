@@ -6,6 +6,7 @@ from dataclasses import replace
 from scipy.special import stdtrit
 
 from fl_audit.experiments.reproductions.bernau2019 import settings
+from fl_audit.experiments.reproductions.bernau2019.claim_premises import CONFIDENCE, confidence_of_each
 from fl_audit.experiments.reproductions.bernau2019.claim_ranges import (
     ACHIEVES_MORE,
     AT_LIKE_ACCURACY,
@@ -17,12 +18,7 @@ from fl_audit.experiments.reproductions.bernau2019.claim_ranges import (
     printed_phi,
     trade_sentence,
 )
-from fl_audit.experiments.reproductions.bernau2019.claims import (
-    CONFIDENCE,
-    UNTESTED,
-    claims_of_text,
-    confidence_of_each,
-)
+from fl_audit.experiments.reproductions.bernau2019.claims import UNTESTED, claims_of_text
 from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     ATTACK_NAMES,
@@ -51,13 +47,7 @@ MOST_PHI = 2.0  # at which phi is cut off
 
 
 def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
-    """Return the table of claims, keyed "claims", evaluated by the current rules from published results.
-
-    Parameters
-    ----------
-    published
-        The results of this paper's reproduction, as published in the documentation.
-    """
+    """Return the table of claims, keyed "claims", evaluated by the current rules from published results."""
     kept = [one for claim in published.claims for one in _kept(claim, published.claims)]
     played = [data for title, data in _BY_TITLE.items() if any(one.where.startswith(title) for one in kept)]
     added = [one for data in played for one in _from_tables(data, published)]
@@ -72,11 +62,7 @@ def _key(claim: PaperClaim) -> tuple[str, str, str]:
 
 
 def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[PaperClaim]:
-    """Yield a published claim, updated to the current rules: its statement and accepted range, or its premise.
-
-    Nothing is yielded if the current rules no longer make this claim. `published` holds all published claims, among
-    which the premise of a claim is searched.
-    """
+    """Yield a published claim with the statement, range or premise of the current rules; nothing if they drop it."""
     if claim.quantity.endswith(AT_LIKE_ACCURACY):
         sentence = trade_sentence(_BY_TITLE[claim.where])
         if sentence is not None:
@@ -89,10 +75,7 @@ def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[Pape
 
 
 def _from_tables(data: MembershipData, published: PublishedReproduction) -> Iterator[PaperClaim]:
-    """Yield the claims about AUC and phi on a data set that can be evaluated from rows of its published figure.
-
-    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
-    """
+    """Yield the claims about AUC and phi that follow from rows of a data set's published figure."""
     figure = _FIGURES.get(data.study)
     if figure is None or figure not in published.tables:
         return
@@ -124,9 +107,7 @@ def _from_tables(data: MembershipData, published: PublishedReproduction) -> Iter
 
 
 def wider(row: ItemRow, confidence: float) -> Interval:
-    """Return a published number with its interval, rescaled from the published confidence to another one.
-
-    The interval is taken to be one of Student's t.
+    """Return a published number with its interval, rescaled from the published confidence to another one (Student's t).
 
     Parameters
     ----------

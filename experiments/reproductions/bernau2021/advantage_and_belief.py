@@ -38,10 +38,7 @@ _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
 def table_2(played: InsiderRuns) -> ItemResult:
-    """Return Table 2 from runs: the insider's advantage, and its share of beliefs above the bound rho_beta = 0.9.
-
-    The insider is the adversary that tells the data set D from its neighbour D'.
-    """
+    """Return Table 2 from runs: the insider's advantage, and its share of beliefs above the bound rho_beta = 0.9."""
     data, runs = played.data, played.runs
     return table_2_of([row for setting in main_settings(data) for row in identified(runs[setting])], data)
 
@@ -54,7 +51,7 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResu
     rows
         Two rows for each setting, as `identified` returns them.
     data
-        The data sets of the table, in its order.
+        The data sets, in the table's order.
     """
     figure = new_figure(2.2 + 2.1 * 2)
     panels = figure.subplots(2, len(data), squeeze=False, sharey="row")
@@ -89,10 +86,9 @@ def unrounded_text(advantage: float) -> str:
 
 
 def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
-    """Return two table rows of one run: the insider's advantage, and the share of its beliefs above the bound rho_beta.
+    """Return two table rows of a run: the insider's advantage, and the share of its beliefs above rho_beta.
 
-    Each row has the measured, the published and the predicted value. The insider is the adversary that tells the data
-    set D from its neighbour D'.
+    Each row has the measured, the published and the predicted value.
     """
     setting, trials, expected = found.setting, found.repetitions, found.expected_advantage
     measured = empirical_advantage(found.trials["won"].to_numpy(), CONFIDENCE)
@@ -118,10 +114,9 @@ def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
 
 
 def _predicted_exceedance(mu: Floats, belief: float) -> float:
-    """Return the probability that the belief in the true data set exceeds `belief`, averaged over trials.
+    """Return the probability that the belief in the truth exceeds `belief`, averaged over trials.
 
-    `mu` holds the Gaussian-DP parameter of each trial, shape (trials,), and `belief` is in (0, 1). In trial w the
-    log-odds of the true data set are taken to be N(mu_w^2/2, mu_w^2), with prior 1/2.
+    The log-odds of trial w are taken to be N(mu_w^2/2, mu_w^2), with prior 1/2.
     """
     positive = mu[mu > 0]
     return float(np.sum(ndtr(positive / 2 - logit(belief) / positive)) / len(mu))
@@ -133,7 +128,7 @@ def _z_against(advantage: float, expected: float, trials: int) -> float:
 
 
 def _z_between(advantage: float, trials: int, other: float, other_trials: int) -> float:
-    """Return the z-score of one measured advantage minus another, both in [-1, 1]; infinite if the variance is 0."""
+    """Return the z-score of one measured advantage minus another; infinite if the variance is 0."""
     variance = (1 - advantage**2) / trials + (1 - other**2) / other_trials
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 

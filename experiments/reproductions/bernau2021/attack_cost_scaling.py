@@ -41,10 +41,7 @@ def _records(count: int, name: str = "D") -> Records:
 
 
 def _seconds(prepare: Prepared, size: int) -> float:
-    """Return the CPU time in seconds of work at a size, the minimum over repetitions.
-
-    `prepare` takes the size and returns a function that does the work.
-    """
+    """Return the CPU seconds of prepared work at a size, the minimum over repetitions."""
     work, found = prepare(size), []
     for _ in range(_TIMES):
         began = time.process_time()
@@ -59,10 +56,9 @@ def _dataset_sensitivity(size: int) -> Callable[[], object]:
 
 
 def _beliefs(size: int, rounds: int) -> Callable[[], object]:
-    """Return a function that computes the sum of clipped gradients of a data set D of `size` records in every round.
+    """Return a function that computes the sum of clipped gradients of `size` records in every round.
 
-    An adversary's belief also needs the sum of the neighbouring data set D'. This sum takes as long, so the exponent is
-    the same.
+    A belief needs that of D' too, which takes as long, so the exponent is the same.
     """
     held = _records(size)
     network = torch.nn.Sequential(torch.nn.Linear(_FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, _CLASSES))

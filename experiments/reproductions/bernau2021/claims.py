@@ -1,18 +1,25 @@
-"""Claims in the text of Bernau et al. 2021, each tested by a closed form or by an interval from our runs."""
+"""Claims in the text of Bernau et al. 2021, each tested by a closed form or by an interval from our runs.
+
+The insider is the adversary that tells D from D', and rho_beta the claimed bound on its belief in the true data set.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from math import inf, log, sqrt
+from math import inf
 
 import numpy as np
-from scipy.special import logit, ndtr
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import identified
-from fl_audit.experiments.reproductions.bernau2021.closed_forms import DELTAS, EPSILONS, NoisyQuery, calibrated, table_3
+from fl_audit.experiments.reproductions.bernau2021.closed_form_claims import (
+    CLOSE,
+    IS_RHO_ALPHA,
+    NO_MORE_THAN_DELTA,
+    closed_forms,
+)
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import SECOND_LOOKS
 from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import (
     ADVANTAGE,
@@ -20,15 +27,9 @@ from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import 
     SENSITIVITIES,
     audit_rows,
 )
-from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import outlier_share
-from fl_audit.experiments.reproductions.bernau2021.settings import (
-    MAIN_BELIEF,
-    InsiderData,
-    InsiderDatasetName,
-    InsiderSetting,
-)
+from fl_audit.experiments.reproductions.bernau2021.settings import InsiderData, InsiderDatasetName, InsiderSetting
 from fl_audit.experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.paper_types import ItemResult
@@ -40,82 +41,15 @@ Runs = Mapping[InsiderSetting, InsiderFindings]
 
 LS, GS = SensitivityKind.LOCAL, SensitivityKind.GLOBAL
 REPLACED, REMOVED = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
-CLOSE = 0.03
-"""Largest difference of advantages that counts as none: the standard error of one over the paper's 1000 trials."""
 SLIGHTLY = 0.6
 """The largest mean belief that counts as "only slightly above 0.5"; the paper states no number."""
 NEAR = 0.9
 """The share of C from which a sensitivity counts as close to it; the paper states no number."""
 ROUNDED = 1 + 1e-6
 """The clipping norm in units of itself, up to the rounding of sums in single precision."""
-IS_RHO_ALPHA = "under local sensitivity the advantage is rho_alpha"
-NO_MORE_THAN_DELTA = "a belief exceeds rho_beta no more often than delta"
-NOISE_OF_THE_FIGURES = "noise of the figures, rho_beta .9"
 EXACT_ADVANTAGE = "exact advantage"
 FEW_OUTLIERS = 0.016
 """The smallest share of outliers that section 6.1 mentions; a share up to this counts as none."""
-
-
-def closed_forms() -> Iterator[PaperClaim]:
-    """Yield the claims that are tested by formulas alone, without runs."""
-    frame = table_3().frame
-    printed = frame[frame["published"].notna() & (frame["quantity"] != "delta")]
-    agree = float(printed["note"].str.startswith("as printed").mean())
-    yield PaperClaim("6.2", "epsilon and rho_alpha of Table 3 follow from Eq. (5) and Theorem 3", "Table 3",
-                     "share of printed numbers that agree", exact(agree), 1.0)  # fmt: skip
-    columns = {(float(one.belief), float(one.delta)) for row in TABLE_3.values() for one in row}
-    ratios = {
-        (belief, delta): (calibrated(belief, delta).advantage_bound_exact or 0.0)
-        / rho_alpha(epsilon_from_belief(belief), delta)
-        for belief, delta in sorted(columns)
-    }
-    yield PaperClaim("4.3", "no adversary exceeds rho_alpha", "noise of the figures, every column of Table 3",
-                     "largest exact advantage over rho_alpha", exact(max(ratios.values())), highest=1.0)  # fmt: skip
-    yield PaperClaim("4.3", "rho_alpha is reached", "noise of the figures, rho_beta from .75",
-                     "smallest exact advantage over rho_alpha",
-                     exact(min(ratio for (belief, _), ratio in ratios.items() if belief >= 0.75)), 0.95)  # fmt: skip
-    yield from noise_of_the_figures()
-    queries = [NoisyQuery(epsilon, delta) for delta in DELTAS for epsilon in EPSILONS]
-    passed = max(one.exceeded / one.delta for one in queries)
-    yield PaperClaim("4.2", "a belief exceeds rho_beta with probability delta at most", "Figure 3, noise of Eq. (1)",
-                     "largest probability over delta", exact(passed), highest=1.0)  # fmt: skip
-    apart = min(rho_alpha(epsilon, DELTAS[0]) / rho_alpha(epsilon, DELTAS[-1]) for epsilon in EPSILONS)
-    yield PaperClaim("4.3", "rho_alpha depends strongly on delta, rho_beta does not", "Figure 3",
-                     "rho_alpha at delta 1e-2 over that at 1e-6, smallest over epsilon", exact(apart), 1.1)  # fmt: skip
-    yield PaperClaim("4.4", "Rényi composition guarantees more than sequential composition", "30 rounds, rho_beta .9",
-                     "epsilon by sequential composition over that by Rényi, smallest", exact(_sequential_over_renyi()),
-                     1.0)  # fmt: skip
-
-
-def noise_of_the_figures() -> Iterator[PaperClaim]:
-    """Yield the claims at rho_beta = 0.9 that follow from the noise levels in the paper's figures, whatever the data.
-
-    rho_beta is the claimed upper bound on the insider's belief in the true data set.
-    """
-    guarantees = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
-    apart = [(guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
-             for delta, guarantee in guarantees]  # fmt: skip
-    yield PaperClaim("6", IS_RHO_ALPHA, NOISE_OF_THE_FIGURES, "exact advantage less rho_alpha, farthest from 0",
-                     exact(max(apart, key=abs)), -CLOSE, CLOSE)  # fmt: skip
-    over = [_largest_exceedance(sqrt(settings.ROUNDS) / (guarantee.noise_multiplier or inf), MAIN_BELIEF) / delta
-            for delta, guarantee in guarantees]  # fmt: skip
-    yield PaperClaim("6.2", NO_MORE_THAN_DELTA, NOISE_OF_THE_FIGURES,
-                     "largest probability that the noise allows, over delta", exact(max(over)),
-                     highest=1.0)  # fmt: skip
-
-
-def _sequential_over_renyi() -> float:
-    """Return the epsilon of sequential composition divided by that of Rényi composition, for 30 rounds.
-
-    Sequential composition adds 30 epsilons of one round, each by Eq. (1) of the paper at delta / 30. The result is the
-    smaller one of the ratios at delta 0.01 and 0.001.
-    """
-    ratios, rounds = [], settings.ROUNDS
-    for delta in (0.01, 0.001):
-        guarantee = calibrated(0.9, delta)
-        assert guarantee.noise_multiplier is not None
-        ratios.append(rounds * sqrt(2 * log(1.25 * rounds / delta)) / guarantee.noise_multiplier / guarantee.epsilon)
-    return min(ratios)
 
 
 def _ratio(interval: Interval, by: float) -> Interval:
@@ -127,7 +61,7 @@ def _resampled(found: InsiderFindings, values: Floats, statistic: Callable[[Floa
 
 
 def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims of section 6.1 that dissimilar neighbours of D have larger sensitivities and few outliers."""
+    """Yield the claims of section 6.1: dissimilar neighbours have larger sensitivities and few outliers."""
     at = partial(InsiderSetting, data, LS, REPLACED)
     most, least = (runs.get(at(neighbour=kind)) for kind in ("most-dissimilar", "least-dissimilar"))
     if most is None or least is None:
@@ -158,11 +92,7 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims of section 6.2 on the insider's mean belief, and on its share of beliefs above rho_beta.
-
-    The insider is the adversary that tells D from D', and rho_beta the claimed upper bound on its belief in the true
-    data set.
-    """
+    """Yield the claims of section 6.2 on the mean belief, and on the share of beliefs above rho_beta."""
     for setting in settings.main_settings([data]):
         found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, trials=runs[setting].repetitions)
         mean = _resampled(found, found.trials["belief"].to_numpy(dtype=np.float64), np.mean)
@@ -174,8 +104,6 @@ def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 def exceedance(where: str, counted: Interval, delta: float, trials: int) -> PaperClaim:
     """Return the claim that the insider's belief exceeds rho_beta in at most a share delta of the trials.
 
-    rho_beta is the claimed upper bound on the insider's belief in the true data set.
-
     Parameters
     ----------
     where
@@ -183,33 +111,18 @@ def exceedance(where: str, counted: Interval, delta: float, trials: int) -> Pape
     counted
         Share of trials with a belief above rho_beta, with its interval.
     delta
-        Delta of the guarantee, the largest share that agrees with the claim.
+        Delta of the guarantee.
     trials
-        Number of trials in which beliefs were counted.
+        Number of trials.
     """
     return PaperClaim("6.2", NO_MORE_THAN_DELTA, where, "share of beliefs above rho_beta", counted, highest=delta,
                       trials=trials, narrows=0.5 if counted.value else 1.0)  # fmt: skip
 
 
-def _largest_exceedance(mu: float, belief: float) -> float:
-    """Return the worst-case probability that the belief in the true data set exceeds `belief`, which is above 0.5.
-
-    Each round has a Gaussian-DP parameter mu_i, which may depend on earlier releases. `mu` is the upper bound on the
-    square root of the sum of mu_i^2 over the rounds, above 0. The log-odds of the true data set are a Brownian motion
-    with drift 1/2 at time sum mu_i^2 <= mu^2. An adaptive choice of mu_i chooses the stopping time, so the worst case
-    is the probability that the maximum up to time mu^2 exceeds the threshold (reflection principle).
-    """
-    passed = float(logit(belief))
-    return float(ndtr(mu / 2 - passed / mu) + np.exp(passed) * ndtr(-mu / 2 - passed / mu))
-
-
 def _insider_advantage(found: InsiderFindings) -> Interval:
-    """Return the insider's advantage in a run, estimated as the mean of |2b - 1| over its beliefs b.
+    """Return the insider's advantage: exact under local noise without floored rounds, else the mean of |2b - 1|.
 
-    The insider is the adversary that tells D from D'. Its log-odds are exact, so its beliefs are calibrated: with
-    belief b it guesses right with probability max(b, 1 - b). The estimate therefore has the same mean as the share of
-    wins minus losses, and less variance. If noise is scaled to the local sensitivity and no local sensitivity is below
-    its floor, the exact advantage is returned instead.
+    Its beliefs b are calibrated, so this has the mean of counted wins, and less variance.
     """
     if found.setting.is_local and found.floored_share == 0:
         return exact(statistics.predicted_advantage(found.mu_of_trials))
@@ -217,10 +130,7 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
 
 
 def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims on the insider's advantage with noise scaled by local and global sensitivity (section 6.2).
-
-    The insider is the adversary that tells the data set D from its neighbour D'.
-    """
+    """Yield the claims of section 6.2 on the advantage under local and global noise scaling."""
     of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in settings.main_settings([data])}
     claim = partial(PaperClaim, trials=runs[settings.main_settings([data])[0]].repetitions)
     for relation in settings.RELATION_LETTERS:
@@ -240,11 +150,7 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def advantage_name(found: InsiderFindings) -> str:
-    """Return the name of the adversary's advantage in a run: "exact advantage" or "measured advantage".
-
-    It is exact if it follows from the noise by a formula: if noise is scaled to the local sensitivity, which was never
-    below its floor. Otherwise it is estimated from the trials.
-    """
+    """Return "exact advantage" for local noise that was never at its floor, else "measured advantage"."""
     return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
 
 
@@ -256,9 +162,9 @@ def counted_advantage(setting: InsiderSetting, counted: Interval, trials: int) -
     setting
         A setting whose noise is scaled by the local sensitivity.
     counted
-        Advantage from the number of trials that the adversary won at this setting, with its interval.
+        Advantage from the number of won trials, with its interval.
     trials
-        Number of trials that were run at this setting.
+        Number of trials.
     """
     bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
     off = Interval(counted.value - bound, counted.low - bound, counted.high - bound)
@@ -277,7 +183,7 @@ def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims on how far each of the three empirical epsilons is from the claimed epsilon (section 6.3)."""
+    """Yield the claims of section 6.3 on how far the empirical epsilons are from the claimed one."""
     rows = {one: audit_rows(runs[one]) for one in settings.audit_settings([data])}
     local, whole = ([one for one in rows if one.scaling is scaling] for scaling in (LS, GS))
     claim = partial(PaperClaim, "6.3", trials=min(runs[one].repetitions for one in rows))
@@ -302,21 +208,14 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _distance(found: Interval, truth: float) -> Interval:
-    """Return the absolute difference between a measured number and `truth`, with the range that its interval allows.
-
-    `found` holds the number and its interval. The range starts at 0 if the interval contains `truth`.
-    """
+    """Return the absolute difference of a number from `truth`, with the range that its interval allows."""
     ends = abs(found.low - truth), abs(found.high - truth)
     covers = found.low <= truth <= found.high
     return Interval(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
 
 
 def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims that the insider learns more than the membership adversary of Yeom et al. (section 6.3).
-
-    The insider is the adversary that tells the data set D from its neighbour D'. Another claim is that the bound on the
-    advantage of the membership adversary is loose.
-    """
+    """Yield the claims of section 6.3: the insider learns more than Yeom's adversary, whose bound is loose."""
     for setting in settings.audit_settings([data]):
         found, trials = runs[setting], runs[setting].repetitions
         each = found.trials["membership_advantage"].to_numpy(dtype=np.float64)
@@ -355,7 +254,7 @@ def claims_item(played: InsiderRuns) -> ItemResult:
 
 
 def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return a table of claims, with a figure: the given claims, those tested by closed forms, and untestable ones.
+    """Return a table, with a figure, of claims tested on runs, those tested by closed forms, and untestable ones.
 
     Parameters
     ----------
@@ -371,13 +270,11 @@ def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemR
             f"Where the paper states no number: an advantage is the same within {CLOSE:g}, a mean belief is slightly "
             f"above .5 up to {SLIGHTLY:g}, and a sensitivity is close to C from {NEAR:g} C on.",
             "Where noise follows the local sensitivity the distribution of the log-odds is known: an exact advantage "
-            "is that of "
-            "the distribution, with an interval of no width, and no measurement. A measured one is the mean of what "
-            "beliefs say "
-            "of each trial, since the log-odds are the exact likelihood ratio; one by counted trials is that of Table "
-            "2. "
-            "Of Yeom's adversary it is the mean over trials with its t interval: what other records would change is no "
-            "part of it. How often a belief exceeds rho_beta is counted, and bounded by the noise in a row of its own.",
+            "is that of the distribution, with an interval of no width, and no measurement. A measured one is the "
+            "mean of what beliefs say of each trial, since the log-odds are the exact likelihood ratio; one by "
+            "counted trials is that of Table 2. Of Yeom's adversary it is the mean over trials with its t interval: "
+            "what other records would change is no part of it. How often a belief exceeds rho_beta is counted, and "
+            "bounded by the noise in a row of its own.",
             "Differences of runs have square-and-add intervals; distances from epsilon have all that their intervals "
             "allow, so that they decide late. Epsilon' from the largest belief is an extreme value, whose distance "
             "does not go to 0 with more trials.",

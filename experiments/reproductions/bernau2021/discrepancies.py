@@ -12,9 +12,8 @@ SLIPS: dict[str, str] = {
     "second-draw": (
         "Noise: the authors' adversary observes a second draw of the noise, not the one that is applied to the model. "
         "Here there is one draw, which is both observed and applied. Under local sensitivity the distribution of the "
-        "log-odds "
-        "is the same in both cases. Under global sensitivity, what the authors' adversary observes no longer depends "
-        "on how training goes on."
+        "log-odds is the same in both cases. Under global sensitivity, what the authors' adversary observes no longer "
+        "depends on how training goes on."
     ),
     "bit": (
         "Secret bit: the authors' code never draws it and always uses D, so it measures the advantage in trials with D "
@@ -62,9 +61,9 @@ SLIPS: dict[str, str] = {
         "with another most dissimilar neighbour. This cannot matter under local sensitivity, but it does under global."
     ),
     "stand-in": (
-        "Purchase-100 is not in the data directory. Location-30 stands in for it, with the same hidden layer of 128: a "
-        "data set of the same authors and of the same kind, with 446 binary features and 30 classes. It has other "
-        "sensitivities, so where these matter its numbers need not agree with the published ones."
+        "Purchase-100: it is not in the data directory. Location-30 stands in for it, with the same hidden layer of "
+        "128: a data set of the same authors and of the same kind, with 446 binary features and 30 classes. It has "
+        "other sensitivities, so where these matter its numbers need not agree with the published ones."
     ),
     "precision": (
         "Precision: the authors' code multiplies probabilities in single precision. At epsilon = 0.12 on Purchase-100 "
@@ -77,8 +76,8 @@ SLIPS: dict[str, str] = {
         "median of the largest of that many log-odds."
     ),
     "equation-6": (
-        "Eq. (6) as printed lacks a factor of 2, and section 5.3 lacks a logarithm in epsilon' from the belief. Both "
-        "are present in the authors' code and in ours."
+        "Eq. (6): as printed, it lacks a factor of 2, and section 5.3 lacks a logarithm in epsilon' from the belief. "
+        "Both are present in the authors' code and in ours."
     ),
     "local-distribution": (
         "Local sensitivity: every round gives the same amount of evidence whatever the data and the model are, so the "
@@ -128,9 +127,9 @@ def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
     Parameters
     ----------
     keys
-        The keys of the explanations.
+        The keys.
     stands_in
-        Whether a freely available data set replaces the paper's own; an explanation of this is then added at the end.
+        Whether a substitute replaces the paper's data set; its explanation is then added at the end.
     """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)

@@ -1,4 +1,7 @@
-"""Figures 7 to 9 of Bernau et al. 2021: the audit of epsilon, and membership inference, for one data set each."""
+"""Figures 7 to 9 of Bernau et al. 2021: the audit of epsilon, and membership inference, for one data set each.
+
+The insider is the adversary that tells D from D'; the other adversary infers membership.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import expm1, inf, log, nan
@@ -50,8 +53,7 @@ _MEMBERSHIP_LOOKS = {
 def audit_of_epsilon(played: InsiderRuns) -> ItemResult:
     """Return the figure of one data set from its runs: three estimates of epsilon, and two adversaries' advantages.
 
-    Epsilon is estimated from sensitivities, from the insider's beliefs, and from its advantage. The insider is the
-    adversary that tells D from D'; the other adversary infers membership.
+    Epsilon is estimated from sensitivities, from the insider's beliefs, and from its advantage.
     """
     (data,), settings = played.data, audit_settings(played.data)
     return audit_of({setting: audit_rows(played.runs[setting]) for setting in settings}, data)
@@ -63,9 +65,9 @@ def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: Insider
     Parameters
     ----------
     rows
-        For every setting its rows, keyed by quantity, as `audit_rows` returns them.
+        For every setting its rows, as `audit_rows` returns them.
     data
-        The data set whose panels are drawn.
+        The data set.
     """
     settings = tuple(rows)
     figure = new_figure(7.6)
@@ -92,11 +94,7 @@ def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: Insider
 
 
 def audit_rows(found: InsiderFindings) -> dict[str, ItemRow]:
-    """Return the table rows of one run, keyed by quantity: three estimates of epsilon, two adversaries' advantages.
-
-    Epsilon is estimated from sensitivities, from the insider's beliefs, and from its advantage. The insider is the
-    adversary that tells D from D'; the other adversary infers membership.
-    """
+    """Return the table rows of one run, keyed by quantity: three estimates of epsilon, two adversaries' advantages."""
     return {row.quantity: row for row in (*_epsilon_rows(found), *_advantage_rows(found))}
 
 
@@ -110,10 +108,7 @@ def _median_of_largest(mu: float, trials: int) -> float:
 
 
 def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
-    """Yield the table rows of a run's three empirical epsilons; a missing value or upper end counts as infinite.
-
-    They are computed from sensitivities, from the adversary's beliefs, and from its advantage.
-    """
+    """Yield the rows of a run's three empirical epsilons; a missing value or upper end counts as infinite."""
     setting, trials, stored = found.setting, found.repetitions, found.summary["empirical_epsilon"]
 
     def row(quantity: str, name: str, printed: Mapping[float, float], theory: float, note: str) -> ItemRow:
@@ -142,7 +137,7 @@ def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
 
 
 def _advantage_rows(found: InsiderFindings) -> Iterator[ItemRow]:
-    """Yield the rows of a run's advantages: of the insider, and of the membership adversary of Yeom et al."""
+    """Yield the rows of the advantages of the insider and of Yeom's membership adversary."""
     setting, insider, config = found.setting, found.summary["insider"], found.config
     main = setting.belief == MAIN_BELIEF
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation].advantage if main else nan
@@ -202,11 +197,7 @@ def _draw_advantages(
 def _draw_with_published(
     axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: SensitivityKind, look: plot_style.CurveLook
 ) -> None:
-    """Draw one curve of computed numbers with its published values; local and global noise are shifted apart.
-
-    `rows` holds both numbers for each position in `x`, and `look` the style and name of the curve. With local
-    `scaling`, noise is scaled by the local sensitivity; with global, by the global one.
-    """
+    """Draw a curve with its published values; curves of local and global noise are shifted apart."""
     side = -1 if scaling is SensitivityKind.LOCAL else 1
     plot_style.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
     plot_style.draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

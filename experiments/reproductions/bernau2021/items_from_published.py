@@ -8,17 +8,14 @@ from dataclasses import replace
 
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import ADVANTAGE, EXCEEDED, table_2_of
-from fl_audit.experiments.reproductions.bernau2021.claims import (
+from fl_audit.experiments.reproductions.bernau2021.claims import UNTESTED, claims_of_text, counted_advantage, exceedance
+from fl_audit.experiments.reproductions.bernau2021.closed_form_claims import (
     IS_RHO_ALPHA,
     NO_MORE_THAN_DELTA,
-    UNTESTED,
-    claims_of_text,
     closed_forms,
-    counted_advantage,
-    exceedance,
 )
-from fl_audit.experiments.reproductions.bernau2021.closed_forms import figure_1
 from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import INSIDER, audit_of
+from fl_audit.experiments.reproductions.bernau2021.noisy_query import figure_1
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import remarks_of_figure_4
 from fl_audit.experiments.reproductions.bernau2021.settings import InsiderData, InsiderSetting
@@ -30,15 +27,7 @@ _AUDITS = ("fig7", "fig8", "fig9")
 
 
 def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
-    """Return the tables and figures, by key, that can be recomputed from published numbers.
-
-    An empty figure means that the published image is kept.
-
-    Parameters
-    ----------
-    published
-        The results of this paper's reproduction, as published in the documentation.
-    """
+    """Return the items, by key, that follow from published numbers; an empty figure keeps the published image."""
     groups = [one for forms in settings.CANDIDATES.values() for (one,) in forms]
     rows = published.rows("table2")
     data = [one for one in groups if any(row.setting.startswith(f"{one.title}, ") for row in rows)]
@@ -56,11 +45,9 @@ def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
 
 
 def _audit(published: PublishedReproduction, item: str, data: list[InsiderData]) -> ItemResult:
-    """Return the figure of one data set's audit of epsilon, made again from its published rows and the printed Table 2.
+    """Return the figure of one data set's audit of epsilon, from its published rows.
 
-    `item` is the figure's key, and `data` holds the data sets among which the figure's own is found by its title. The
-    published advantage of the insider is replaced by the printed one from Table 2 where the belief is that of the
-    paper's main runs.
+    Where the belief is the main one, the insider's published advantage is that of the printed Table 2.
     """
     rows = published.rows(item)
     one = next(each for each in data if rows[0].setting.startswith(f"{each.title}, "))
@@ -82,12 +69,7 @@ def _claims(published: PublishedReproduction, data: list[InsiderData], own: Mapp
 
 
 def _kept(claim: PaperClaim, rows: Mapping[tuple[str, str], ItemRow], own: Mapping[str, InsiderSetting]) -> PaperClaim:
-    """Return a published claim, judged again by today's rules if Table 2 has the numbers that this takes.
-
-    Two kinds of claims are judged again: on the share of beliefs above the bound, and on the advantage by counting won
-    trials. Every other claim is returned unchanged. `rows` is keyed by the names of setting and quantity, and `own` by
-    the name of the setting.
-    """
+    """Return a published claim, judged anew if the published Table 2 has its number; otherwise unchanged."""
     if claim.statement == NO_MORE_THAN_DELTA:
         row = rows[claim.where, EXCEEDED]
         return exceedance(claim.where, row.found, own[claim.where].data.delta, row.repetitions)

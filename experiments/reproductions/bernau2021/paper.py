@@ -9,9 +9,10 @@ from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import figure_6, table_2
 from fl_audit.experiments.reproductions.bernau2021.attack_cost_scaling import table_1
 from fl_audit.experiments.reproductions.bernau2021.claims import claims_item
-from fl_audit.experiments.reproductions.bernau2021.closed_forms import figure_1, figure_2, figure_3, table_3
+from fl_audit.experiments.reproductions.bernau2021.closed_forms import table_3
 from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import audit_of_epsilon
 from fl_audit.experiments.reproductions.bernau2021.items_from_published import rejudge
+from fl_audit.experiments.reproductions.bernau2021.noisy_query import figure_1, figure_2, figure_3
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns, play
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from fl_audit.experiments.reproductions.bernau2021.settings import (
@@ -22,15 +23,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderDatasetName,
     InsiderSetting,
 )
-from fl_audit.experiments.reproductions.dataset_availability import find_data
-from fl_audit.experiments.reproductions.paper_types import (
-    ComputeExtent,
-    ItemContext,
-    ItemResult,
-    Paper,
-    PaperItem,
-    PaperResults,
-)
+from fl_audit.experiments.reproductions.dataset_availability import DatasetItem, find_data_of_items
+from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, ItemResult, Paper, PaperResults
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.plurals import plural
 from fl_audit.report.formatting import number_text
@@ -41,7 +35,7 @@ QUICK_WARNING = "Quick form: few trials, wide intervals. It shows that everythin
 
 
 @dataclass(frozen=True)
-class InsiderItem(PaperItem):
+class InsiderItem(DatasetItem):
     """A table or figure of the paper; several of them may share runs."""
 
     # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
@@ -49,45 +43,38 @@ class InsiderItem(PaperItem):
     build: Callable[[InsiderRuns], ItemResult]
     # Returns the settings that it needs to be run on given data sets.
     settings: Callable[[Iterable[InsiderData]], tuple[InsiderSetting, ...]] = lambda data: ()
-    studies: tuple[InsiderDatasetName, ...] = ()  # the data sets of the paper that it shows; empty if it needs no data
-
-    def data_of(self, found: Iterable[InsiderData]) -> tuple[InsiderData, ...]:
-        """Return those of the given data sets that the table or figure shows."""
-        return tuple(one for one in found if one.study in self.studies)
 
 
 def _audit(number: int, study: InsiderDatasetName) -> InsiderItem:
     title = f"Figure {number}. Audit of epsilon on {study}"
-    return InsiderItem(f"fig{number}", title, audit_of_epsilon, settings.audit_settings, (study,))
+    return InsiderItem(f"fig{number}", title, audit_of_epsilon, settings.audit_settings, studies=(study,))
 
 
 _ALL = tuple(InsiderDatasetName)
 _ITEMS = (
     InsiderItem("table1", "Table 1. How the work grows with records and rounds", lambda played: table_1()),
-    InsiderItem("table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, settings.main_settings, _ALL),
+    InsiderItem(
+        "table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, settings.main_settings, studies=_ALL
+    ),
     InsiderItem("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", lambda played: table_3()),
     InsiderItem("fig1", "Figure 1. The decision boundary of the adversary", lambda played: figure_1()),
     InsiderItem("fig2", "Figure 2. Regions of error by epsilon", lambda played: figure_2()),
     InsiderItem("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", lambda played: figure_3()),
-    InsiderItem("fig4", "Figure 4. Local sensitivity by neighbour", figure_4, settings.neighbour_settings, _ALL),
-    InsiderItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, settings.main_settings, _ALL),
-    InsiderItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, settings.main_settings, _ALL),
+    InsiderItem(
+        "fig4", "Figure 4. Local sensitivity by neighbour", figure_4, settings.neighbour_settings, studies=_ALL
+    ),
+    InsiderItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, settings.main_settings, studies=_ALL),
+    InsiderItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, settings.main_settings, studies=_ALL),
     _audit(7, InsiderDatasetName.MNIST),
     _audit(8, InsiderDatasetName.PURCHASE),
     _audit(9, InsiderDatasetName.ADULT),
-    InsiderItem("claims", "Claims of the text", claims_item, settings.all_settings, _ALL),
+    InsiderItem("claims", "Claims of the text", claims_item, settings.all_settings, studies=_ALL),
 )
 
 
 def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
-    """Carry out the runs that several tables and figures need, each run once, and return these tables and figures.
-
-    Items whose data sets are not available are left out.
-    """
-    studies = dict.fromkeys(study for item in items for study in item.studies)
-    found, remarks = find_data(settings.CANDIDATES, context.data_dir, studies)
-    for remark in remarks:
-        context.announce(remark)
+    """Carry out the runs that the items need, each once, and make the items; those without data are left out."""
+    found, remarks = find_data_of_items(items, settings.CANDIDATES, context)
     makeable = tuple(item for item in items if not item.studies or item.data_of(found))
     runs = play([setting for item in makeable for setting in item.settings(item.data_of(found))], context)
     played = tuple(runs.values())
@@ -102,7 +89,6 @@ def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
 
 
 def _made(item: InsiderItem, played: InsiderRuns, context: ItemContext) -> ItemResult:
-    """Return one table or figure, built from its runs, with the time that these runs took."""
     own = dict.fromkeys(item.settings(played.data))
     spent = spent_on({context.runs / one.name: played.runs[one].repetitions for one in own})
     return replace(item.build(played), spent=spent)
@@ -128,10 +114,7 @@ def _warnings(runs: Sequence[InsiderFindings], extent: ComputeExtent) -> list[st
 
 
 def _other_measures(runs: Sequence[InsiderFindings]) -> str:
-    """Return a sentence on data sets whose neighbours were chosen by another measure than the paper's; else "".
-
-    The neighbour of a data set D differs from it in one record; the measure says how dissimilar two records are.
-    """
+    """Return a sentence on data sets whose neighbours were chosen by another measure than the paper's; else ""."""
     others = {
         f"on {found.setting.data.title} by the {found.config.audit.dissimilarity} measure instead of "
         f"{found.setting.data.dissimilarity}"

@@ -40,10 +40,9 @@ TABLE_2_REPETITIONS = 1000
 
 
 def published_repetitions(belief: float) -> int:
-    """Return about how many repetitions are behind a number that the paper prints for the bound `belief`.
+    """Return about how many repetitions are behind a number that the paper prints for the bound rho_beta = `belief`.
 
-    `belief` is rho_beta, the bound on the insider's belief. The number is 1000 for 0.9, and 250 for other bounds; for
-    these, the true numbers are between 242 and 493.
+    It is 1000 for 0.9, and 250 for other bounds, whose true numbers are between 242 and 493.
     """
     return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 

@@ -58,26 +58,22 @@ class InsiderFindings:
 
     @property
     def mu_of_trials(self) -> Floats:
-        """Gaussian-DP parameter mu of each trial, shape (trials,).
+        """Gaussian-DP parameter of each trial, (trials,): the root of the sum over rounds of (Delta_i / sigma_i)^2.
 
-        It is the square root of the sum over rounds of (Delta_i / sigma_i)^2, with local sensitivity Delta_i and noise
-        sigma_i.
+        Delta_i is the local sensitivity and sigma_i the noise.
         """
         signal = self.sensitivities / self._by_trial("sigma")
         return np.asarray(np.sqrt(np.sum(signal**2, axis=1)), dtype=np.float64)
 
     @property
     def expected_advantage(self) -> float:
-        """The theoretical advantage of the insider, i.e. the adversary that tells D from D'.
-
-        It is exact if noise is scaled by the local sensitivity, and else approximate.
-        """
+        """The theoretical advantage of the insider: exact under local noise scaling, else approximate."""
         local = self.setting.is_local
         return gaussian_advantage(self.claimed_mu) if local else predicted_advantage(self.mu_of_trials)
 
     @property
     def floored_share(self) -> float:
-        """Share of rounds, over all trials, with a local sensitivity below its floor, where noise is at its minimum."""
+        """Share of rounds, over all trials, with a local sensitivity below its floor, at which noise is minimal."""
         return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
 
     def _by_trial(self, column: str) -> Floats:
@@ -94,7 +90,7 @@ class InsiderRuns:
 
     @property
     def stands_in(self) -> bool:
-        """Return whether one of the data sets is a substitute for a data set of the paper."""
+        """Whether one of the data sets is a substitute for a data set of the paper."""
         return any(one.stands_in for one in self.data)
 
 
@@ -104,7 +100,7 @@ def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[Insid
     Parameters
     ----------
     settings
-        The settings to run; a setting that occurs several times is run once.
+        The settings; one that occurs several times is run once.
     context
         Directory of the runs, full or quick form, and engine.
 
@@ -124,7 +120,6 @@ def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[Insid
 
 
 def _read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:
-    """Return the results of a finished run, read from its directory."""
     frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("trials", "rounds")}
     public, _ = read_public(run.path)
     return InsiderFindings(setting, config, read_json(run.summary), **frames, pair=public.pair)
@@ -134,10 +129,9 @@ RANKS = 3  # number of most and of least dissimilar neighbours that one search k
 
 
 def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:
-    """Return the difference of D and its neighbour D': read from a run with the same neighbour, otherwise searched for.
+    """Return the difference of D and D', read from a begun run with the same neighbour, otherwise searched for.
 
-    `begun` holds configurations and directories of other runs; those without results yet are ignored. Reading saves a
-    search over all pairs of images, which takes minutes.
+    The search over all pairs of images takes minutes.
     """
     search, rank = asked = _question(config)
     for other, run in begun:
@@ -158,10 +152,7 @@ def labels_of(found: InsiderFindings) -> tuple[int, ...]:
 
 
 class _NeighbourRankingKey(NamedTuple):
-    """All settings that determine the ranking of neighbours, as the key of a cache.
-
-    If `farthest` is true, the most dissimilar neighbour has rank 1; otherwise the least dissimilar one has.
-    """
+    """All settings that determine the ranking of neighbours. With `farthest`, rank 1 is the most dissimilar one."""
 
     data: DataSpec
     records: int

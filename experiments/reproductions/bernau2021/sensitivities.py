@@ -68,10 +68,7 @@ def figure_4(played: InsiderRuns) -> ItemResult:
 
 
 def remarks_of_figure_4(stands_in: bool) -> tuple[str, ...]:
-    """Return reasons why our numbers may differ from Figure 4 of the paper.
-
-    If `stands_in`, a reason about the substitute data set is added.
-    """
+    """Return reasons why our numbers may differ from Figure 4; `stands_in` adds that of substitute data."""
     keys = ("figure-4-cosine", "figure-4-relation", "labels", "eq-9", "ssim", "subset", "network", "optimizer")
     return explained(keys, stands_in)
 
@@ -108,10 +105,7 @@ def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
 
 
 def figure_5(played: InsiderRuns) -> ItemResult:
-    """Return Figure 5: local and global sensitivities over the rounds, at rho_beta = 0.9.
-
-    rho_beta is the claimed upper bound on the adversary's belief in the true data set.
-    """
+    """Return Figure 5: local and global sensitivities over the rounds, for a claimed belief bound rho_beta of 0.9."""
     data, figure = played.data, new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]
     rows: list[ItemRow] = []

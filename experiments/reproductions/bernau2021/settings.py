@@ -1,4 +1,7 @@
-"""Settings of the runs for Bernau et al. 2021, section 6, and their configurations."""
+"""Settings of the runs for Bernau et al. 2021, section 6, and their configurations.
+
+rho_beta is the claimed upper bound on the insider's belief in the true data set.
+"""
 
 import zlib
 from collections.abc import Iterable, Mapping
@@ -58,17 +61,17 @@ class InsiderData:
 
     @property
     def beliefs(self) -> tuple[float, ...]:
-        """The values of rho_beta in Table 3, ascending; rho_beta is the claimed bound on the adversary's belief."""
+        """The values of rho_beta in Table 3, ascending."""
         return (self.smallest_belief, *BELIEFS)
 
     @property
     def short_title(self) -> str:
-        """The title, with a line break before the name of the data set that it replaces, if it replaces one."""
+        """The title, with a line break before the name of the data set that it replaces."""
         return self.title.replace(" for ", "\nfor ")
 
     @property
     def stands_in(self) -> bool:
-        """Return whether this data set is a substitute for the paper's."""
+        """Whether this data set is a substitute for the paper's."""
         return self.title != self.study
 
 
@@ -117,34 +120,30 @@ class InsiderSetting:
 
     @property
     def label(self) -> str:
-        """Name of the setting in tables: data set, noise scaling, adjacency, rho_beta, and neighbour.
-
-        The neighbour is left out if it is the most dissimilar one.
-        """
+        """Name of the setting in tables: data set, noise scaling, adjacency, rho_beta, and a neighbour of Figure 4."""
         which = "" if self.is_standard_neighbour else f", {self.neighbour} {self.rank}"
         return f"{self.data.title}, {self.letters}, rho_beta {self.belief:g}{which}"
 
     @property
     def is_local(self) -> bool:
-        """Return whether noise is scaled by the local sensitivity."""
+        """Whether noise is scaled by the local sensitivity."""
         return self.scaling is SensitivityKind.LOCAL
 
     @property
     def is_standard_neighbour(self) -> bool:
-        """Return whether D' is the most dissimilar neighbour of D, as in all tables and figures except Figure 4."""
+        """Whether D' is the most dissimilar neighbour of D, as in all tables and figures except Figure 4."""
         return self.neighbour == "most-dissimilar" and self.rank == 1
 
     @property
     def seed(self) -> int:
-        """Seed of the run, derived from its name, so that settings do not share their noise."""
+        """Seed of the run, derived from its name."""
         return zlib.crc32(self.name.encode())
 
 
 def _trials_of(setting: InsiderSetting, extent: ComputeExtent) -> int:
     """Return the number of trials of a setting; in the full form 1000 at rho_beta = 0.9, otherwise 250, as published.
 
-    rho_beta is the claimed upper bound on the adversary's belief in the true data set. The additional neighbours of
-    Figure 4, for which the paper states no number, have 100 trials, i.e. 3,000 sensitivities each.
+    The further neighbours of Figure 4 have 100; the paper states no number.
     """
     match extent:
         case ComputeExtent.FULL:
@@ -170,10 +169,9 @@ def values_of(setting: InsiderSetting, extent: ComputeExtent, data_dir: Path | N
     Parameters
     ----------
     setting
-        The setting whose run is configured.
+        The setting.
     extent
-        Whether the reproduction is the full or the quick form. The quick form has fewer trials and fewer test records,
-        and a faster measure of dissimilarity where a search by the paper's measure takes minutes.
+        Full form, or quick form with fewer trials and test records, and a faster measure of dissimilarity where needed.
     data_dir
         Data directory; None means the one in the environment variable FL_AUDIT_DATA.
     """
@@ -217,19 +215,13 @@ def values_of(setting: InsiderSetting, extent: ComputeExtent, data_dir: Path | N
 
 
 def main_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    """Return the settings of Table 2 and Figures 5 and 6: rho_beta = 0.9, both noise scalings and both adjacencies.
-
-    rho_beta is the claimed upper bound on the insider's belief in the true data set.
-    """
+    """Return the settings of Table 2 and Figures 5 and 6: rho_beta = 0.9, both noise scalings and both adjacencies."""
     each = product(data, SCALINGS, RELATIONS)
     return tuple(InsiderSetting(one, scaling, relation) for one, scaling, relation in each)
 
 
 def audit_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    """Return the settings of Figures 7 to 9: bounded DP (replaced record), both noise scalings and all rho_beta.
-
-    rho_beta is the claimed upper bound on the insider's belief in the true data set.
-    """
+    """Return the settings of Figures 7 to 9: bounded DP (replaced record), both noise scalings and all rho_beta."""
     each = ((one, scaling, belief) for one in data for scaling in SCALINGS for belief in one.beliefs)
     return tuple(InsiderSetting(one, scaling, Adjacency.REPLACE_RECORD, belief) for one, scaling, belief in each)
 
@@ -245,7 +237,7 @@ def neighbour_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...
 
 
 def all_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
-    """Return the settings of all tables and figures; a setting that several of them share occurs several times."""
+    """Return the settings of all tables and figures, with duplicates of those that several share."""
     own = tuple(data)
     return (*main_settings(own), *audit_settings(own), *neighbour_settings(own))
 
@@ -253,16 +245,15 @@ def all_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
 def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str, int], ...]:
     """Return the neighbours of D in one panel of Figure 4 as (kind, rank), from most to least dissimilar.
 
-    On MNIST with replaced records there are three most and three least dissimilar neighbours, otherwise one of each.
-    The sensitivities in the paper's figure exceed C on MNIST, so the paper must have replaced records; we add panels
-    for removed records.
+    On MNIST with replaced records there are three of each kind, otherwise one. The sensitivities in the paper's figure
+    exceed C on MNIST, so the paper must have replaced records; we add panels for removed ones.
 
     Parameters
     ----------
     data
         The data set of the panel.
     relation
-        The neighbouring relation of D and D': a record is replaced or removed.
+        Whether a record is replaced or removed.
     """
     three = data.study is InsiderDatasetName.MNIST and relation is Adjacency.REPLACE_RECORD
     ranks = (1, 2, 3) if three else (1,)

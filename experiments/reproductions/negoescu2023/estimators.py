@@ -3,8 +3,8 @@
 Epsilon* is a privacy metric of one model, estimated from its losses on members and on the population.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -14,11 +14,17 @@ from matplotlib.axes import Axes
 
 from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
+from fl_audit.experiments.reproductions.negoescu2023.estimator_remarks import (
+    distribution_name,
+    errors_of_size,
+    remarks_of_figure_4,
+    remarks_of_figure_5,
+)
 from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,
-    NARROW_PARAMETRIC,
     PARAMETRIC,
     Cell,
+    PaperAndLongSimulation,
     SimulationSettings,
     cells,
     simulate,
@@ -49,44 +55,15 @@ MANY = {
 _SEED, _SEED_OF_MANY = 0, 1
 _LOOKS = {PARAMETRIC: ("--", "#12426e", "o"), EMPIRICAL: (":", "#b35806", "v")}
 _LOST = (
-    "The Gamma distributions, the numbers of losses, delta and the cut of the parametric form are lost from the "
-    "paper's text; "
-    "those here are ours, so no number can be compared.",
-    "The paper evaluates distribution functions at two million quantiles; ours finds the supremum over all thresholds.",
+    "Lost parameters: the Gamma distributions, the numbers of losses, delta and the cut of the parametric form are "
+    "lost from the paper's text; those here are ours, so no number can be compared.",
+    "Thresholds: the paper evaluates distribution functions at two million quantiles; ours finds the supremum over all "
+    "thresholds.",
 )
 
 
-@dataclass(frozen=True)
-class PaperAndLongSimulation:
-    """Settings and results of two simulations: one with the paper's ten repetitions, and one with more repetitions."""
-
-    settings: SimulationSettings  # settings of the first simulation
-    many: SimulationSettings  # settings of the second simulation
-    ten: pd.DataFrame  # table of the first simulation, see `simulate`
-    more: pd.DataFrame  # table of the second simulation, see `simulate`
-
-    @property
-    def played(self) -> str:
-        """Description of both simulations: distributions, sizes, repetitions and delta."""
-        distributions = self.settings
-        sizes = ", ".join(f"{size:,}" for size in distributions.sizes)
-        return (
-            f"Members have losses Gamma({distributions.shape:g}, 1), the population Gamma({distributions.shape:g} + a, "
-            "1), "
-            f"a = {', '.join(f'{a:g}' for a in distributions.separations)}; sets of {sizes} losses, "
-            f"{distributions.repetitions} "
-            f"repetitions; for bias and spread {self.many.repetitions} others of sets up to {max(self.many.sizes):,}. "
-            f"delta {distributions.delta:g}; rates within {distributions.cut:g} of 0 or 1 are left out, "
-            f"{distributions.empirical_cut:g} in the "
-            "empirical form. No training."
-        )
-
-
 def _simulated(extent: ComputeExtent, separations: int | None = None) -> PaperAndLongSimulation:
-    """Return both simulations, run for the first `separations` distances of the loss distributions; None means all.
-
-    The random numbers of a distance depend on its index, so that its results do not depend on `separations`.
-    """
+    """Return both simulations for the first `separations` distances, or for all."""
     both = SETTINGS[extent], MANY[extent]
     ten, many = (replace(one, separations=one.separations[:separations]) for one in both)
     return PaperAndLongSimulation(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
@@ -100,8 +77,7 @@ _BIASED = (
 def figure_4(context: ItemContext) -> ItemResult:
     """Return Figure 4: mean and standard deviation of estimated Epsilon* by number of losses, without any leak.
 
-    Epsilon* is a privacy metric of models. Members and population have equal loss distributions, so its true value is
-    0.
+    Members and population have equal loss distributions, so its true value is 0.
     """
     found = _simulated(context.extent, 1)
     figure = new_figure()
@@ -114,10 +90,9 @@ def figure_4(context: ItemContext) -> ItemResult:
     return ItemResult(
         table([*_rows_of_ten(found), *_rows_of_many(found)]),
         figure,
-        f"Mean and standard deviation of {found.settings.repetitions} repetitions. Both distributions are the same, so "
-        "the true "
-        "Epsilon* is 0.",
-        (*_LOST, *_remarks_of_figure_4(found)),
+        f"Mean and standard deviation of {found.settings.repetitions} repetitions. Both distributions are the same, "
+        "so the true Epsilon* is 0.",
+        (*_LOST, *remarks_of_figure_4(found)),
         played=found.played,
         finding=_BIASED,
         claims=tuple(_claims_of_figure_4(found)),
@@ -125,10 +100,7 @@ def figure_4(context: ItemContext) -> ItemResult:
 
 
 def figure_5(context: ItemContext) -> ItemResult:
-    """Return Figure 5: mean and standard deviation of estimated Epsilon*, and its true value, by separation.
-
-    Epsilon* is a privacy metric of models. The separation is the distance of the two loss distributions.
-    """
+    """Return Figure 5: mean and standard deviation of estimated Epsilon*, and its truth, by separation."""
     found = _simulated(context.extent)
     sizes = found.settings.sizes
     figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))
@@ -150,7 +122,7 @@ def figure_5(context: ItemContext) -> ItemResult:
         figure,
         f"Mean and standard deviation of {found.settings.repetitions} repetitions. Losses of members: "
         f"Gamma({found.settings.shape:g}, 1), of the population: Gamma({found.settings.shape:g} + a, 1).",
-        (*_LOST, *_remarks_of_figure_5(found)),
+        (*_LOST, *remarks_of_figure_5(found)),
         shown_rows=len(rows) // 2,
         played=found.played,
         finding=_BIASED,
@@ -159,7 +131,7 @@ def figure_5(context: ItemContext) -> ItemResult:
 
 
 def _claims_of_figure_4(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.1 on equal loss distributions, tested on the simulation with more repetitions."""
+    """Yield the claims of section 8.1 on equal loss distributions, tested with many repetitions."""
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
     claim = partial(PaperClaim, "8.1", trials=found.many.repetitions)
@@ -175,10 +147,7 @@ def _claims_of_figure_4(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
 
 
 def _claims_of_figure_5(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.1 on separated loss distributions, tested with the larger number of repetitions.
-
-    Samples of different separations are independent. Repetition r is averaged over all separations into one value.
-    """
+    """Yield the claims of section 8.1 on separated distributions; each repetition is averaged over separations."""
     of, claim = _columns(found.more), partial(PaperClaim, "8.1", trials=found.many.repetitions)
     apart = [one for one in found.many.separations if one > 0]
     below: dict[tuple[int, str], Floats] = {}
@@ -201,10 +170,7 @@ def _claims_of_figure_5(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
 
 
 def _columns(estimates: pd.DataFrame) -> dict[Cell, Floats]:
-    """Return the errors (estimate minus truth) in each repetition, shape (repetitions,).
-
-    They are keyed by separation, number of losses and estimator.
-    """
+    """Return estimate minus truth in each repetition, (repetitions,), by separation, size and estimator."""
     return {
         key: (cell["estimate"] - cell["truth"]).to_numpy(dtype=np.float64) for key, cell in cells(estimates).items()
     }
@@ -227,7 +193,7 @@ def _rows_of_ten(found: PaperAndLongSimulation) -> list[ItemRow]:
         if name not in _LOOKS:
             continue
         estimates = cell["estimate"].to_numpy(dtype="float64")
-        setting, spread = f"{_distribution(separation)}, {size:,} losses", float(estimates.std(ddof=1))
+        setting, spread = f"{distribution_name(separation)}, {size:,} losses", float(estimates.std(ddof=1))
         cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
         means.append(
             measured_row(setting, f"mean Epsilon*, {name} form", t_interval(estimates), estimates.size,
@@ -247,7 +213,7 @@ def _rows_of_many(found: PaperAndLongSimulation) -> list[ItemRow]:
     for (separation, size, name), apart in _columns(found.more).items():
         if name not in _LOOKS:
             continue
-        setting, count = f"{_distribution(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
+        setting, count = f"{distribution_name(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
         error, form = errors[separation, size, name], f"of Epsilon*, {name} form"
         rows += [
             measured_row(setting, f"bias {form}", t_interval(apart), count,
@@ -260,118 +226,10 @@ def _rows_of_many(found: PaperAndLongSimulation) -> list[ItemRow]:
 
 
 def _rows_of_sizes(found: PaperAndLongSimulation) -> list[ItemRow]:
-    """Return table rows of the RMSE over all separations, one for each number of losses and estimator."""
+    """Return rows of the RMSE over all separations, by number of losses and estimator."""
     return [
         ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
             repetitions=found.settings.repetitions * len(found.settings.separations), note="nats")
         for size in found.settings.sizes
-        for name, rmse in _errors_of_size(found, size).items()
+        for name, rmse in errors_of_size(found, size).items()
     ]  # fmt: skip
-
-
-def _errors_of_size(found: PaperAndLongSimulation, size: int) -> dict[str, float]:
-    errors = summary(found.ten)
-    return {
-        name: float(np.sqrt(np.mean([errors[apart, size, name].rmse ** 2 for apart in found.settings.separations])))
-        for name in _LOOKS
-    }
-
-
-def _distribution(separation: float) -> str:
-    return f"separation {separation:g}" if separation else "identical distributions"
-
-
-def _remarks_of_figure_4(found: PaperAndLongSimulation) -> tuple[str, ...]:
-    errors = summary(found.ten)
-    falls = []
-    for name in _LOOKS:
-        values = [errors[0.0, size, name].bias for size in found.settings.sizes]
-        falling = all(left > right for left, right in pairwise(values))
-        falls.append(f"the {name} one {'always' if falling else 'not always'} ({_between(values)})")
-    return (
-        f"The paper finds the parametric form nearer to 0. By means: {_nearer_in_both(found, 'bias')}.",
-        f"It finds both forms to shrink as the sets grow. Here, from each size to the next: {', '.join(falls)}.",
-    )
-
-
-def _remarks_of_figure_5(found: PaperAndLongSimulation) -> tuple[str, ...]:
-    pairs = {size: _errors_of_size(found, size) for size in found.settings.sizes}
-    nearer = sum(errors[PARAMETRIC] < errors[EMPIRICAL] for errors in pairs.values())
-    named = ", ".join(
-        f"{size:,} losses {errors[PARAMETRIC]:.2f} against {errors[EMPIRICAL]:.2f}" for size, errors in pairs.items()
-    )
-    return (
-        "The paper finds the parametric form nearer to the truth throughout. By root mean squared error: "
-        f"{_nearer_in_both(found, 'rmse')}.",
-        f"Over all separations together it is nearer at {nearer} of {len(pairs)} sizes: {named} nats.",
-        *_remarks_on_bias(found),
-    )
-
-
-def _remarks_on_bias(found: PaperAndLongSimulation) -> tuple[str, ...]:
-    """Return remarks on biases that more losses do not remove: of the normal fit, and of cutting error rates.
-
-    The cut leaves out error rates near 0 or 1.
-    """
-    size = max(found.settings.sizes)
-    wide, narrow = summary(found.ten), summary(found.ten, "narrow_truth")
-    apart = [separation for separation in found.settings.separations if separation > 0]
-
-    fit = [wide[separation, size, PARAMETRIC] for separation in apart]
-    bias, spread = [one.bias for one in fit], [one.std for one in fit]
-    cut = [wide[separation, size, EMPIRICAL].bias for separation in apart]
-    own = [narrow[separation, size, EMPIRICAL].bias for separation in apart]
-    return (
-        f"The normal fit to losses that are not normal has a bias of its own: at {size:,} losses {_between(bias)} nats "
-        f"over the separations, {'always' if min(bias) > 0 else 'not always'} above the truth, beside a standard "
-        f"deviation of {_between(spread)}{'; more losses do not cure it' if min(bias) > 2 * max(spread) else ''}.",
-        f"How much of the empirical form's distance is its cut: at {size:,} losses its bias is {_between(cut)} nats "
-        f"against the truth, and {_between(own)} against the truth within the same cut.",
-        "Within that cut for both, against the truth within it: "
-        f"{_nearer(found.ten, 'rmse', found.settings.repetitions, 'narrow_truth', NARROW_PARAMETRIC)}.",
-    )
-
-
-def _between(values: Sequence[float]) -> str:
-    return f"{values[0]:.2f}" if len(values) == 1 else f"{min(values):.2f} to {max(values):.2f}"
-
-
-def _nearer_in_both(found: PaperAndLongSimulation, column: str) -> str:
-    both = ((found.ten, found.settings), (found.more, found.many))
-    return "; ".join(_nearer(estimates, column, settings.repetitions) for estimates, settings in both)
-
-
-def _nearer(
-    estimates: pd.DataFrame, column: str, repetitions: int, truth: str = "truth", parametric: str = PARAMETRIC
-) -> str:
-    """Return a phrase on the number of cells in which the parametric estimator has a smaller error than the empirical.
-
-    A cell is a separation of the loss distributions with a number of losses. The phrase also names the cells in which
-    the parametric estimator does not have the smaller error.
-
-    Parameters
-    ----------
-    estimates
-        Estimates of all repetitions.
-    column
-        Kind of error that is compared, such as `rmse`.
-    repetitions
-        Number of repetitions, for the phrase.
-    truth
-        Column of true values.
-    parametric
-        Name of the parametric estimator.
-    """
-    errors = summary(estimates, truth)
-    pairs = {
-        key[:2]: (abs(getattr(one, column)), abs(getattr(errors[*key[:2], EMPIRICAL], column)))
-        for key, one in errors.items()
-        if key[-1] == parametric
-    }
-    farther = {key: pair for key, pair in pairs.items() if pair[0] >= pair[1]}
-    said = f"nearer in {len(pairs) - len(farther)} of {len(pairs)} cells ({repetitions} repetitions)"
-    named = "; ".join(
-        f"{_distribution(separation)}, {size:,} losses ({ours:.2f} against {empirical:.2f} nats)"
-        for (separation, size), (ours, empirical) in farther.items()
-    )
-    return f"{said}, not at {named}" if farther else said

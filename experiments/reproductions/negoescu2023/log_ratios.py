@@ -39,10 +39,7 @@ _STYLES = (("-", "#12426e", "first quantity"), ("--", "#b35806", "second quantit
 
 @dataclass(frozen=True)
 class LogRatioCurves:
-    """Log ratios of the rates of a threshold test, ln(TNR / FNR) and ln(TPR / FPR), over thresholds.
-
-    They are the first two of the four log ratios in definition 2 of the paper.
-    """
+    """The log ratios ln(TNR / FNR) and ln(TPR / FPR) of a threshold test, over thresholds (definition 2)."""
 
     fpr: Floats  # false-positive rates, shape (..., thresholds)
     fnr: Floats  # false-negative rates, shape (..., thresholds)
@@ -59,28 +56,13 @@ def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> L
 
 
 def _exact_curves(thresholds: Floats, cut: float = CUT) -> LogRatioCurves:
-    """Return ln(TNR / FNR) and ln(TPR / FPR) for the exact loss distributions, two normals, at given thresholds.
-
-    Thresholds have shape (..., thresholds). Log ratios are NaN where a rate is below `cut`.
-    """
+    """Return the log ratios of the exact loss distributions at thresholds; NaN where a rate is below `cut`."""
     from_population = thresholds - POPULATION_MEAN
     return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)
 
 
 def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, LogRatioCurves]:
-    """Draw samples of losses, and return thresholds and the log ratios of error rates at these thresholds.
-
-    Both have the shape (samples, thresholds). The log ratios are ln(TNR / FNR) and ln(TPR / FPR).
-
-    Parameters
-    ----------
-    losses
-        Number of member losses, and of population losses, in each sample.
-    samples
-        Number of samples.
-    random
-        Generator of the losses.
-    """
+    """Draw samples of losses of members and population; return thresholds and log ratios, (samples, thresholds)."""
     members = random.standard_normal((samples, losses))
     population = POPULATION_MEAN + random.standard_normal((samples, losses))
     counts = threshold_counts(members, population)
@@ -89,7 +71,7 @@ def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> t
 
 
 def figure_3(context: ItemContext) -> ItemResult:
-    """Return Figure 3: the log ratios of TNR to FNR and of TPR to FPR, over the FPR, exact and from samples."""
+    """Return Figure 3: both log ratios over the FPR, exact and from samples."""
     losses, samples = LOSSES[context.extent], SAMPLES[context.extent]
     exact = _exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
     thresholds, sampled = _sampled_curves(losses, samples, resampling("negoescu2023-fig3"))
@@ -157,10 +139,9 @@ def _setting(losses: int) -> str:
 
 
 def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
-    """Return remarks on where the log ratios ln(TNR / FNR) and ln(TPR / FPR) have most noise and most signal.
+    """Return remarks on where the log ratios have most noise and most signal.
 
-    `rows` are those of the table of Figure 3. `rates` has the smaller one of FPR and FNR at the maximum of each log
-    ratio.
+    `rates` has the smaller one of FPR and FNR at the maximum of each log ratio.
     """
     middle, ends = rows[-2].measured, rows[-1].measured
     noise = "So it is" if ends > 2 * middle else "This does not show"
@@ -172,6 +153,5 @@ def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
         f"It finds most signal there too. By the distributions both quantities are largest where the smaller rate is "
         f"{rates[0]:.2g} and {rates[1]:.2g}; the cut is {CUT:g}.",
         "A supremum picks the noise up: the largest values of samples differ from those of the distributions on "
-        "average by "
-        f"{excess[0]:+.2g} and {excess[1]:+.2g} nats.",
+        f"average by {excess[0]:+.2g} and {excess[1]:+.2g} nats.",
     )

@@ -41,10 +41,7 @@ _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "
 
 
 def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
-    """Return the settings with the fewest and most epochs without DP, and the least and largest epsilon with DP.
-
-    The models of these four settings are examined.
-    """
+    """Return the four examined settings: fewest and most epochs without DP, least and largest epsilon with DP."""
     baselines = study.baselines(data_dir)
     wanted = {"privacy.clipping-norm": study.clipping_norms[0], "training.expected-batch": study.batches[-1]}
     alike = [one for one in study.private(data_dir) if wanted.items() <= dict(one.settings).items()]
@@ -96,12 +93,7 @@ def label_of(one: Point) -> str:
 
 
 def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
-    """Return the Kolmogorov-Smirnov tests of a setting's models, one row for each model, number of components and size.
-
-    `one` is the setting, `run` the directory of its finished run, and `extent` the full or quick form. Columns are
-    "point" (the setting), "private" (with DP), "trial" (the model), "components", "size" (number of losses tested) and
-    "p_value".
-    """
+    """Return a setting's Kolmogorov-Smirnov tests, a row for each model, size and number of components."""
     rows = []
     for trial, scores in enumerate(_training_scores(run)):
         random = np.random.default_rng([trial, *one.name.encode()])
@@ -114,12 +106,7 @@ def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
 
 
 def _training_scores(run: Path) -> list[Floats]:
-    """Return the transformed losses on the training set D, one array for each model of a finished run.
-
-    Losses are transformed as for Epsilon*, a privacy metric of models: they are normalised by the joint range of
-    training and population losses. The set is D in every trial, also where the model was trained on D', which lacks one
-    record of D.
-    """
+    """Return the transformed losses on the training set D of each model, also where it was trained on D'."""
     public, _ = read_public(run)
     federation = load_federation(public)
     models = torch.cat([load_file(path)["models"] for path in sorted((run / "public").glob("models-*.safetensors"))])
@@ -154,11 +141,7 @@ def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
-    """Yield the claims of the paper's section 8.2 about p-values, each with a measured number and its interval.
-
-    `checks` has one row for each test, as `_checks` returns them. Intervals are over trials; only that of the last
-    claim is over models.
-    """
+    """Yield the claims of section 8.2; intervals are over trials, that of the last claim over models."""
     claim = partial(PaperClaim, section="8.2", where="Adult")
     over = partial(claim, trials=checks["trial"].nunique())
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
@@ -177,33 +160,22 @@ ONE_SUFFICES = "share of private models with one component"
 
 
 def of_one_component(shares: Floats) -> dict[str, Any]:
-    """Return the fields, keyed by name, of the claim that models with DP usually need only one mixture component.
+    """Return the fields, by name, of the claim that models with DP usually need only one mixture component.
 
-    The measured number is the share of sample sizes at which one component is not rejected, averaged over models. The
-    claim requires at least 0.5.
-
-    Parameters
-    ----------
-    shares
-        For each model with DP, the share of sample sizes at which one component is not rejected, shape (models,).
+    `shares` has, for each of these models, (models,), the share of sample sizes at which one component is not rejected.
+    The claim requires a mean of at least 0.5.
     """
     return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "trials": shares.size}
 
 
 def _by_model(checks: pd.DataFrame) -> Floats:
-    """Return, for each model, the share of its p-values that are above the significance level, shape (models,).
-
-    `checks` has one row for each test, as `_checks` returns them.
-    """
+    """Return the share of each model's p-values above the significance level, (models,)."""
     above = (checks["p_value"] > LEVEL).groupby([checks["point"], checks["trial"]])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 
 
 def _by_trial(checks: pd.DataFrame) -> Floats:
-    """Return, for each trial, the share of p-values above the significance level, over all settings, shape (trials,).
-
-    `checks` has one row for each test, as `_checks` returns them.
-    """
+    """Return the share of each trial's p-values above the significance level, over all settings, (trials,)."""
     above = (checks["p_value"] > LEVEL).groupby(checks["trial"])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 

@@ -45,10 +45,7 @@ _FIGURES = (
 
 
 def _make(items: Sequence[PaperItem], context: ItemContext) -> PaperResults:
-    """Return the results for the given figures, each computed for itself, and the table of claims from all figures.
-
-    Figures whose data sets are missing are left out. The table of claims is the item with the key "claims".
-    """
+    """Return the figures, those without data left out, and the table of claims, which needs all figures."""
     made: dict[str, ItemResult] = {}
     left_out: list[str] = []
     for figure in (one for one in _FIGURES if one in items or _CLAIMS in items):

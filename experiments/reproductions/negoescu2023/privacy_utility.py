@@ -51,7 +51,7 @@ OVERFITTED_FROM = 5  # section 4.2 compares private models with baselines that w
 
 @dataclass(frozen=True)
 class PrivacyUtilityStudy:
-    """The trained models of a classification task, with the Epsilon* (privacy metric) and the utility of each."""
+    """The trained models of a classification task, with the Epsilon* and the utility of each."""
 
     study: EpsilonStarStudy  # the study
     baselines: dict[int, Floats]  # Epsilon* of the models without privacy, shape (repetitions,), by their epochs
@@ -60,21 +60,21 @@ class PrivacyUtilityStudy:
 
 
 def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
-    """Return a column of a table of models in the order of repetitions, shape (repetitions,), keyed by setting."""
+    """Return a column of a table of models by setting, in the order of repetitions, (repetitions,)."""
     return {
         str(name): own.sort_values("trial")[column].to_numpy(dtype=np.float64) for name, own in models.groupby("point")
     }
 
 
 def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarStudy:
-    """Return the study (data, network and settings) of a task, on the first of its data sets that is available.
+    """Return the study of a task on the first of its data sets that is available.
 
     Parameters
     ----------
     task
         The classification task of the paper.
     context
-        Context of the reproduction: its data directory, form and engine are used.
+        Data directory, form and engine.
 
     Raises
     ------
@@ -93,10 +93,9 @@ def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarS
 
 
 def _figure(task: EpsilonStarTask, context: ItemContext) -> ItemResult:
-    """Train the models of a task if they are not trained yet, and return the figure of their privacy and utility.
+    """Train the models of a task if needed, and return the figure of their privacy and utility.
 
-    Privacy is measured by the metric Epsilon*. The figure of Adult is also compared with that of the many-class task,
-    Purchase-100, if its models are trained.
+    Figure 2 is also compared with figure 1 if the models of that are trained.
     """
     study = available_study(task, context)
     if study.stands_in:
@@ -130,7 +129,7 @@ figure_1, figure_2 = partial(_figure, EpsilonStarTask.PURCHASE), partial(_figure
 
 
 def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: ItemContext) -> PrivacyUtilityStudy:
-    """Return the models of a study with their Epsilon* (privacy metric), split into those without and with DP."""
+    """Return the models of a study, split into those without and with DP."""
     names = {one.name: int(dict(one.settings)["training.epochs"]) for one in study.baselines(context.data_dir)}
     star = {epochs: models.loc[models["point"] == name, "epsilon_star"] for name, epochs in names.items()}
     baselines = {epochs: values.to_numpy(dtype=np.float64) for epochs, values in star.items()}
@@ -138,10 +137,7 @@ def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: ItemCo
 
 
 def _finished_landscape(task: EpsilonStarTask, context: ItemContext) -> PrivacyUtilityStudy | None:
-    """Return the study of a task with its trained models, read from the folder `context.runs`.
-
-    Return None if the data is not available, or not all of these models are trained there yet.
-    """
+    """Return a task's study with its models; None if data or some models are missing."""
     try:
         study = available_study(task, context)
     except NoDataError:
@@ -172,11 +168,9 @@ def _point_rows(sweep: SweepResults, found: PrivacyUtilityStudy) -> Iterator[Ite
 
 
 def _claims(found: PrivacyUtilityStudy) -> Iterator[PaperClaim]:
-    """Yield the claims of section 4.2 on one task, with intervals over the repetitions.
+    """Yield the claims of section 4.2 on one task. Intervals of all settings hold together (Bonferroni).
 
-    A repetition has the same initial weights and random samples in every setting, so differences between settings are
-    paired by repetition. As in the paper, a setting counts as the mean of its models. The intervals of all settings
-    hold together (Bonferroni).
+    Repetitions share initial weights and samples across settings, so differences are paired.
     """
     study, title, epochs = found.study, found.study.title, sorted(found.baselines)
     claim = partial(PaperClaim, trials=study.repetitions)
@@ -208,11 +202,7 @@ EIGHT_TIMES_NUMBER = "largest Epsilon* of baselines over the smallest of private
 
 
 def _claims_of_utility(found: PrivacyUtilityStudy, claim: "partial[PaperClaim]") -> Iterator[PaperClaim]:
-    """Yield the claims of the paper's section 4.2 about utility, and about its trade-off with Epsilon*, on one task.
-
-    Epsilon* is a privacy metric of models. `found` holds the trained models of the task. `claim` makes a `PaperClaim`
-    with the study's number of trials.
-    """
+    """Yield the claims of section 4.2 about utility and its trade-off; `claim` fills in the number of trials."""
     study, title, many = found.study, found.study.title, found.study.task is EpsilonStarTask.PURCHASE
     column, said = ("test_accuracy", "test accuracy") if many else ("test_auroc", "test auroc")
     plain = _by_setting(found.models[~found.models["private"]], column)
@@ -249,19 +239,13 @@ def _claims_of_utility(found: PrivacyUtilityStudy, claim: "partial[PaperClaim]")
 
 
 def _largest(settings: Mapping[str, Floats]) -> Interval:
-    """Return the largest mean over settings, with an interval that accounts for all settings (Bonferroni).
-
-    `settings` holds one value for each repetition, shape (repetitions,), keyed by setting.
-    """
+    """Return the largest mean over settings, with an interval that accounts for all of them (Bonferroni)."""
     confidence = 1 - (1 - CONFIDENCE) / len(settings)
     return statistics.end_by_end(max, [statistics.t_interval(values, confidence) for values in settings.values()])
 
 
 def _level_rows(found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
-    """Yield a table row of the Epsilon* expected by chance, and a row of mean Epsilon* for each claimed epsilon.
-
-    Epsilon* is a privacy metric of models.
-    """
+    """Yield a row of the Epsilon* by chance, and a row of mean Epsilon* for each claimed epsilon."""
     yield _floor(found.study)
     for epsilon, own in found.private.groupby("privacy.epsilon"):
         values = own.groupby("trial")["epsilon_star"].mean().to_numpy(dtype=np.float64)
@@ -271,11 +255,7 @@ def _level_rows(found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
 
 
 def _floor(study: EpsilonStarStudy) -> ItemRow:
-    """Return the table row of the Epsilon* (privacy metric) that is expected by chance, without any leak.
-
-    Losses of members and losses of the population are simulated from one normal distribution, with as many losses of
-    each kind as the study has.
-    """
+    """Return the row of Epsilon* by chance: losses of both kinds are simulated from one normal distribution."""
     random = statistics.resampling(f"negoescu2023-{study.data}")
     counts = np.array([study.records, study.population_records])
     # Mean and variance of a normal sample are independent with known distributions, so they are drawn instead of
@@ -290,10 +270,7 @@ def _floor(study: EpsilonStarStudy) -> ItemRow:
 
 
 def _contrast(many: PrivacyUtilityStudy, adult: PrivacyUtilityStudy) -> PaperClaim:
-    """Return the claim that Epsilon* (privacy metric) on Purchase-100 exceeds that on Adult, without DP.
-
-    Each is taken at the largest number of epochs.
-    """
+    """Return the claim that Epsilon* of Purchase-100 exceeds that of Adult, both without DP at the most epochs."""
     longest = max(many.baselines), max(adult.baselines)
     apart = statistics.welch_interval(many.baselines[longest[0]], adult.baselines[longest[1]])
     return PaperClaim("4.2", "Epsilon* of Adult lies far below that of the many-class task",
@@ -304,15 +281,15 @@ def _contrast(many: PrivacyUtilityStudy, adult: PrivacyUtilityStudy) -> PaperCla
 
 def _remarks(study: EpsilonStarStudy, found: PrivacyUtilityStudy, claims: Sequence[PaperClaim]) -> tuple[str, ...]:
     remarks = [
-        "The paper's text has lost delta and the cut of Epsilon*, and it does not state the epochs of private "
-        "training, the batch size of baselines and the network for Adult. Ours are named above. The paper also tries "
-        "1 and 32 microbatches; here every record is clipped by itself.",
-        f"Epsilon* is the supremum over thresholds whose error rates lie between {PARAMETRIC_CUT:g} and 1 minus that, "
-        f"so it cannot exceed {-np.log(PARAMETRIC_CUT):.1f}. A value near this limit is saturated, and differences "
-        "there say little. The paper's largest value, 7.79, needs a cut of e^-7.79 = 0.0004 or less.",
-        "Epsilon* of a sample is above 0 even where nothing leaks; a row says how large it is by chance if scores are "
-        "normal. Intervals are over repeated training on the same records, so they do not include what other records "
-        "would change.",
+        "Lost settings: the paper's text has lost delta and the cut of Epsilon*, and it does not state the epochs of "
+        "private training, the batch size of baselines and the network for Adult. Ours are named above. The paper "
+        "also tries 1 and 32 microbatches; here every record is clipped by itself.",
+        f"Largest Epsilon*: Epsilon* is the supremum over thresholds whose error rates lie between {PARAMETRIC_CUT:g} "
+        f"and 1 minus that, so it cannot exceed {-np.log(PARAMETRIC_CUT):.1f}. A value near this limit is saturated, "
+        "and differences there say little. The paper's largest value, 7.79, needs a cut of e^-7.79 = 0.0004 or less.",
+        "Epsilon* of a sample: it is above 0 even where nothing leaks; a row says how large it is by chance if scores "
+        "are normal. Intervals are over repeated training on the same records, so they do not include what other "
+        "records would change.",
         verdicts_said(claims),
     ]  # fmt: skip
     if (found.private["epsilon_star"] >= found.private["epsilon"]).any():
@@ -332,8 +309,7 @@ def _remark_on_exceeding(private: pd.DataFrame) -> str:
     return (
         f"{len(over)} of {len(private)} private models have an Epsilon* at or above the epsilon they guarantee. That "
         "refutes no guarantee, since a guarantee is about the mechanism with all its noise and not about one model. "
-        "The "
-        f"membership adversary has an advantage of {gained.mean():.3f} on them on average ({gained.max():.3f} at "
+        f"The membership adversary has an advantage of {gained.mean():.3f} on them on average ({gained.max():.3f} at "
         "most). Where its advantage is close to 0, Epsilon* is an artefact: the fitted normals do not fit, and are "
         "followed to error rates that so few losses cannot show. `epsilon-star --method empirical` on the losses of "
         "such a model tells whether it is."

@@ -33,7 +33,7 @@ COLUMNS = ("separation", "size", "estimator", "repetition", "estimate", "truth",
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """The settings of a simulation: loss distributions, sample sizes, cuts of error rates, number of repetitions."""
+    """Settings of a simulation."""
 
     # Excess of the population's shape over that of members; at least 0, and the first one is 0.
     separations: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0)
@@ -46,11 +46,7 @@ class SimulationSettings:
 
 
 def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float:
-    """Return the true Epsilon* (privacy metric) of two Gamma loss distributions, by a search over thresholds.
-
-    The shape of the population's distribution exceeds that of the members' by `separation`. Thresholds at which an
-    error rate is below `settings.cut` are excluded.
-    """
+    """Return Epsilon* of two Gamma loss distributions by a search over thresholds; rates below the cut are excluded."""
     distributions = gamma(settings.shape), gamma(settings.shape + separation)
     low = max(float(distribution.ppf(settings.cut)) for distribution in distributions)
     high = min(float(distribution.isf(settings.cut)) for distribution in distributions)
@@ -68,16 +64,15 @@ def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float
 
 
 def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
-    """Return estimates of the privacy metric Epsilon*, one row for each separation, size, estimator and repetition.
+    """Return estimates of Epsilon*, one row for each separation, size, estimator and repetition.
 
-    The columns are "separation", "size", "estimator", "estimate", "truth" and "narrow_truth". The last two hold
-    Epsilon* of the distributions themselves: error rates below `settings.cut`, or below `settings.empirical_cut`, are
-    excluded.
+    The columns are "separation", "size", "estimator", "estimate", "truth" and "narrow_truth": the last two are Epsilon*
+    of the distributions, without error rates below `settings.cut`, or `settings.empirical_cut`.
 
     Parameters
     ----------
     settings
-        Separations, sizes, estimators and number of repetitions.
+        Separations, sizes, cuts and number of repetitions.
     seed
         Seed of the samples; each separation and size has random numbers of its own.
     """
@@ -135,3 +130,26 @@ def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, SimulationE
             float(errors.mean()), float(errors.std(ddof=1)), math.sqrt(float(np.mean(errors**2)))
         )
     return found
+
+
+@dataclass(frozen=True)
+class PaperAndLongSimulation:
+    """Settings and results of two simulations: one with the paper's ten repetitions, and one with more."""
+
+    settings: SimulationSettings  # settings of the first simulation
+    many: SimulationSettings  # settings of the second simulation
+    ten: pd.DataFrame  # table of the first simulation, see `simulate`
+    more: pd.DataFrame  # table of the second simulation, see `simulate`
+
+    @property
+    def played(self) -> str:
+        """Description of both simulations."""
+        distributions = self.settings
+        sizes = ", ".join(f"{size:,}" for size in distributions.sizes)
+        return (
+            f"Members have losses Gamma({distributions.shape:g}, 1), the population Gamma({distributions.shape:g} + "
+            f"a, 1), a = {', '.join(f'{a:g}' for a in distributions.separations)}; sets of {sizes} losses, "
+            f"{distributions.repetitions} repetitions; for bias and spread {self.many.repetitions} others of sets up "
+            f"to {max(self.many.sizes):,}. delta {distributions.delta:g}; rates within {distributions.cut:g} of 0 or "
+            f"1 are left out, {distributions.empirical_cut:g} in the empirical form. No training."
+        )

@@ -49,7 +49,7 @@ class EpsilonStarStudy:
 
     @property
     def stands_in(self) -> bool:
-        """Return whether the data set is a substitute for the paper's."""
+        """Whether the data set is a substitute for the paper's."""
         return "in place of" in self.title
 
     @property
@@ -70,7 +70,7 @@ class EpsilonStarStudy:
         )
 
     def in_form(self, extent: ComputeExtent) -> "EpsilonStarStudy":
-        """Return the study in its full form, or in a quick form with fewer records, settings and repetitions."""
+        """Return the study in its full form, or with fewer records, settings and repetitions."""
         if extent is ComputeExtent.FULL:
             return self
         few = replace(
@@ -92,17 +92,11 @@ class EpsilonStarStudy:
                 assert_never(self.task)
 
     def baselines(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return the settings of the models without DP, as points of a sweep in ascending order of their epochs.
-
-        `data_dir` is the directory of the data sets; None means the default directory.
-        """
+        """Return the settings of the models without DP, as points of a sweep in ascending order of their epochs."""
         return baselines(self.values(data_dir), [Axis("training.epochs", self.baseline_epochs)])
 
     def private(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return the settings of the models with DP, as sweep points over epsilons, clipping norms and batch sizes.
-
-        `data_dir` is the directory of the data sets; None means the default directory.
-        """
+        """Return the settings of the models with DP, as sweep points over epsilons, clipping norms and batch sizes."""
         axes = (
             Axis("privacy.epsilon", self.epsilons),
             Axis("privacy.clipping-norm", self.clipping_norms),
@@ -111,17 +105,11 @@ class EpsilonStarStudy:
         return grid(self.values(data_dir), axes)
 
     def points(self, data_dir: Path | None) -> tuple[Point, ...]:
-        """Return the settings of all models, as points of a sweep: first those without DP, then those with DP.
-
-        `data_dir` is the directory of the data sets; None means the default directory.
-        """
+        """Return the settings of all models, as points of a sweep: first those without DP, then those with DP."""
         return self.baselines(data_dir) + self.private(data_dir)
 
     def values(self, data_dir: Path | None) -> dict[str, Any]:
-        """Return the configuration that all models share, as nested dictionaries.
-
-        `data_dir` is the directory of the data sets; None means the default directory.
-        """
+        """Return the configuration that all models share; `data_dir` is None for the default directory."""
         place = {} if data_dir is None else {"data-dir": str(data_dir.absolute())}
         return {
             "data": {

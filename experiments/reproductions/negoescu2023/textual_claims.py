@@ -1,4 +1,7 @@
-"""Claims in the text of Negoescu et al. 2023 outside its figures, and explanations of claims that do not hold."""
+"""Claims in the text of Negoescu et al. 2023 outside its figures, and explanations of claims that do not hold.
+
+Epsilon* is a privacy metric of models.
+"""
 
 from collections.abc import Sequence
 
@@ -14,8 +17,7 @@ from fl_audit.released_model.empirical_star import definition_ratios
 def theorem_2() -> PaperClaim:
     """Return the claim of Theorem 2 on an example: models have a mean Epsilon* of at least that of their mixture.
 
-    Epsilon* is a privacy metric of models. In the example half of the models leak nothing. The others have losses N(0,
-    1) on members and N(1, 1) on non-members.
+    Half of the models leak nothing. The others have losses N(0, 1) on members and N(1, 1) on non-members.
     """
     fpr = np.logspace(-12, 0, 4001)[:-1]
     fpr = np.concatenate([fpr, 1 - fpr[::-1]])
@@ -78,7 +80,7 @@ def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemR
     Parameters
     ----------
     claims
-        The claims of the paper, including those that cannot be tested.
+        The claims, including those that cannot be tested.
     titles
         Titles of the data sets on which the claims were tested.
     """

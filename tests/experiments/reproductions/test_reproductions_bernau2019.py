@@ -26,8 +26,9 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.membership import shokri_attack
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions import reproduce, run_scheduling
-from fl_audit.experiments.reproductions.bernau2019 import configurations, paper, runs, sequential_trial_allocation
+from fl_audit.experiments.reproductions import dataset_availability, reproduce, run_scheduling
+from fl_audit.experiments.reproductions.bernau2019 import configurations, runs, sequential_trial_allocation
+from fl_audit.experiments.reproductions.bernau2019.adversaries import adversaries_item
 from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import _seed_of, values_of
 from fl_audit.experiments.reproductions.bernau2019.epsilons import (
@@ -38,7 +39,7 @@ from fl_audit.experiments.reproductions.bernau2019.epsilons import (
     table_2,
     table_3,
 )
-from fl_audit.experiments.reproductions.bernau2019.figures import adversaries_item, figure_of
+from fl_audit.experiments.reproductions.bernau2019.figures import figure_of
 from fl_audit.experiments.reproductions.bernau2019.models import small_faces
 from fl_audit.experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, PublishedDataset
 from fl_audit.experiments.reproductions.bernau2019.runs import (
@@ -72,6 +73,7 @@ from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.statistics.intervals import Interval
+from fl_audit.user_modules import import_function
 
 SKEWED = CANDIDATES[PublishedDataset.SKEWED][0][0]
 ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
@@ -167,6 +169,11 @@ def test_a_member_is_sampled_as_in_the_paper() -> None:
     assert config.training.local_batch == 32
     assert runs.most_epochs(config) == faces.full.epochs
     assert (config.privacy.pixelation_block, config.privacy.pixelation_pixels) == (1, 64)
+
+
+@pytest.mark.parametrize("name", sorted({name for data in ALL for name in (data.name, data.model) if ":" in name}))
+def test_loaders_and_models_of_the_paper_are_where_their_names_say(name: str) -> None:
+    assert callable(import_function(name, "name"))
 
 
 def test_the_small_network_for_faces() -> None:
@@ -418,7 +425,7 @@ _TINY = DataSetRunExtent(64, 2, 2, test_records=40, population_records=20, level
 @pytest.fixture
 def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(SKEWED, quick=_TINY, options={**SKEWED.options, "generated-records": 400}, model="logistic")
-    monkeypatch.setattr(paper, "find_data", lambda *_: ((small,), ("Texas is gone",)))
+    monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((small,), ("Texas is gone",)))
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
     monkeypatch.setattr(shokri_attack, "_EPOCHS", 2)

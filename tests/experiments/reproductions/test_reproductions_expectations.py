@@ -12,16 +12,16 @@ from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import (
     _z_against,
     _z_between,
 )
-from fl_audit.experiments.reproductions.bernau2021.claims import _largest_exceedance
-from fl_audit.experiments.reproductions.bernau2021.closed_forms import (
+from fl_audit.experiments.reproductions.bernau2021.closed_form_claims import _largest_exceedance
+from fl_audit.experiments.reproductions.bernau2021.closed_forms import table_3
+from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import _median_of_largest
+from fl_audit.experiments.reproductions.bernau2021.noisy_query import (
     NoisyQuery,
     _simulate,
     figure_1,
     figure_2,
     figure_3,
-    table_3,
 )
-from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import _median_of_largest
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
 from fl_audit.experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderDatasetName
 from fl_audit.experiments.reproductions.paper_types import COLUMNS, ItemResult, ItemRow, table

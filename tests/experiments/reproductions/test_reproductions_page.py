@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from fl_audit.experiments.reproductions.page import _opening, _rows, differences_html
-from fl_audit.experiments.reproductions.paper_types import ItemContext, ItemResult, ItemRow, PaperItem, table
+from fl_audit.experiments.reproductions.page import _opening, differences_html, rows_html
+from fl_audit.experiments.reproductions.paper_types import ItemContext, ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.reproduce import reproduce
 
 
@@ -44,8 +44,7 @@ def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path:
 
 
 def test_a_column_without_a_number_is_left_out() -> None:
-    item = PaperItem("table3", "Table 3")
-    html = _rows(item, result(COMPUTED, WRONG))
+    html = rows_html(result(COMPUTED, WRONG).frame, 2, "table3.csv")
     for shown in ("Setting", "Quantity", "Published", "Theory"):
         assert f">{shown}</th>" in html
     for left_out in ("Measured", "Low", "High", "Repetitions", "Note"):

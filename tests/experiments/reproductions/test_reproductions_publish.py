@@ -15,14 +15,9 @@ import pytest
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions import publish
 from fl_audit.experiments.reproductions.bernau2019.epsilons import table_2, table_3
-from fl_audit.experiments.reproductions.bernau2021.closed_forms import (
-    DELTAS,
-    DIMENSIONS,
-    EPSILONS,
-    NoisyQuery,
-    calibrated,
-)
+from fl_audit.experiments.reproductions.bernau2021.closed_forms import calibrated
 from fl_audit.experiments.reproductions.bernau2021.closed_forms import table_3 as scores
+from fl_audit.experiments.reproductions.bernau2021.noisy_query import DELTAS, DIMENSIONS, EPSILONS, NoisyQuery
 from fl_audit.experiments.reproductions.claims import (
     ClaimVerdict,
     FailureCause,

@@ -12,7 +12,7 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions import reproduce, run_scheduling
+from fl_audit.experiments.reproductions import dataset_availability, reproduce, run_scheduling
 from fl_audit.experiments.reproductions.bernau2021 import attack_cost_scaling, paper, settings
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import ADVANTAGE
 from fl_audit.experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
@@ -40,7 +40,7 @@ LS_B = InsiderSetting(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_scheduling, "cores", lambda: 1)  # processes of their own take seconds to begin
     monkeypatch.setattr(settings, "ROUNDS", 3)
-    monkeypatch.setattr(paper, "find_data", lambda *_: ((SMALL,), ("Adult is small",)))
+    monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((SMALL,), ("Adult is small",)))
 
 
 class Balanced(HTMLParser):
@@ -191,7 +191,7 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.long
 def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper, "find_data", lambda *_: ((), ("no Adult (gone)",)))
+    monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((), ("no Adult (gone)",)))
     monkeypatch.setattr(attack_cost_scaling, "_seconds", lambda work, size: 1e-9 * size**2)  # nothing is timed here
     with pytest.raises(InputError, match=r"bernau2021-fig9 .*no Adult \(gone\)"):
         reproduce.reproduce("bernau2021-fig9", ItemContext(tmp_path / "out"))

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from fl_audit.strategies.black_box import worker_pool
-from fl_audit.strategies.black_box.worker_pool import crew
+from fl_audit.strategies.black_box.worker_pool import WorkerPool
 
 
 def _lost(task: int, how: str) -> str:
@@ -24,7 +24,7 @@ def _lost(task: int, how: str) -> str:
 def _said_by(
     work: Callable[[int, float], object], tasks: range, processes: int = 2, until: float = inf
 ) -> list[object]:
-    with crew(work, _lost, processes, lambda _: None) as found:
+    with WorkerPool(work, _lost, processes, lambda _: None) as found:
         return list(found.done(tasks, until).values())
 
 
@@ -34,7 +34,7 @@ def test_results_come_in_order_whoever_works(processes: int) -> None:
         time.sleep(0.02 * (task % 3 == 0))
         return task**2
 
-    with crew(work, _lost, processes, lambda _: None) as found:
+    with WorkerPool(work, _lost, processes, lambda _: None) as found:
         for tasks in (range(7), range(3, 5)):
             assert found.done(tasks, inf) == {place: task**2 for place, task in enumerate(tasks)}
 
@@ -103,10 +103,10 @@ def test_where_copies_wait_for_threads_that_they_lack_this_process_goes_on_alone
     said = list[str]()
     with ThreadPoolExecutor(1) as threads:
         threads.submit(int).result()  # its thread is there from now on
-        with crew(lambda task, _: threads.submit(abs, -task).result(), _lost, 2, said.append) as found:
+        with WorkerPool(lambda task, _: threads.submit(abs, -task).result(), _lost, 2, said.append) as found:
             assert found.done(range(4), inf) == {place: place for place in range(4)}
             assert found.done(range(2), inf) == {0: 0, 1: 1}
-        with crew(lambda task, _: os.getpid(), _lost, 2, said.append) as found:  # nobody waits for the same again
+        with WorkerPool(lambda task, _: os.getpid(), _lost, 2, said.append) as found:  # nobody waits for the same again
             assert found.done(range(2), inf) == {0: os.getpid(), 1: os.getpid()}
     assert len(said) == 1
     assert "goes on alone" in said[0]
@@ -117,14 +117,14 @@ def test_a_task_that_never_ends_is_interrupted_in_this_process_too() -> None:
     """Of a program: the tests' own limits of time use the same alarm, and whoever uses it keeps it."""
     program = (
         "import time\n"
-        "from fl_audit.strategies.black_box.worker_pool import crew\n"
+        "from fl_audit.strategies.black_box.worker_pool import WorkerPool\n"
         "def work(task, until):\n"
         "    try:\n"
         "        time.sleep(300 * (task == 2))\n"
         "    except Exception:\n"
         "        return 'caught'\n"
         "    return task\n"
-        "with crew(work, str, 1, print) as found:\n"
+        "with WorkerPool(work, str, 1, print) as found:\n"
         "    print(found.done(range(4), time.monotonic() + 1.0))\n"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
@@ -138,12 +138,12 @@ def test_no_process_outlives_the_one_that_started_it(number: int, option: int) -
     program = (
         "import os, time\n"
         "from fl_audit.strategies.black_box import worker_pool\n"
-        "from fl_audit.strategies.black_box.worker_pool import crew\n"
+        "from fl_audit.strategies.black_box.worker_pool import WorkerPool\n"
         f"worker_pool._PR_SET_PDEATHSIG = {option}\n"
         "def work(task, until):\n"
         "    os.write(1, f'{os.getpid()}\\n'.encode())\n"  # in one piece: both processes write
         "    time.sleep(300)\n"
-        "with crew(work, str, 2, print) as found:\n"
+        "with WorkerPool(work, str, 2, print) as found:\n"
         "    found.done(range(2), float('inf'))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)

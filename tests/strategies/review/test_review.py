@@ -31,15 +31,21 @@ from fl_audit.experiments.cli.main import app as command
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from fl_audit.strategies.black_box.audited_system import Observer, modified
 from fl_audit.strategies.black_box.legacy_adapter import LegacyAdapter
-from fl_audit.strategies.black_box.scenarios import BY_NAME, OF_FEW_TENSORS, ModelKind
+from fl_audit.strategies.black_box.scenario_types import OF_FEW_TENSORS, ModelKind
+from fl_audit.strategies.black_box.scenarios import BY_NAME
 from fl_audit.strategies.black_box.trial_models import template_of, update_of
 from fl_audit.strategies.flower_grids import FIRST_NODE, InProcessGrid
 from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
+from fl_audit.strategies.review.client_counts import asked_of, early_of, nodes_of
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import SideChannel, asked_of, early_of, fewest, nodes_of, plan_of, telling_kinds
-from fl_audit.strategies.review.review import ReviewResult, _stated, _verdict, review
+from fl_audit.strategies.review.plan import fewest, plan_of, telling_kinds
+from fl_audit.strategies.review.review import review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
+from fl_audit.strategies.review.review_result import ReviewResult
+from fl_audit.strategies.review.review_verdict import server_verdict
+from fl_audit.strategies.review.reviewed_app import reviewed_claim
+from fl_audit.strategies.review.side_channels import SideChannel
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.strategies.review.virtual_clients import VirtualClientGrid
 from fl_audit.verdict.verdict import Verdict
@@ -292,13 +298,13 @@ def test_an_epsilon_of_the_training_is_not_supported_by_trials_of_three_rounds(
 ) -> None:
     """By the curve of Gaussian noise, mu = 10 / 2 has epsilon 33.1 at delta 1e-5."""
     caught = SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[])
-    stated = _stated(cast(CapturedStrategy, caught), ReviewOptions(epsilon=epsilon), rounds=1)
+    stated = reviewed_claim(cast(CapturedStrategy, caught), ReviewOptions(epsilon=epsilon), rounds=1)
     doubt = training_doubt(stated, rounds, 3)
     assert said in doubt
     assert (doubt == "") is (said == "")
     for came, expected in (("consistent", "inconclusive" if said else "consistent"), ("violated", "violated")):
         result = cast(ClaimAudit, SimpleNamespace(verdict=Verdict(came)))
-        assert _verdict(stated, result, rounds, 3) == expected
+        assert server_verdict(stated, result, rounds, 3) == expected
     if "33.1" in said:
         assert gdp_delta(33.1, 5.0) == pytest.approx(1e-5, rel=0.1)
 
@@ -317,7 +323,7 @@ def test_a_reviewers_multiplier_is_read_over_what_it_says() -> None:
     caught = cast(CapturedStrategy, SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[]))
     for over, mu in (("sensitivity", 0.5), ("clipping-norm", 1.0)):
         wishes = ReviewOptions(noise_multiplier=2.0, noise_over=over, adjacency="replace-client")
-        claim = _stated(caught, wishes, rounds=1).claim
+        claim = reviewed_claim(caught, wishes, rounds=1).claim
         assert claim is not None
         assert claim.mu == mu
 
@@ -331,7 +337,7 @@ def test_noise_of_a_wrapper_tells_twice_as_much_of_a_client_that_is_replaced(
     """Flower's noise is that of an update which is added or removed, for whichever relation a reviewer asks."""
     strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 2.0, 1.0, 10)
     caught = cast(CapturedStrategy, SimpleNamespace(start=SimpleNamespace(strategy=strategy), mods=[]))
-    stated = _stated(caught, ReviewOptions(epsilon=34.0, adjacency=relation), rounds=1)
+    stated = reviewed_claim(caught, ReviewOptions(epsilon=34.0, adjacency=relation), rounds=1)
     assert stated.mu == mu
     assert (training_doubt(stated, 100, 3) == "") is (relation is not Adjacency.REPLACE_CLIENT)
 

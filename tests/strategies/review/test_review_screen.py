@@ -27,10 +27,12 @@ from fl_audit.strategies.black_box.trial_runner import audit_system
 from fl_audit.strategies.review.claims import StatedAppClaim
 from fl_audit.strategies.review.dry_run import rehearsed
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import SideChannel, leaks
 from fl_audit.strategies.review.record_privacy_mentions import of_records, of_records_words, of_settings
-from fl_audit.strategies.review.review import ReviewResult, _verdict, review
+from fl_audit.strategies.review.review import review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
+from fl_audit.strategies.review.review_result import ReviewResult
+from fl_audit.strategies.review.review_verdict import server_verdict
+from fl_audit.strategies.review.side_channels import SideChannel, leaks
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
@@ -139,8 +141,8 @@ def _result(claim: StatedClaim = CLAIM, **changes: Any) -> ClaimAudit:
 def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Path) -> None:
     (tmp_path / "client.py").write_text("from opacus import PrivacyEngine")
     found, none = of_records(tmp_path), StatedAppClaim(None, "nothing is named")
-    assert _verdict(none, _result(), 3, 3) is Verdict.NO_GUARANTEE
-    verdict = _verdict(none, _result(), 3, 3, found=found)
+    assert server_verdict(none, _result(), 3, 3) is Verdict.NO_GUARANTEE
+    verdict = server_verdict(none, _result(), 3, 3, found=found)
     said = _review(_result(), none, verdict=verdict, of_records=found)
     assert verdict is Verdict.NOT_AUDITED
     assert headline(said).startswith("Unseen: ")
@@ -150,7 +152,7 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
     assert "Opacus (client.py:1)" in path.read_text()
     assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
     # A claim about clients is judged as ever.
-    assert _verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, found=found) is Verdict.CONSISTENT
+    assert server_verdict(StatedAppClaim(CLAIM, "here"), _result(), 3, 3, found=found) is Verdict.CONSISTENT
 
 
 def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:

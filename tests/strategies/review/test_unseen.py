@@ -20,10 +20,12 @@ from fl_audit.strategies.black_box.scenarios import BY_NAME
 from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import SideChannel
 from fl_audit.strategies.review.record_privacy_mentions import of_records
-from fl_audit.strategies.review.review import ReviewResult, _claimed, _verdict, review
+from fl_audit.strategies.review.review import review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
+from fl_audit.strategies.review.review_result import ReviewResult
+from fl_audit.strategies.review.review_verdict import mentions_and_unseen, server_verdict
+from fl_audit.strategies.review.side_channels import SideChannel
 from fl_audit.user_modules import collision_words
 from fl_audit.verdict.verdict import Verdict
 
@@ -140,7 +142,7 @@ def test_privacy_that_a_configuration_names_is_not_absent() -> None:
 
 
 def _review(stated: StatedAppClaim, result: ClaimAudit, unseen: tuple[str, ...]) -> ReviewResult:
-    verdict = _verdict(stated, result, 3, 3, unseen)
+    verdict = server_verdict(stated, result, 3, 3, unseen)
     return ReviewResult("app", stated, verdict, 3, 3, 4, {"train": 4, "evaluate": 0}, None, ("removed",), "few trials",
         result,
                   None, (), (), unseen=unseen)  # fmt: skip
@@ -226,6 +228,8 @@ def test_settings_are_about_records_only_where_code_is(tmp_path: Path, code: str
     file = directory / "pyproject.toml"
     file.write_text(f"{file.read_text()}noise-multiplier = 1.0\nuse-dp = true\n")
     app = read_app(directory)
-    found, unseen = _claimed(caught(directory), StatedAppClaim(None, "nothing is named"), app, of_records(directory))
+    found, unseen = mentions_and_unseen(
+        caught(directory), StatedAppClaim(None, "nothing is named"), app, of_records(directory)
+    )
     assert (found == (), unseen == ()) == (code == "", code != "")
     assert code or "noise-multiplier = 1.0, use-dp = True" in unseen[0]

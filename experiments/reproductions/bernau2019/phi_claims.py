@@ -1,0 +1,123 @@
+"""Claims of Bernau et al. 2019 on phi.
+
+Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from math import inf, isfinite
+
+import numpy as np
+
+from fl_audit.array_types import Floats
+from fl_audit.experiments.reproductions.bernau2019 import tradeoffs
+from fl_audit.experiments.reproductions.bernau2019.claim_premises import (
+    CONFIDENCE,
+    attack_premise,
+    claim_on_runs,
+    claim_resampling,
+    confidence_of_each,
+    is_guessing,
+    model_premise,
+)
+from fl_audit.experiments.reproductions.bernau2019.claim_ranges import MARGIN, printed_phi
+from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
+from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings
+from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, PrivacyMethod
+from fl_audit.experiments.reproductions.claims import NOTHING, PaperClaim
+from fl_audit.experiments.reproductions.statistics import end_by_end
+
+
+def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
+    """Yield the claims on phi of sections 5.1 and 5.4, at the weakest noise at which section 6 has an AUC of 1/2."""
+    for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
+        run = next((one for one in played.of(method) if one.setting.is_at_chance), None)
+        if run is None:
+            continue
+        found = tradeoffs.phi(played.original, run, played.of_phi, CONFIDENCE)
+        claim = printed_phi(run.setting, found, run.trials)
+        if claim is not None:
+            premises = (attack_premise(played, played.of_phi), model_premise(played))
+            yield replace(claim, premises=premises, runs=(run.setting.name,))
+
+
+def _is_spent(played: DataSetRuns, run: MembershipFindings) -> bool:
+    """Return whether a run's test accuracy and its attack's AUC are both at chance, within `MARGIN`."""
+    area = tradeoffs.area_of(run, played.of_phi, CONFIDENCE)
+    return is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
+
+
+def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
+    """Yield the claims on whether phi exceeds 1 at some noise level, one for local DP and one for central DP.
+
+    The paper claims it on all data sets except COLLAB, where it claims the opposite. The intervals of all levels hold
+    together (Bonferroni). Levels at which attack and model are at chance are left out, but counted by the correction.
+    """
+    for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
+        runs = played.of(method)
+        if not runs:
+            continue
+        confidence = confidence_of_each(len(runs))
+        left = [run for run in runs if not _is_spent(played, run)]
+        found = {run: tradeoffs.phi(played.original, run, played.of_phi, confidence) for run in left}
+        known = {run: one for run, one in found.items() if isfinite(one.low)}
+        # One lower end shows that some phi is above 1; all upper ends show that none is.
+        largest = end_by_end(max, known.values()) if known else NOTHING
+        # More trials tell most at the level that comes nearest to showing what the largest number says.
+        above = largest.value > 1
+        nearest = max(
+            known, default=runs[0],
+            key=lambda run: (known[run].value > 1, known[run].low) if above else (False, known[run].high),
+        )  # fmt: skip
+        below = played.data.study is PublishedDataset.COLLAB
+        said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
+        drawn = tradeoffs.curve(
+            (played.original, nearest), played.of_phi, claim_resampling("phi", played, played.of_phi)
+        )
+        yield claim_on_runs(
+            played, (played.original, nearest), statement=said, where=f"{played.data.title}, {method}",
+            quantity=f"largest phi ({ATTACK_NAMES[played.of_phi]})", found=largest,
+            shares=drawn.shares(partial(_mean_phi, played, 1)),
+            lowest=-inf if below else 1.0, highest=1.0 if below else inf,
+            why="" if left else "at every level neither model nor attack is better than guessing, where phi is 1",
+            premises=(attack_premise(played, played.of_phi), model_premise(played)),
+        )  # fmt: skip
+
+
+def _mean_phi(played: DataSetRuns, ahead: int, auc: Floats, accuracy: Floats) -> float:
+    """Return the mean phi of the first `ahead` runs with DP minus that of the others, or minus 0 if there are none.
+
+    `auc` and `accuracy`, shape (runs,), start with the run without DP.
+    """
+    found = tradeoffs.phis(auc, accuracy, played.data.classes)
+    return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))
+
+
+_HIGHER_PHI = {
+    PublishedDataset.TEXAS: PrivacyMethod.CENTRAL,
+    PublishedDataset.LFW: PrivacyMethod.CENTRAL,
+    PublishedDataset.PURCHASES: PrivacyMethod.LOCAL,
+    PublishedDataset.SKEWED: PrivacyMethod.LOCAL,
+}
+"""The kind of privacy with the higher phi, according to section 6."""
+
+
+def order_of_phi(played: DataSetRuns) -> Iterator[PaperClaim]:
+    """Yield the claim that phi, averaged over noise levels, is higher under the kind of DP that the paper names.
+
+    Nothing is yielded if it names none for the data set, or if local or central DP was not run.
+    """
+    better = _HIGHER_PHI.get(played.data.study)
+    if better is None or not played.local or not played.central:
+        return
+    worse = PrivacyMethod.LOCAL if better is PrivacyMethod.CENTRAL else PrivacyMethod.CENTRAL
+    runs = (played.original, *played.of(better), *played.of(worse))
+    attack, statistic = played.of_phi, partial(_mean_phi, played, len(played.of(better)))
+    drawn = tradeoffs.curve(runs, attack, claim_resampling("order", played, attack))
+    yield claim_on_runs(
+        played, runs, statement=f"phi is higher under {better}",
+        quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}",
+        found=drawn.interval(statistic, CONFIDENCE), shares=drawn.shares(statistic), lowest=0.0,
+        premises=(attack_premise(played, attack), model_premise(played)),
+    )  # fmt: skip

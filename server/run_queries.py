@@ -1,0 +1,121 @@
+"""The queries that a run sends besides training: to insiders, to data owners, and for the states of accountants."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import assert_never
+
+from fl_audit.array_types import Floats
+from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.registry import audit_of
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.federation.local_dpsgd_updates import private_steps
+from fl_audit.federation.noise_measurement_directions import number_of_directions
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.mechanisms.noises.base import NoiseOrigin
+from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.server.federation_plan import FederationPlan
+from fl_audit.strategies.challenger import SeededChallenger, true_side
+from fl_audit.strategies.challenger_log import open_shares
+from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries
+from fl_audit.strategies.queries import AccountantStateCollector
+from fl_audit.strategies.release_scoring import CanaryQueries, LogOddsQueries, ScoreQueries, TargetQueries
+from fl_audit.trials import TrialBatch
+from fl_audit.verdict.noise_measurement import sampled_places
+from fl_audit.verdict.noise_statistics import NoiseStatisticsLayout
+
+RunQuery = LogOddsQueries | ScoreQueries | TargetQueries | CanaryQueries | EpsilonStarQueries | AccountantStateCollector
+"""Kinds of queries that are sent with the rounds, whose answers become columns of the tables."""
+
+
+def known_noise_seeds(federation: LoadedFederation, challenger: SeededChallenger) -> dict[int, list[int]]:
+    """Return the noise seeds that each insider (adversarial client) knows: its own and its colluders', by insider.
+
+    The lists are empty if clients do not add the noise, or if the adversary is the server.
+
+    Parameters
+    ----------
+    federation
+        The federation.
+    challenger
+        Challenger of the run, which draws the seeds.
+    """
+    knows_some = (
+        federation.public.mechanism.clients_add_noise
+        and federation.public.threat_model.adversary is not Adversary.SERVER
+    )
+    known = {
+        insider: (insider, *federation.colluders(insider)) if knows_some else () for insider in federation.insiders
+    }
+    return {insider: [challenger.noise_seed(client) for client in clients] for insider, clients in known.items()}
+
+
+def run_queries(
+    plan: FederationPlan,
+    federation: LoadedFederation,
+    insiders: dict[int, list[int]],
+    wave: Sequence[TrialBatch],
+    population: Callable[[TrialBatch, int], Floats],
+    challenger: SeededChallenger,
+) -> tuple[RunQuery, ...]:
+    """Return the queries of a run besides training: for states of accountants, for answers of insiders, and for losses.
+
+    Parameters
+    ----------
+    plan
+        The plan of the federation.
+    federation
+        The federation with its data.
+    insiders
+        Noise seeds that each insider knows, keyed by the insider's client.
+    wave
+        Batches of trials that are trained at the same time.
+    population
+        Function of a batch and the number of a release; returns the population losses.
+    challenger
+        Challenger of the run.
+    """
+    round_queries, public = list[RunQuery](), plan.public
+    if isinstance(public.mechanism.contribution, PrivateTraining):
+        shards = [len(shard) for shard in federation.shards]
+        round_queries.append(AccountantStateCollector(plan.evaluated_releases, shards, private_steps(public.mechanism)))
+    round_queries += _release_queries(federation, insiders, wave, challenger)
+    if plan.federated_losses is not None:
+        federated = plan.federated_losses
+        round_queries.append(EpsilonStarQueries(federated, plan.evaluated_releases, wave, public.clients, population))
+    return tuple(round_queries)
+
+
+def _release_queries(
+    federation: LoadedFederation,
+    insiders: dict[int, list[int]],
+    wave: Sequence[TrialBatch],
+    challenger: SeededChallenger,
+) -> list[RunQuery]:
+    """Return the queries that send every release to insiders, as this audit asks for; empty if it asks for none."""
+    public = federation.public
+    match audit_of(public).query(public):
+        case ReleaseQuery.NOTHING:
+            return []
+        case ReleaseQuery.CANARIES:
+            return [CanaryQueries(public, {federation.insider: ()}, wave, federation, challenger)]
+        case ReleaseQuery.TARGETS:
+            return [TargetQueries(public, insiders, wave, challenger, knows_others=True)]
+        case ReleaseQuery.CANDIDATES:
+            return [TargetQueries(public, insiders, wave, challenger, knows_others=False)]
+        case ReleaseQuery.SCORES:
+            return [ScoreQueries(public, insiders, wave)]
+        case ReleaseQuery.LOG_ODDS:
+            opened = partial(true_side, federation, challenger)
+            has_shares = public.mechanism.noise.origin is NoiseOrigin.CLIENTS
+            shares = partial(open_shares, federation, challenger) if has_shares else None
+            return [LogOddsQueries(public, insiders, wave, measured_layout(federation), opened, shares)]
+        case query:
+            assert_never(query)
+
+
+def measured_layout(federation: LoadedFederation) -> NoiseStatisticsLayout:
+    """Return the layout of an insider's noise measurements, which follows from the model's layers and the sampling."""
+    layout = federation.model.layout
+    sides = 3 if federation.public.is_secretly_sampled else 2
+    directions = number_of_directions(layout.size)
+    return NoiseStatisticsLayout(layout.names, directions, sampled_places(layout), sides, layout.size)

@@ -1,0 +1,150 @@
+"""The parts of a scenario (the conditions of black-box trials): contributions, other clients, model and rounds."""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from fl_audit.adjacency import Relation, Unit
+
+RECORDS_OF_OTHERS = 3
+"""Number of records of a client besides the target record, for claims about records; their gradients are equal."""
+
+_MEAN = (
+    "Noise that is calibrated for a mean does not cover a median, a trimmed mean or a choice among replies: one client "
+    "can move these from end to end of what the others sent. Take the plain mean of the clipped updates."
+)
+
+
+class Direction(Enum):
+    """Direction of an update in the space of a model's parameters.
+
+    Some mechanisms fail on an update of exactly ZERO, so NOWHERE is a negligible update: its norm is a millionth of the
+    clipping norm. FIRST and SECOND are orthogonal. EVERY_TENSOR has the same norm in each tensor. SCALAR changes only
+    scalars, COUNTER integers, SWITCH booleans, and RUNNING running statistics.
+    """
+
+    NOWHERE = "almost nowhere"
+    ZERO = "nowhere"
+    FIRST = "first"
+    SECOND = "second"
+    EVERY_TENSOR = "every tensor"
+    SCALAR = "scalar"
+    COUNTER = "counter"
+    SWITCH = "switch"
+    RUNNING = "running statistics"
+
+
+class ReplyFault(Enum):
+    """Form of a client's reply: valid (PLAIN), missing, or malformed in one way."""
+
+    PLAIN = "plain"
+    MISSING = "missing"
+    NOT_A_NUMBER = "not a number"
+    PERMUTED = "permuted keys"
+    HALF = "half precision"
+    MISSHAPED = "wrong shape"
+
+
+class ModelKind(Enum):
+    """Kind of model that a scenario trains: the app's own, or a small built-in one.
+
+    Each built-in model except PLAIN has one peculiarity, such as integers, half precision or many parameters.
+    """
+
+    PLAIN = "plain"
+    WITH_SCALAR = "with a parameter without axes"
+    WITH_BUFFERS = "with the buffers of a batch normalisation"
+    WITH_SWITCHES = "with a mask of switches"
+    HALF = "in half precision"
+    LARGE = "of 10,100 parameters"
+    OWN = "the app's own"
+
+
+class OtherContributions(Enum):
+    """Directions of the updates of all clients except the target's.
+
+    With IDENTICAL all send the same update. SPREAD draws random directions, and PAIRS opposite pairs of them. With
+    MEDIAN half of the clients pull along one direction and half against it, so that the target decides a median.
+    """
+
+    IDENTICAL = "all others contribute the same"
+    SPREAD = "the others point everywhere"
+    PAIRS = "the others come in opposing pairs"
+    MEDIAN = "half of the others pull one way and half the other way, so that the target decides"
+
+
+@dataclass(frozen=True)
+class ScenarioEnvironment:
+    """Environment of a scenario: updates and number of the other clients, and the model."""
+
+    name: str = ""  # name of the environment; empty for the default one
+    # Directions of the other clients' updates; with IDENTICAL all send the one update that the scenario names.
+    others: OtherContributions = OtherContributions.IDENTICAL
+    clients: int | None = None  # number of clients; None for the number in the audited system
+    model: ModelKind | None = None  # kind of model; None for the scenario's own
+
+    @property
+    def words(self) -> str:
+        """Description of all properties that differ from the default environment; empty for that one."""
+        said = ["" if self.others is OtherContributions.IDENTICAL else self.others.value]
+        said += [f"{self.clients} clients" if self.clients else "", f"a model {self.model.value}" if self.model else ""]
+        return "; ".join(part for part in said if part)
+
+
+class UpdateSignSchedule(Enum):
+    """Sign of the target's update over the rounds: constant, alternating, or an update in the first round only."""
+
+    STEADY = "steady"
+    ALTERNATING = "alternating"
+    ONCE = "once"
+
+
+@dataclass(frozen=True)
+class ClientContribution:
+    """Contribution of one client in a trial: its update, example count, metrics and form of reply."""
+
+    direction: Direction = Direction.NOWHERE  # direction of the update
+    length: float = 1.0  # L2 norm of the update, as a multiple of the clipping norm; negative reverses the direction
+    examples: int = 10  # number of examples that the client reports
+    loss: float = 1.0  # value of every metric that the client reports after training
+    evaluation: float = 1.0  # value of every metric that the client reports after an evaluation
+    form: ReplyFault = ReplyFault.PLAIN  # form of the reply: valid, missing, or malformed in one way
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Scenario of black-box trials: what clients send with the target (D) and without it (D'), and the model.
+
+    A scenario also says which claims it can test, and what usually fixes a leak that it finds.
+    """
+
+    name: str  # name of the scenario
+    words: str  # description in a few words
+    # Contribution of the target's client under D; for claims about records, the gradient of the target record.
+    present: ClientContribution
+    # Contribution of the target's client under D'; for claims about records, the gradient of the replacement, if any.
+    absent: ClientContribution = ClientContribution()
+    others: ClientContribution = ClientContribution(Direction.SECOND)  # contribution of every other client
+    model: ModelKind = ModelKind.PLAIN  # kind of model
+    schedule: UpdateSignSchedule = UpdateSignSchedule.STEADY  # sign of the target's update over the rounds
+    relation: Relation | None = None  # adjacency relation of the claims that the scenario tests; None for both
+    units: tuple[Unit, ...] = (Unit.CLIENT,)  # privacy units of the claims that the scenario tests
+    is_malformed: bool = False  # whether a reply is malformed, so that the mechanism may refuse it
+    is_beyond: bool = False  # whether the norm of an update exceeds the clipping norm
+    fix: str = ""  # usual fix for a leak that the scenario finds
+    least_rounds: int = 1  # smallest number of rounds for which the scenario makes sense
+    stage: ScenarioEnvironment = ScenarioEnvironment()  # the other clients and the model
+
+    @property
+    def plain_name(self) -> str:
+        """Name of the scenario without the name of its environment."""
+        return self.name.removesuffix(f", {self.stage.name}")
+
+    def on(self, stage: ScenarioEnvironment) -> "Scenario":
+        """Return a copy of this scenario in the environment `stage`, whose name is appended to the scenario's name."""
+        name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
+        fix = self.fix if stage.others is OtherContributions.IDENTICAL else _MEAN
+        return replace(self, name=name, words=words, stage=stage, model=stage.model or self.model, fix=fix)
+
+
+OF_FEW_TENSORS = (Direction.SCALAR, Direction.COUNTER, Direction.SWITCH, Direction.RUNNING)
+"""Directions of updates that change only scalar, integer, boolean or running-statistics tensors."""

@@ -1,0 +1,108 @@
+"""The number of clients of a review, and how many of them an app's strategy asks in a round."""
+
+from collections.abc import Iterable
+from copy import deepcopy
+
+from flwr.app import ArrayRecord, ConfigRecord
+from flwr.server.strategy import Strategy as OldStrategy
+from flwr.serverapp.strategy import Strategy
+
+from fl_audit.errors import require
+from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
+from fl_audit.strategies.black_box.audited_system import spared_generators
+from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, layers_of
+from fl_audit.strategies.flower_grids import InProcessGrid
+
+_MOST_LOOKS = 5  # number of times that a strategy may list the clients before it sends messages
+
+
+USUAL_NODES = 10  # Flower's default number of clients in a simulation
+
+
+class _ClientWaitLimitingGrid(InProcessGrid):
+    """A grid that raises `InputError` if a strategy waits for more clients than there are."""
+
+    _looks = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        self._looks += 1
+        require(self._looks <= _MOST_LOOKS, "it waits for more clients")
+        return super().get_node_ids()
+
+
+def asked_of(strategy: Strategy, nodes: int) -> int:
+    """Return the number of clients that a strategy asks to train in a round; 0 if it cannot be found out.
+
+    Parameters
+    ----------
+    strategy
+        The app's strategy; only the innermost one, without its wrappers, is asked.
+    nodes
+        Number of clients that are connected to the server.
+    """
+    innermost = [one for one in layers_of(strategy) if isinstance(one, (Strategy, OldStrategy))][-1]
+    try:
+        copy = adapted_strategy(deepcopy(innermost))
+        with spared_generators(), no_news_from_flower():
+            asked = copy.configure_train(
+                1, ArrayRecord(), ConfigRecord(), _ClientWaitLimitingGrid(nodes, lambda _: None)
+            )
+            return len(list(asked))
+    except Exception:  # a strategy may not work without its wrappers
+        return 0
+
+
+def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tuple[int, list[str]]:
+    """Return the number of clients for a review, and remarks on it.
+
+    If neither reviewer nor app gives a number, it is the smallest with which the strategy asks as many clients per
+    round as its DP wrapper expects.
+
+    Parameters
+    ----------
+    strategy
+        The app's strategy with its wrappers.
+    named
+        Number of clients given by the reviewer or the app; None if neither gives one.
+    made_for
+        Number of clients per round for which the DP wrapper is configured; None without such a wrapper.
+    """
+    nodes = max(named or USUAL_NODES, _least_of(strategy))
+    asked = asked_of(strategy, nodes)
+    if made_for is None:
+        return nodes, []
+    if named is None and 0 < asked < made_for:
+        low, high = nodes, nodes
+        while asked_of(strategy, high) < made_for and high < 1000 * made_for:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if asked_of(strategy, middle) >= made_for else (middle, high)
+        if asked_of(strategy, high) == made_for:
+            return high, [f"it names no number of clients: {high} are taken, of which it asks {made_for} a round"]
+    said = f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}"
+    return nodes, [said] if asked != made_for else []
+
+
+def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
+    """Return the two numbers of clients with which a strategy may start too early, so that its noise is too small.
+
+    They are the number that the strategy waits for, and the number that it then asks to train. None if this cannot
+    happen, or if the second number is unknown.
+
+    Parameters
+    ----------
+    strategy
+        The app's strategy with its wrappers.
+    made_for
+        Number of clients per round for which the DP wrapper is configured; None without such a wrapper.
+    """
+    first = _least_of(strategy)
+    asked = 0 if made_for is None else asked_of(strategy, first)
+    return (first, asked) if made_for is not None and 0 < asked < made_for else None
+
+
+def _least_of(strategy: Strategy) -> int:
+    """Return how many clients a strategy waits for: its largest setting named `min_...`, at least 2."""
+    held = [entry for layer in layers_of(strategy) for entry in vars(layer).items()]
+    return max([2, *(value for name, value in held if name.startswith("min_") and isinstance(value, int))])

@@ -1,0 +1,155 @@
+"""The verdict of a review, and the remarks and unobserved parts that it states beside the verdict."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from fl_audit.audits.black_box.claim_audit import ClaimAudit
+from fl_audit.strategies.review.app_loading import AppDescription, StandIns
+from fl_audit.strategies.review.claims import StatedAppClaim, named_in, training_doubt
+from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention, of_records_words, of_settings
+from fl_audit.strategies.review.strategy_capture import CapturedStrategy
+from fl_audit.verdict.verdict import Verdict
+
+if TYPE_CHECKING:
+    from fl_audit.strategies.review.client_inspection import ClientInspection
+
+
+def mentions_and_unseen(
+    caught: CapturedStrategy, stated: StatedAppClaim, app: AppDescription, found: tuple[RecordPrivacyMention, ...]
+) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
+    """Return all mentions of record-level privacy in an app, and the parts of its claim that were not observed.
+
+    Without a claim, the app's privacy settings count too: as mentions if the code has some, and otherwise as unobserved
+    parts.
+
+    Parameters
+    ----------
+    caught
+        The app's captured strategy, with the parts that were not observed.
+    stated
+        The claim, if there is one, and the parts of it that could not be read.
+    app
+        The app with its configuration.
+    found
+        Mentions in the app's code.
+    """
+    if stated.claim is not None:
+        return found, caught.unseen
+    if found:
+        return (*found, *of_settings(app.directory / "pyproject.toml", app.config)), (*caught.unseen, *stated.unseen)
+    return (), (*caught.unseen, *stated.unseen, *filter(None, [named_in(app.config)]))
+
+
+def app_remarks(
+    found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StandIns, has_written: bool
+) -> Iterator[str]:
+    """Yield remarks on an app for the report of its review.
+
+    Parameters
+    ----------
+    found
+        Mentions of record-level privacy in the app's code.
+    unoffered
+        Names of metrics that the app expects in clients' replies, and that the trials leave out.
+    stand_ins
+        Stubs of packages that are not installed.
+    has_written
+        Whether the app writes files while it trains.
+    """
+    if found:
+        names = of_records_words(found)
+        yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
+    if unoffered:
+        names = ", ".join(unoffered)
+        yield f"it looks for {names} in what clients report, and fails if these are numbers: nothing is said of them"
+    if stand_ins.packages:
+        yield f"inert stand-ins took the place of what is not installed: {', '.join(stand_ins.packages)}"
+    if has_written:
+        yield "it writes files while it trains: they were written to a copy, and removed after every trial"
+
+
+def server_verdict(
+    stated: StatedAppClaim,
+    result: ClaimAudit,
+    rounds: int,
+    played: int,
+    unseen: Sequence[str] = (),
+    found: tuple[RecordPrivacyMention, ...] = (),
+) -> Verdict:
+    """Return the verdict on the claim about clients; inconclusive if parts of the app were not observed.
+
+    It is also inconclusive if the trials do not support a reviewer's epsilon for the whole training. Without a claim,
+    there is no guarantee, or, if the code mentions record-level privacy, the guarantee is not audited.
+
+    Parameters
+    ----------
+    stated
+        The claim, if there is one.
+    result
+        Audit of the claim by trials.
+    rounds
+        Number of rounds of the app's training.
+    played
+        Number of rounds of a trial.
+    unseen
+        Parts of the app that were not observed.
+    found
+        Mentions of record-level privacy in the app.
+    """
+    # Unobserved parts may add noise, or reveal more.
+    if unseen:
+        return Verdict.INCONCLUSIVE
+    if stated.claim is None:
+        return Verdict.NOT_AUDITED if found else Verdict.NO_GUARANTEE
+    is_doubted = result.verdict is Verdict.CONSISTENT and training_doubt(stated, rounds, played) != ""
+    return Verdict.INCONCLUSIVE if is_doubted else result.verdict
+
+
+def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:
+    """Return the joint verdict of the trials and of the inspection of the clients' training.
+
+    A violation of either is one of both. If the inspection could not audit, the verdict of the trials counts alone. If
+    nothing is claimed about clients, that of the inspection counts alone. Otherwise an inconclusive one makes both so.
+
+    Parameters
+    ----------
+    verdict
+        Verdict of the trials.
+    stated
+        Claim about clients, if there is one.
+    inside
+        Result of the inspection; None if there was none.
+    """
+    if inside is None or inside.assessment is None:
+        return verdict
+    own = inside.assessment.verdict
+    if Verdict.VIOLATED in (verdict, own):
+        return Verdict.VIOLATED
+    if own is Verdict.NOT_AUDITED:
+        return verdict
+    # If nothing is claimed about clients, the verdict is on the claim about records.
+    if stated.claim is None and verdict in (Verdict.NO_GUARANTEE, Verdict.NOT_AUDITED):
+        return own
+    return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (verdict, own) else verdict
+
+
+def early_words(first: int, asked: int, made_for: int | None, came: ClaimAudit) -> str:
+    """Return a remark on trials of an app that starts with fewer clients than its noise is calibrated for.
+
+    Parameters
+    ----------
+    first
+        Number of clients with which the app starts.
+    asked
+        Number of these clients that it asks to train.
+    made_for
+        Number of clients for which the noise is calibrated.
+    came
+        Result of the trials.
+    """
+    said = f"it begins as soon as {first} clients are there and asks {asked} of them, and its noise is for {made_for}"
+    if came.worst is None:
+        return f"{said}: no trials were played with so few"
+    broken = "which breaks the claim" if came.verdict is Verdict.VIOLATED else "which does not refute the claim"
+    told = f"{came.worst.right / came.worst.trials:.0%} of {came.worst.trials} trials were guessed rightly"
+    return f"{said}: with so few {told}, where the claim allows {came.claim.success:.0%}, {broken}"
