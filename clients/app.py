@@ -14,8 +14,8 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.audit import ClientRole, ReleaseQuery
-from fl_audit.audits.canaries.simulated_canaries import canary_contribution, canary_records, canary_scores
+from fl_audit.audits.audit import ClientRole, ReleaseQueryKind
+from fl_audit.audits.canaries.canary_contributions import canary_contribution, canary_records, canary_scores
 from fl_audit.audits.identifiability import identifiability_adversary
 from fl_audit.audits.membership.insider import observe_targets, pushed_up
 from fl_audit.audits.registry import audit_of
@@ -26,11 +26,11 @@ from fl_audit.errors import InputError
 from fl_audit.federation.local_dpsgd_updates import private_steps, trained_privately
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
+from fl_audit.learning.glibc_allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.learning.private_training import GradientCanaries
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.effective_noise import SensitivityKind
-from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
+from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.released_model import loss_moments as moments
 from fl_audit.torch_device import to_numpy
 
@@ -95,7 +95,7 @@ def _train_privately(request: Request) -> Message:
     before = _own_accountant(request)
     found = trained_privately(federation, client, request.models, request.round, draws, is_in, before, canaries)
     counted: dict[str, str] = {Key.ACCOUNTANT: found.accountant}
-    request.context.state[MessageRecord.OWN_ACCOUNTANT] = ConfigRecord(request.about | counted)
+    request.context.state[MessageRecordName.OWN_ACCOUNTANT] = ConfigRecord(request.about | counted)
     return request.reply({Key.SUM: to_numpy(found.updates), Key.TIMES: found.times}, counted)
 
 
@@ -109,7 +109,7 @@ def _send_canary(request: Request, canary: int) -> Message:
 
 def _own_accountant(request: Request) -> str | None:
     """Return the client's accountant before a round, computed anew if the stored one is of another round or batch."""
-    kept = request.context.state.config_records.get(MessageRecord.OWN_ACCOUNTANT)
+    kept = request.context.state.config_records.get(MessageRecordName.OWN_ACCOUNTANT)
     if kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (request.config[Key.BATCH], request.round - 1):
         return str(kept[Key.ACCOUNTANT])
     if request.round == 1:
@@ -126,7 +126,7 @@ def identify(message: Message, context: Context) -> Message:
     request = Request(message, context)
     _ready = request.federation  # loaded before the first round
     config = ConfigRecord({Key.PARTITION: request.client})
-    return Message(RecordDict({MessageRecord.CONFIG: config}), reply_to=message)
+    return Message(RecordDict({MessageRecordName.CONFIG: config}), reply_to=message)
 
 
 def observe(message: Message, context: Context) -> Message:
@@ -144,20 +144,20 @@ def observe(message: Message, context: Context) -> Message:
         raise InputError(f"client {client} was shown a release, the insider is client {named}")
     seen = ObservedRound.of(request.round, {key: request.tensor(key) for key in request.arrays})
     match audit_of(federation.public).query(federation.public):
-        case ReleaseQuery.CANARIES:
+        case ReleaseQueryKind.CANARIES:
             return request.reply({Key.CANARIES: canary_scores(federation, seen, request.trials)})
-        case ReleaseQuery.TARGETS:
+        case ReleaseQueryKind.TARGETS:
             known = request.membership(federation.public.targets)
             return request.reply(_of_targets(*observe_targets(federation, seen, known)))
-        case ReleaseQuery.CANDIDATES:
+        case ReleaseQueryKind.CANDIDATES:
             return request.reply(_of_targets(*observe_targets(federation, seen, None)))
-        case ReleaseQuery.SCORES:
+        case ReleaseQueryKind.SCORES:
             return request.reply({Key.SCORE: identifiability_adversary.score(federation, seen, client)})
-        case ReleaseQuery.LOG_ODDS:
+        case ReleaseQueryKind.LOG_ODDS:
             found = identifiability_adversary.observe(federation, seen, insider=client)
             weighed: dict[str, Floats] = {Key.LOG_ODDS: found.increment, Key.LOCAL_SENSITIVITY: found.local_sensitivity}
             return request.reply({**weighed, Key.SCORES: found.scores, Key.RESIDUALS: found.residuals.as_array()})
-        case ReleaseQuery.NOTHING:
+        case ReleaseQueryKind.NOTHING:
             raise InputError(f"client {client} was shown a release, and nobody is asked about any")
         case query:
             assert_never(query)
@@ -198,7 +198,7 @@ def answer_loss_moments(message: Message, context: Context) -> Message:
     named = (Key.POPULATION_COUNT, Key.POPULATION_MEAN, Key.POPULATION_SQUARES)
     population = moments.ScoreMoments(*map(request.array, named))
     star = moments.epsilon_star_of_moments(found, population, float(str(delta)), float(str(cut)))
-    context.state[MessageRecord.OWN_EPSILON_STAR] = ConfigRecord(request.about | {Key.EPSILON_STAR: star.tolist()})
+    context.state[MessageRecordName.OWN_EPSILON_STAR] = ConfigRecord(request.about | {Key.EPSILON_STAR: star.tolist()})
     told = star if request.config[Key.REPORT] else None
     summary: dict[str, Floats] = {Key.COUNT: found.count, Key.MEAN: found.mean, Key.SQUARES: found.squares}
     return request.reply({**summary, Key.EPSILON_STAR: told})

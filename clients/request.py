@@ -27,7 +27,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation, load_federat
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.randomised_records import told_by
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.protocol import Key, MessageRecord, models_key, unpack_participation
+from fl_audit.protocol import Key, MessageRecordName, models_key, unpack_participation
 from fl_audit.torch_device import to_device
 
 
@@ -41,13 +41,13 @@ class Request:
     @cached_property
     def config(self) -> ConfigRecord:
         # Faster than `content.config_records`, which builds a dictionary at each access.
-        found = self.message.content[MessageRecord.CONFIG]
+        found = self.message.content[MessageRecordName.CONFIG]
         assert isinstance(found, ConfigRecord)
         return found
 
     @cached_property
     def arrays(self) -> ArrayRecord:
-        found = self.message.content[MessageRecord.ARRAYS]
+        found = self.message.content[MessageRecordName.ARRAYS]
         assert isinstance(found, ArrayRecord)
         return found
 
@@ -149,7 +149,9 @@ class Request:
         """
         packed = ArrayRecord({key: Array(*pack(value)) for key, value in arrays.items() if value is not None})
         config = ConfigRecord({**self.about, **(more or {})})
-        return Message(RecordDict({MessageRecord.ARRAYS: packed, MessageRecord.CONFIG: config}), reply_to=self.message)
+        return Message(
+            RecordDict({MessageRecordName.ARRAYS: packed, MessageRecordName.CONFIG: config}), reply_to=self.message
+        )
 
     @property
     def about(self) -> dict[str, Any]:
@@ -192,7 +194,7 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
     """
     trained = [call for call in calls if call[0].metadata.message_type == "train"]
     # Messages of other apps contain no federation, and their clients are not trained together.
-    own = [Request(*call) for call in trained if Key.FEDERATION in call[0].content.get(MessageRecord.CONFIG, {})]
+    own = [Request(*call) for call in trained if Key.FEDERATION in call[0].content.get(MessageRecordName.CONFIG, {})]
     about = {(one.config[Key.FEDERATION], *one.about.values()) for one in own}
     told = {id(one.arrays[models_key(0)].data) for one in own}
     is_one = len(about) == len(told) == 1

@@ -34,7 +34,7 @@ class FlowerArrayArguments(NamedTuple):
     data: bytes
 
 
-class PackedArray(Protocol):
+class FlowerArray(Protocol):
     """An array in a Flower message: its bytes, and the name of the format in which they are."""
 
     stype: str
@@ -55,7 +55,7 @@ def pack(values: NDArray[Any]) -> FlowerArrayArguments:
     return FlowerArrayArguments(name, values.shape, _KIND, data)
 
 
-def unpack(array: PackedArray) -> NDArray[Any]:
+def unpack(array: FlowerArray) -> NDArray[Any]:
     """Return the values of an array in a message as a read-only view of its bytes, without a copy.
 
     Arrays in a layout that `pack` does not write are copied. `ValueError` or `TypeError` is raised for other bytes.

@@ -16,7 +16,7 @@ class NonTrainingQuery(StrEnum):
     LOSS_MOMENTS = "loss_moments"
 
 
-class MessageRecord(StrEnum):
+class MessageRecordName(StrEnum):
     """Name of a record in a Flower message or in a client's state."""
 
     ARRAYS = "arrays"

@@ -14,18 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from fl_audit.errors import InputError, in_a_line, require
-
-_PAPER = "fl_audit.experiments.reproductions.bernau2019"
-MOVED = {
-    ("data set", "lfw"): f"{_PAPER}.labeled_faces:lfw",
-    ("data set", "collab"): f"{_PAPER}.collab:collab",
-    ("data set", "purchases"): f"{_PAPER}.class_counts:purchases",
-    ("data set", "texas"): f"{_PAPER}.class_counts:texas",
-    ("data set", "skewed-purchases"): f"{_PAPER}.skewed:skewed_purchases",
-    ("model", "dgcnn"): f"{_PAPER}.graph_convolutions:dgcnn",
-}
-"""New names of objects that moved to the reproduction of the only paper that uses them, by kind and former name."""
+from fl_audit.errors import InputError, in_a_line
 
 OWN_PACKAGE = "fl_audit"
 """The only top-level package that an installation of this software adds."""
@@ -108,20 +97,6 @@ def require_named(name: str) -> None:
     if place_of(top) is None:
         where = f" in {_searched[0]}, nor installed" if _searched else ""
         raise InputError(f"{name!r} cannot be imported: there is no module {top!r}{where}")
-
-
-def require_unmoved(name: str, what: str) -> None:
-    """Raise `InputError` with the new name of a data set or model if its old name is given.
-
-    Parameters
-    ----------
-    name
-        Name in a configuration; `MOVED` lists the old ones.
-    what
-        Kind of the object, "data set" or "model".
-    """
-    now = MOVED.get((what, name))
-    require(now is None, f"{what} is {name!r}, which moved to the reproduction of its paper: accepted is {now!r}")
 
 
 def title_of_named(name: str) -> str:

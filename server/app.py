@@ -19,14 +19,14 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ServerRound, kept_of
-from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.allocator import give_back_freed_memory
-from fl_audit.server import evaluator as evaluation
+from fl_audit.federation.trial_batch_columns import TrialBatchColumns
+from fl_audit.learning.glibc_allocator import give_back_freed_memory
+from fl_audit.server import release_evaluation as evaluation
 from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.server.run_queries import known_noise_seeds, run_queries
-from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputs
+from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
 from fl_audit.server.user_losses import of_users
 from fl_audit.strategies.challenger import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.strategies.challenger_log import ChallengerLog
@@ -204,10 +204,10 @@ def _result_of(
     federation: LoadedFederation,
     batch: TrialBatch,
     membership: TargetMembership,
-    columns: ResultColumns,
+    columns: TrialBatchColumns,
     final_models: Tensor,
     recorder: _ReleaseRecorder,
-    outputs: TargetOutputs | None,
+    outputs: TargetOutputsCollector | None,
 ) -> BatchResult:
     return BatchResult(
         batch=batch,
@@ -238,9 +238,9 @@ def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> It
     If members' losses stay with their owners, one only stores the population losses in `losses`, by batch and release.
     """
 
-    def kept_population(release: evaluation.EvaluatedRelease) -> ResultColumns:
+    def kept_population(release: evaluation.ReleaseWithOutputs) -> TrialBatchColumns:
         losses[release.batch.name, release.number] = release.population_losses
-        return ResultColumns()
+        return TrialBatchColumns()
 
     yield evaluation.utility
     if plan.federated_losses is not None:  # members' losses stay with their owners
@@ -253,15 +253,15 @@ def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> It
         yield evaluation.loss_threshold
 
 
-def _target_outputs(plan: FederationPlan) -> TargetOutputs | None:
+def _target_outputs(plan: FederationPlan) -> TargetOutputsCollector | None:
     """Return the collector of outputs on the targets' records; None if no attack of the audit uses them."""
     public = plan.public
     if not audit_of(public).keeps_outputs(public):
         return None
-    return TargetOutputs(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.more)
+    return TargetOutputsCollector(plan.evaluated_releases, plan.sees_weights, public.ascent > 0, plan.more)
 
 
-def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> ResultColumns:
+def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[Floats]) -> TrialBatchColumns:
     """Return each round's noise standard deviation and adaptive clipping norms as columns.
 
     The deviation is NaN if noise follows the local sensitivity.
@@ -269,4 +269,4 @@ def _distribution_columns(plan: FederationPlan, batch: TrialBatch, norms: list[F
     unknown = np.full((batch.count, plan.public.rounds), np.nan)
     used = np.stack(norms, axis=1) if norms else None
     rounds = {"sigma": plan.public.mechanism.server_scale(unknown, used)}
-    return ResultColumns(rounds=rounds if used is None else rounds | {"clipping_norm": used})
+    return TrialBatchColumns(rounds=rounds if used is None else rounds | {"clipping_norm": used})

@@ -4,11 +4,11 @@ import time
 from dataclasses import dataclass, field
 
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.initial_weights import InitialWeights
+from fl_audit.federation.initial_weights import InitialWeightsSource
 from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.server.trial_batch_results import FinalModelQueries
 from fl_audit.strategies.dp_strategy import DPStrategy
-from fl_audit.strategies.epsilon_star_queries import FederatedLossSettings
+from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSettings
 from fl_audit.trials import TrialBatch
 
 
@@ -28,7 +28,7 @@ class FederationPlan:
     # Rounds between two evaluated releases; the initial models and the last release are always evaluated.
     evaluate_every: int = 1
     # Settings of Epsilon* without pooling members' losses; None pools them.
-    federated_losses: FederatedLossSettings | None = None
+    federated_losses: FederatedEpsilonStarSettings | None = None
     # The server's strategy; studies of broken mechanisms use another one.
     strategy: type[DPStrategy] = DPStrategy
     # Number of evaluated releases without a smaller loss on the population sample after which the training of a trial
@@ -38,7 +38,7 @@ class FederationPlan:
     more: FinalModelQueries = field(
         default_factory=FinalModelQueries
     )  # further queries to final models about the targets
-    initial: InitialWeights = InitialWeights.DRAWN  # source of the initial weights
+    initial: InitialWeightsSource = InitialWeightsSource.DRAWN  # source of the initial weights
 
     @property
     def evaluated_releases(self) -> tuple[int, ...]:

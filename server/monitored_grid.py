@@ -8,7 +8,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
+from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.strategies.contributors import ClientRoster
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.flower_grids import DelegatingGrid
@@ -123,13 +123,13 @@ def _first_needed(federation: LoadedFederation) -> list[int]:
 
 def _ask(grid: MonitoredGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:
     """Ask nodes for their partitions, and return the node ID of each partition, keyed by partition."""
-    config = RecordDict({MessageRecord.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
+    config = RecordDict({MessageRecordName.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
     questions = [Message(config, node, f"query.{NonTrainingQuery.IDENTIFY}") for node in nodes]
     found = {}
     for reply in MonitoredGrid(grid.grid, _START_SECONDS, grid.is_interrupted).send_and_receive(questions):
         if reply.has_error():
             raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
-        answer = reply.content.config_records.get(MessageRecord.CONFIG)
+        answer = reply.content.config_records.get(MessageRecordName.CONFIG)
         if answer is None or Key.PARTITION not in answer:
             raise FederationError("a client did not say which partition it holds")
         found[int(str(answer[Key.PARTITION]))] = reply.metadata.src_node_id

@@ -5,7 +5,7 @@ from functools import partial
 from typing import assert_never
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_updates import private_steps
@@ -94,17 +94,17 @@ def _release_queries(
     """Return the queries that send every release to insiders, as this audit asks for; empty if it asks for none."""
     public = federation.public
     match audit_of(public).query(public):
-        case ReleaseQuery.NOTHING:
+        case ReleaseQueryKind.NOTHING:
             return []
-        case ReleaseQuery.CANARIES:
+        case ReleaseQueryKind.CANARIES:
             return [CanaryQueries(public, {federation.insider: ()}, wave, federation, challenger)]
-        case ReleaseQuery.TARGETS:
+        case ReleaseQueryKind.TARGETS:
             return [TargetQueries(public, insiders, wave, challenger, knows_others=True)]
-        case ReleaseQuery.CANDIDATES:
+        case ReleaseQueryKind.CANDIDATES:
             return [TargetQueries(public, insiders, wave, challenger, knows_others=False)]
-        case ReleaseQuery.SCORES:
+        case ReleaseQueryKind.SCORES:
             return [ScoreQueries(public, insiders, wave)]
-        case ReleaseQuery.LOG_ODDS:
+        case ReleaseQueryKind.LOG_ODDS:
             opened = partial(true_side, federation, challenger)
             has_shares = public.mechanism.noise.origin is NoiseOrigin.CLIENTS
             shares = partial(open_shares, federation, challenger) if has_shares else None

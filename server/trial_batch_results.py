@@ -18,9 +18,9 @@ from fl_audit.audits.membership.record_confidences import Queries, label_log_pro
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.attribute_to_infer import AttributeToInfer
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.result_columns import ResultColumns, Table, nan_columns
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.server.evaluator import EvaluatedRelease
+from fl_audit.federation.trial_batch_columns import Table, TrialBatchColumns, nan_columns
+from fl_audit.server.release_evaluation import ReleaseWithOutputs
 from fl_audit.server.user_losses import means_by_unit
 from fl_audit.trials import TrialBatch
 
@@ -45,7 +45,7 @@ class BatchResult:
     membership: TargetMembership  # membership of the targets
     rounds: int  # number of rounds
     evaluated: tuple[int, ...]  # numbers of the releases that were evaluated, 0 being the initial models
-    columns: ResultColumns  # all findings
+    columns: TrialBatchColumns  # all findings
     final_models: Tensor  # models after the last round (trials, parameters)
     kept: Mapping[str, Tensor]  # the clients' view of the kept trials, by name; empty if the batch has none
     targets: tuple[int, ...] = ()  # numbers of the units that are targets, ascending
@@ -132,7 +132,7 @@ class FinalModelQueries:
 
 
 @dataclass
-class TargetOutputs:
+class TargetOutputsCollector:
     """Collector of models' outputs on the targets' records, and of final models' outputs on the population sample."""
 
     evaluated: Sequence[int]  # numbers of the evaluated releases
@@ -147,7 +147,7 @@ class TargetOutputs:
         places = [len(self.evaluated) * third // 3 - 1 for third in (1, 2, 3)] if self.sees_weights else []
         self._looked_at = {self.evaluated[place] for place in places}
 
-    def __call__(self, release: EvaluatedRelease) -> ResultColumns:
+    def __call__(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
         """Collect outputs of a release; for the last one, return columns of log p_y and scaled confidence by target.
 
         p_y is the probability of the true class; several records of a target are averaged.
@@ -157,9 +157,9 @@ class TargetOutputs:
             self._seen[name] += [white_box_features(federation.model, release.models, records.features, records.labels)]
         if self.is_active and release.number > 0:
             self._losses[name].append(release.differing_losses)
-        return self._of_last(release) if release.is_last else ResultColumns()
+        return self._of_last(release) if release.is_last else TrialBatchColumns()
 
-    def _of_last(self, release: EvaluatedRelease) -> ResultColumns:
+    def _of_last(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
         federation, records, name = release.federation, release.federation.differing, release.batch.name
         logits = federation.model.logits(release.models, records.features).cpu()
         wide, labels = logits.double().numpy(), records.labels.cpu().numpy()
@@ -172,7 +172,7 @@ class TargetOutputs:
         if self._seen:
             found = WhiteBoxFeatures.over_releases(self._seen.pop(name))
             self._outputs[name] |= {part: torch.from_numpy(getattr(found, part)).float() for part in WHITE_BOX}
-        return ResultColumns(targets=told)
+        return TrialBatchColumns(targets=told)
 
     def _answers(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
         """Return the final models' outputs on further queries, keyed "queries" and "values" if requested, float32.

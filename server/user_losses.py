@@ -13,10 +13,10 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
-from fl_audit.server.evaluator import EvaluatedRelease
+from fl_audit.server.release_evaluation import ReleaseWithOutputs
 
 _FEWEST = 2  # smallest number of users for which a variance can be estimated
 
@@ -54,7 +54,7 @@ class UserLosses:
     replacement_losses: Floats  # mean losses of the target's replacement under D'; (trials, 0) if there is none
 
     @classmethod
-    def of(cls, release: EvaluatedRelease) -> "UserLosses":
+    def of(cls, release: ReleaseWithOutputs) -> "UserLosses":
         """Return the mean losses of users for a release of a run whose privacy unit is the user."""
         federation, instead = release.federation, release.replacement_losses
         users = _required(federation.user)[federation.common_records]
@@ -78,7 +78,7 @@ def has_losses_of_users(federation: LoadedFederation) -> bool:
     return is_known and len(np.unique(_required(others))) >= _FEWEST and len(federation.common.labels) >= _FEWEST
 
 
-def of_users(star: StarSettings | None, release: EvaluatedRelease) -> ResultColumns:
+def of_users(star: StarSettings | None, release: ReleaseWithOutputs) -> TrialBatchColumns:
     """Return users' Epsilon* and mean accuracy for a released model; a column that does not apply is left out.
 
     Column `epsilon_star_user`, (trials,), is Epsilon* by normal fits to scores of the users' mean losses; NaN if a
@@ -102,10 +102,10 @@ def of_users(star: StarSettings | None, release: EvaluatedRelease) -> ResultColu
     if users is not None and release.federation.public.mechanism.unit is Unit.USER:
         right = (release.logits.argmax(dim=2) == release.federation.test.labels).double().cpu().numpy()
         accuracy["test_accuracy_user"] = means_by_unit(right, users).mean(axis=1)
-    return ResultColumns(trials={**found, **accuracy}, releases=found)
+    return TrialBatchColumns(trials={**found, **accuracy}, releases=found)
 
 
-def _members_and_population(release: EvaluatedRelease) -> Iterator[tuple[Flags, Floats, Floats]]:
+def _members_and_population(release: ReleaseWithOutputs) -> Iterator[tuple[Flags, Floats, Floats]]:
     others = means_by_unit(release.population_losses, _required(release.federation.population_records.user))
     for rows, members in audit_of(release.federation.public).members(UserLosses.of(release)):
         yield rows, members, others[rows]

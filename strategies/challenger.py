@@ -15,8 +15,8 @@ from fl_audit.audits.canaries.canary_draws import canary_coin
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
 from fl_audit.federation.randomised_records import randomised_records, record_pair
-from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
+from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.mechanisms.noises.base import NoiseOrigin
 from fl_audit.randomness import Purpose, generator
 from fl_audit.trials import TrialBatch
@@ -233,7 +233,7 @@ OF_FIRST, OF_SECOND = "record_log_odds", "other_log_odds"
 """Columns, one value per trial: log-odds of the first of two records, after randomising the first or the second."""
 
 
-def record_draws(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> ResultColumns:
+def record_draws(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> TrialBatchColumns:
     """Return the log-odds by which an adversary tells two records apart after local randomization, in each trial.
 
     They are those of the first record of `record_pair` against the second. Column `OF_FIRST`, shape (trials,), has them
@@ -252,11 +252,11 @@ def record_draws(federation: LoadedFederation, challenger: SeededChallenger, bat
     local_randomizer = federation.public.local_randomizer
     pair = None if local_randomizer is None else record_pair(federation)
     if local_randomizer is None or pair is None:
-        return ResultColumns()
+        return TrialBatchColumns()
     found = {OF_FIRST: np.empty(batch.count), OF_SECOND: np.empty(batch.count)}
     for values, record in zip(found.values(), (pair.first, pair.second), strict=True):
         seed = challenger.noise_seed(record.client)
         for row, trial in enumerate(batch.trials):
             told = randomised_records(federation, record.client, seed, trial, record.place + 1)[-1:]
             values[row] = local_randomizer.log_odds(told, pair.first.features, pair.second.features)[0]
-    return ResultColumns(trials=found)
+    return TrialBatchColumns(trials=found)

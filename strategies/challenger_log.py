@@ -18,7 +18,7 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ServerRound
-from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.optimizers import OptimizerState, step
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
@@ -198,12 +198,12 @@ class ChallengerLog:
     def _stride(parameters: int) -> int:
         return -(-parameters // _MOST_LAST_BITS)
 
-    def columns(self, batch: TrialBatch) -> ResultColumns:
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the logged values of a batch, NaN for rounds that were not run, and delete them from the log."""
         kept = self._kept.pop(batch.name, _BatchLog())
         missing = [np.full(batch.count, np.nan)] * (self.public.rounds - kept.rounds)
         opened = {name: np.stack([*kept.columns[name], *missing], axis=1) for name in OPENED_COLUMNS}
-        return ResultColumns(opened=opened, tallies=_table(self._tallies(kept, batch)))
+        return TrialBatchColumns(opened=opened, tallies=_table(self._tallies(kept, batch)))
 
     def _tallies(self, kept: _BatchLog, batch: TrialBatch) -> list[_Tally]:
         found: list[_Tally] = []
@@ -248,7 +248,7 @@ def _table(tallies: Sequence[_Tally]) -> dict[str, np.ndarray]:
 
 def open_shares(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, residuals: NoiseStatistics
-) -> ResultColumns:
+) -> TrialBatchColumns:
     """Return inner products of clients' noise shares, with each other and with the residual noise of the sum.
 
     The residual noise is the part that the insider could not subtract. The shares are drawn again from the clients'
@@ -268,7 +268,7 @@ def open_shares(
     at = [place for place, (number, _) in enumerate(residuals.places) if number < _SHARE_COORDINATES]
     size, looked_at = len(at), min(batch.count, _SHARE_TRIALS)
     if [residuals.places[one][0] for one in at] != list(range(size)) or np.isnan(residuals.sample).any():
-        return ResultColumns()
+        return TrialBatchColumns()
     trials = list(batch.trials)[:looked_at]
     first = sorted(
         {
@@ -294,4 +294,4 @@ def open_shares(
         found += [
             (SHARE_KNOWN, one, 0, 0, 1.0) for one in (federation.insider, *federation.colluders(federation.insider))
         ]
-    return ResultColumns(tallies=_table(found))
+    return TrialBatchColumns(tallies=_table(found))

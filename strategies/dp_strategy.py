@@ -28,7 +28,7 @@ from fl_audit.federation.observed_rounds import EarlierRound, ServerRound, SideI
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.effective_noise import add_noise
-from fl_audit.protocol import Key, MessageRecord, models_key
+from fl_audit.protocol import Key, MessageRecordName, models_key
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.challenger_log import ChallengerLog
 from fl_audit.strategies.contributors import (
@@ -40,8 +40,8 @@ from fl_audit.strategies.contributors import (
     receive,
 )
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RunQueries
-from fl_audit.strategies.reply_checks import ReplyKey, read_replies
+from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries
+from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
 from fl_audit.trials import TrialBatch
 
 _ROUNDING = 1e-3  # relative amount by which rounding may enlarge the norm of a float32 sum
@@ -64,10 +64,12 @@ class DPStrategy(Strategy):
     # Function that returns whether training has to end early by a public rule; used only without queries.
     is_over: Callable[[], bool] = lambda: False
     opening: ChallengerLog | None = None  # the challenger's log of secrets for the verdict; None logs nothing
-    transcripts: dict[str, BatchProgress] = field(init=False, default_factory=dict)  # training state, by batch name
+    transcripts: dict[str, BatchTrainingState] = field(
+        init=False, default_factory=dict
+    )  # training state, by batch name
     _ended: bool = field(init=False, default=False)
     _calls: dict[str, CalledClients] = field(init=False, default_factory=dict)
-    _written: dict[ReplyKey, int] = field(init=False, default_factory=dict)
+    _written: dict[ReplyIdentity, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._federation_json = self.public.to_json()
@@ -96,7 +98,9 @@ class DPStrategy(Strategy):
                     if mechanism.is_adaptive
                     else None
                 )
-                self.transcripts[batch.name] = BatchProgress([copy_to_tensor(unpack(arrays[batch.name]))], norms=norms)
+                self.transcripts[batch.name] = BatchTrainingState(
+                    [copy_to_tensor(unpack(arrays[batch.name]))], norms=norms
+                )
         asked = list[Message]()
         for query in self.round_queries:
             asked += query.messages(server_round, self.transcripts, self._message, self._owner_message)
@@ -121,7 +125,9 @@ class DPStrategy(Strategy):
         is_round = server_round <= self.public.rounds and not self._ended
         expected = [answer for query in self.round_queries for answer in query.answers(server_round)]
         if is_round:
-            expected += [ReplyKey(one.client, TRAIN, name) for name, call in self._calls.items() for one in call.asked]
+            expected += [
+                ReplyIdentity(one.client, TRAIN, name) for name, call in self._calls.items() for one in call.asked
+            ]
         named_round = min(server_round, self.public.rounds)
         asked = {self.roster.nodes[answer.client]: answer.client for answer in expected}
         found = read_replies(replies, expected, asked, named_round, self._written)
@@ -225,11 +231,11 @@ class DPStrategy(Strategy):
         shown[:, self.public.pair.index] = False
         return shown
 
-    def _read(self, batch: TrialBatch, found: Mapping[ReplyKey, Message], server_round: int) -> UnnoisedRoundSum:
+    def _read(self, batch: TrialBatch, found: Mapping[ReplyIdentity, Message], server_round: int) -> UnnoisedRoundSum:
         """Check the clients' contributions to a batch of trials, and return their sum before noise."""
         contributions = []
         for one in self._calls[batch.name].asked:
-            reply, longest = found[ReplyKey(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
+            reply, longest = found[ReplyIdentity(one.client, TRAIN, batch.name)], self._longest(one.client, batch)
             half_bits = one.client in self.roster.targets or self.public.is_canary(one.client)
             users = len(self.roster.shards[one.client]) if self.public.mechanism.unit is Unit.USER else 0
             contributions.append(ReceivedContribution(one.client, reply, one.rows, longest, half_bits, users))
@@ -292,8 +298,8 @@ class DPStrategy(Strategy):
     def _content(self, batch: TrialBatch, server_round: int, arrays: ArrayRecord, more: More) -> RecordDict:
         config = ConfigRecord({Key.FEDERATION: self._federation_json, Key.ROUND: server_round, Key.BATCH: batch.name})
         config.update({Key.TIME_LIMIT: float(self.time_limit), **more})
-        return RecordDict({MessageRecord.ARRAYS: arrays, MessageRecord.CONFIG: config})
+        return RecordDict({MessageRecordName.ARRAYS: arrays, MessageRecordName.CONFIG: config})
 
     def _sent(self, client: int, kind: str, batch: TrialBatch, server_round: int, content: RecordDict) -> Message:
-        self._written[ReplyKey(client, kind, batch.name)] = server_round
+        self._written[ReplyIdentity(client, kind, batch.name)] = server_round
         return Message(content, self.roster.nodes[client], kind)

@@ -21,14 +21,14 @@ from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats
-from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.protocol import Key, NonTrainingQuery, models_key
 from fl_audit.released_model import loss_moments as moments
 from fl_audit.released_model.loss_moments import LossRange, ScoreMoments
 from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.queries import BatchProgress, More, RunQueries, WriteMessage
-from fl_audit.strategies.reply_checks import ReplyKey, read_array
+from fl_audit.strategies.queries import BatchTrainingState, More, RunQueries, WriteMessage
+from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
 from fl_audit.trials import TrialBatch
 
 _RANGE, _MOMENTS = f"query.{NonTrainingQuery.LOSS_RANGE}", f"query.{NonTrainingQuery.LOSS_MOMENTS}"
@@ -36,7 +36,7 @@ _TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN,
 
 
 @dataclass(frozen=True)
-class FederatedLossSettings:
+class FederatedEpsilonStarSettings:
     """Settings for computing Epsilon* of a released model without collecting clients' losses."""
 
     star: StarSettings  # delta and cut of Epsilon*
@@ -50,7 +50,7 @@ class FederatedLossSettings:
 class EpsilonStarQueries(RunQueries):
     """Queries for range and moments of clients' losses, from which the Epsilon* of released models is computed."""
 
-    settings: FederatedLossSettings  # settings of the queries
+    settings: FederatedEpsilonStarSettings  # settings of the queries
     releases: Sequence[int]  # numbers of the releases that are asked about, ascending
     batches: Sequence[TrialBatch]  # batches of trials; all are trained at once
     clients: int  # number of clients
@@ -79,7 +79,11 @@ class EpsilonStarQueries(RunQueries):
         return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]
 
     def messages(
-        self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
+        self,
+        exchange: int,
+        transcripts: Mapping[str, BatchTrainingState],
+        to_observer: WriteMessage,
+        to_owner: WriteMessage,
     ) -> list[Message]:
         """Return the messages of an exchange: one for each batch of trials, kind of query and client.
 
@@ -98,16 +102,18 @@ class EpsilonStarQueries(RunQueries):
                 written += [to_owner(client, kind, batch, release, arrays, more) for client in range(self.clients)]
         return written
 
-    def answers(self, exchange: int) -> list[ReplyKey]:
+    def answers(self, exchange: int) -> list[ReplyIdentity]:
         """Return the keys of the answers expected in an exchange."""
         asked, clients = self._asked(exchange), range(self.clients)
-        return [ReplyKey(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients]
+        return [
+            ReplyIdentity(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients
+        ]
 
-    def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
+    def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Read the answers of an exchange of messages; raises `FederationError` if an answer is impossible."""
         for batch in self.batches:
             for kind, release in self._asked(exchange):
-                replies = [found[ReplyKey(client, kind, batch.name)] for client in range(self.clients)]
+                replies = [found[ReplyIdentity(client, kind, batch.name)] for client in range(self.clients)]
                 told = [[_floats(one, key, batch, n, release) for key in _TOLD[kind]] for n, one in enumerate(replies)]
                 if kind == _MOMENTS:
                     self._keep(batch, release, [ScoreMoments(*part) for part in told], replies)
@@ -116,7 +122,7 @@ class EpsilonStarQueries(RunQueries):
                     _refuse_unsound([part.is_sound for part in ranges], "a range of losses", release)
                     self._ranges[batch.name] = moments.joint_range(ranges)
 
-    def columns(self, batch: TrialBatch) -> ResultColumns:
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the columns `epsilon_star` of trials, releases and clients for the evaluated releases of one batch.
 
         The column of trials has the last release, (trials,), and that of releases has all of them, (trials, releases).
@@ -124,7 +130,7 @@ class EpsilonStarQueries(RunQueries):
         """
         found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}
-        return ResultColumns(
+        return TrialBatchColumns(
             trials=last, releases=found, clients={"epsilon_star": np.stack(own, axis=1)} if own else {}
         )
 

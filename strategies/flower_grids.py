@@ -53,7 +53,7 @@ def make_messages_for(run: int, node: int) -> None:
         _identity.task_id, _identity.run_id, _identity.node_id = 1, run, node
 
 
-class MessageRecorder(Protocol):
+class MessageInterceptor(Protocol):
     """Interface of an object that reads, and may change, all messages between server and clients."""
 
     def sends(self, message: Message) -> None:
@@ -106,7 +106,7 @@ class InProcessGrid(Grid):
 class RecordedGrid(DelegatingGrid):
     """A grid that wraps another grid, and shows each message and reply to a recorder."""
 
-    def __init__(self, grid: Grid, recorder: MessageRecorder) -> None:
+    def __init__(self, grid: Grid, recorder: MessageInterceptor) -> None:
         super().__init__(grid)
         self._recorder = recorder
 

@@ -17,12 +17,12 @@ from flwr.app.typing import ConfigRecordValues
 from torch import Tensor
 
 from fl_audit.federation.observed_rounds import EarlierRound, ServerRound
-from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.optimizers import OptimizerState
 from fl_audit.learning.private_training import LocalDPSGDSettings
-from fl_audit.protocol import Key, MessageRecord
+from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.reply_checks import ReplyKey
+from fl_audit.strategies.reply_checks import ReplyIdentity
 from fl_audit.trials import TrialBatch
 
 _ROUNDING = 1e-9
@@ -33,7 +33,7 @@ WriteMessage = Callable[[int, str, TrialBatch, int, ArrayRecord, More], Message]
 
 
 @dataclass
-class BatchProgress:
+class BatchTrainingState:
     """State of the training of one batch of trials."""
 
     models: list[Tensor]  # the up to three latest models, each (trials, parameters), the latest one last
@@ -55,7 +55,11 @@ class RunQueries:
         return 0
 
     def messages(
-        self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
+        self,
+        exchange: int,
+        transcripts: Mapping[str, BatchTrainingState],
+        to_observer: WriteMessage,
+        to_owner: WriteMessage,
     ) -> list[Message]:
         """Return the messages of an exchange, each a query to a client about one batch.
 
@@ -72,11 +76,11 @@ class RunQueries:
         """
         return []
 
-    def answers(self, exchange: int) -> list[ReplyKey]:
+    def answers(self, exchange: int) -> list[ReplyIdentity]:
         """Return the keys of the answers expected in an exchange: client, kind of query and batch."""
         return []
 
-    def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
+    def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Read and store the answers of an exchange; raises `FederationError` if an answer is unusable.
 
         Parameters
@@ -113,11 +117,11 @@ class AccountantStateCollector(RunQueries):
     # Collected entries, keyed by name of the batch of trials, round and client.
     _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 
-    def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
+    def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Store the accountants' states; raises `FederationError` if one is malformed or contradicts the schedule."""
         for answer, reply in found.items():
             if answer.kind == TRAIN:
-                config = reply.content.config_records.get(MessageRecord.CONFIG)
+                config = reply.content.config_records.get(MessageRecordName.CONFIG)
                 client = answer.client
                 counted = _read(str(config and config.get(Key.ACCOUNTANT)), client, exchange)
                 # The schedule of a client's steps and the size of its shard are public.
@@ -129,7 +133,7 @@ class AccountantStateCollector(RunQueries):
                     )
                 self._counted[answer.batch, exchange, client] = counted
 
-    def columns(self, batch: TrialBatch) -> ResultColumns:
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return each client's steps, noise multiplier and sampling rate, as its accountant has counted them.
 
         Each column has the shape (trials, releases, clients), equal for all trials. Column `records` has the clients'
@@ -143,7 +147,9 @@ class AccountantStateCollector(RunQueries):
             f"accounted_{name}": counted[..., place] for place, name in enumerate(_AccountantHistoryEntry._fields)
         }
         columns["records"] = np.tile(np.array(self.shards, dtype=np.float64), (len(self.evaluated), 1))
-        return ResultColumns(clients={name: np.tile(values, (batch.count, 1, 1)) for name, values in columns.items()})
+        return TrialBatchColumns(
+            clients={name: np.tile(values, (batch.count, 1, 1)) for name, values in columns.items()}
+        )
 
 
 def _read(text: str, client: int, server_round: int) -> _AccountantHistoryEntry:

@@ -14,20 +14,20 @@ from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats, Integers
-from fl_audit.audits.canaries.simulated_canaries import directions_read, parts
+from fl_audit.audits.canaries.canary_contributions import directions_read, parts
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_updates import private_steps
 from fl_audit.federation.observed_rounds import show
-from fl_audit.federation.result_columns import ResultColumns
+from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.protocol import Key, NonTrainingQuery
 from fl_audit.strategies.challenger import SeededChallenger
-from fl_audit.strategies.queries import TRAIN, BatchProgress, More, RunQueries, WriteMessage
-from fl_audit.strategies.reply_checks import ReplyKey, read_array
+from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries, WriteMessage
+from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
 from fl_audit.trials import TrialBatch
-from fl_audit.verdict.llr_increments import SMALLEST_SIGNAL
 from fl_audit.verdict.noise_statistics import NoiseStatistics, NoiseStatisticsLayout
+from fl_audit.verdict.standardized_increments import SMALLEST_SIGNAL
 
 _OBSERVE = f"query.{NonTrainingQuery.OBSERVE}"
 
@@ -60,7 +60,11 @@ class ReleaseQueries(RunQueries):
         raise NotImplementedError
 
     def messages(
-        self, exchange: int, transcripts: Mapping[str, BatchProgress], to_observer: WriteMessage, to_owner: WriteMessage
+        self,
+        exchange: int,
+        transcripts: Mapping[str, BatchTrainingState],
+        to_observer: WriteMessage,
+        to_owner: WriteMessage,
     ) -> list[Message]:
         """Return the messages that send each insider what it sees of the latest round, one for each batch of trials.
 
@@ -93,11 +97,13 @@ class ReleaseQueries(RunQueries):
         """Return the settings that a message to an adversary has besides the release; none by default."""
         return {}
 
-    def answers(self, exchange: int) -> list[ReplyKey]:
+    def answers(self, exchange: int) -> list[ReplyIdentity]:
         """Return the keys of the answers expected in an exchange: one per adversary and batch of trials."""
-        return [ReplyKey(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders]
+        return [
+            ReplyIdentity(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders
+        ]
 
-    def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
+    def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Check and store the adversaries' answers in an exchange; raises `FederationError` if one is malformed.
 
         Parameters
@@ -109,7 +115,7 @@ class ReleaseQueries(RunQueries):
         """
         for batch in self._asked(exchange):
             for client in self.insiders:
-                reply = found[ReplyKey(client, _OBSERVE, batch.name)]
+                reply = found[ReplyIdentity(client, _OBSERVE, batch.name)]
                 told = {
                     key: read_array(reply, key, (batch.count, *shape), np.float64, client, exchange - 1, finite)
                     for key, (shape, finite) in self.expected.items()
@@ -128,11 +134,11 @@ class ReleaseQueries(RunQueries):
         """Return the array `key` of an adversary's answers for all rounds, (trials, rounds, ...)."""
         return np.stack(self._said[client, batch.name, key], axis=1)
 
-    def _of_several(self, name: str, totals: Sequence[Floats]) -> ResultColumns:
+    def _of_several(self, name: str, totals: Sequence[Floats]) -> TrialBatchColumns:
         """Return the totals (trials,) of several insiders as a table column `name`, (trials, insiders)."""
         if len(totals) == 1:
-            return ResultColumns()
-        return ResultColumns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
+            return TrialBatchColumns()
+        return TrialBatchColumns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
 
 
 @dataclass
@@ -143,7 +149,7 @@ class LogOddsQueries(ReleaseQueries):
     # Function that returns which hypothesis was true in each round, (trials, rounds), as `challenger.true_side` does.
     true_side: Callable[[TrialBatch], Integers]
     # Function that returns the products of clients' noise shares with the residuals; None if clients add no noise.
-    open_shares: Callable[[TrialBatch, NoiseStatistics], ResultColumns] | None = None
+    open_shares: Callable[[TrialBatch, NoiseStatistics], TrialBatchColumns] | None = None
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
@@ -151,7 +157,7 @@ class LogOddsQueries(ReleaseQueries):
         measured = {Key.SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
         return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 
-    def columns(self, batch: TrialBatch) -> ResultColumns:
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the first insider's log-odds and noise measurements for all rounds of a batch of trials.
 
         The noise is measured on the release minus the sum of contributions under the data set that was used. With
@@ -173,7 +179,7 @@ class LogOddsQueries(ReleaseQueries):
         if used is not None:
             rounds["clipping_norm"] = used
         final = [one[:, -1] for one in log_odds]
-        found = ResultColumns(trials={"log_odds": final[0]}, rounds=rounds, residuals=residuals.columns())
+        found = TrialBatchColumns(trials={"log_odds": final[0]}, rounds=rounds, residuals=residuals.columns())
         if self.open_shares is not None:
             found |= self.open_shares(batch, residuals)
         return found | self._of_several("log_odds", final)
@@ -188,14 +194,14 @@ class ScoreQueries(ReleaseQueries):
         """Expected form of an answer by key: one finite score per trial."""
         return {Key.SCORE: ((), True)}
 
-    def columns(self, batch: TrialBatch) -> ResultColumns:
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the first insider's score in each round, (trials, rounds), and its total, (trials,), for one batch.
 
         With several insiders, the result also has the total of each.
         """
         scores = [self._by_round(client, batch, Key.SCORE) for client in self.insiders]
         totals = [one.sum(axis=1) for one in scores]
-        found = ResultColumns(trials={"score": totals[0]}, rounds={"score": scores[0]})
+        found = TrialBatchColumns(trials={"score": totals[0]}, rounds={"score": scores[0]})
         return found | self._of_several("score", totals)
 
 
@@ -239,7 +245,7 @@ class TargetQueries(ReleaseQueries):
         for name, values in added.items():
             self._sums[batch.name, name] = self._sums.get((batch.name, name), np.zeros(values.shape)) + values
 
-    def columns(self, batch: TrialBatch) -> ResultColumns:
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the results of each target for one batch, as columns of shape (trials, targets).
 
         `log_odds` holds the final log-odds, and `mu` the root of the sum of squared signals over all rounds. The other
@@ -248,7 +254,7 @@ class TargetQueries(ReleaseQueries):
         audit, these are 0 for every candidate that is not in the data.
         """
         sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
-        return ResultColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})
+        return TrialBatchColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})
 
 
 @dataclass
@@ -273,7 +279,7 @@ class CanaryQueries(ReleaseQueries):
     def _trains_privately(self) -> bool:
         return isinstance(self.public.mechanism.contribution, PrivateTraining)
 
-    def note(self, exchange: int, found: Mapping[ReplyKey, Message]) -> None:
+    def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Store the scores that the observer sent, and with DP-SGD how many local steps sampled each canary.
 
         Parameters
@@ -288,12 +294,12 @@ class CanaryQueries(ReleaseQueries):
             # Number of times that each canary is in the round's contribution if it is in, (trials, canaries).
             taken, victim = np.ones((batch.count, self.public.canaries)), self.federation.victim
             if self._trains_privately:
-                sent = found[ReplyKey(victim, TRAIN, batch.name)]
+                sent = found[ReplyIdentity(victim, TRAIN, batch.name)]
                 taken = read_array(sent, Key.TIMES, taken.shape, np.float64, victim, exchange).copy()
             self._times[batch.name].append(taken)
         super().note(exchange, found)
 
-    def columns(self, batch: TrialBatch) -> ResultColumns:
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return three columns for one batch, (trials, rounds, directions), canaries before decoys.
 
         `is_in` says whether the canary was inserted. `part` is the share of a whole canary that the release contains if
@@ -308,4 +314,6 @@ class CanaryQueries(ReleaseQueries):
         held = parts(public, steps, np.stack(self._times[batch.name], axis=1))
         beside = ((0, 0), (0, 0), (0, decoys))
         scores = self._by_round(self.federation.insider, batch, Key.CANARIES)
-        return ResultColumns(canaries={"is_in": np.pad(coins, beside), "part": np.pad(held, beside), "score": scores})
+        return TrialBatchColumns(
+            canaries={"is_in": np.pad(coins, beside), "part": np.pad(held, beside), "score": scores}
+        )

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
 from fl_audit.array_packing import unpack
-from fl_audit.protocol import Key, MessageRecord
+from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.strategies.errors import FederationError
 
 _LONGEST_REASON = 400  # characters of a client's reason that are printed
@@ -19,7 +19,7 @@ Float = TypeVar("Float", bound=np.floating)
 
 
 @dataclass(frozen=True)
-class ReplyKey:
+class ReplyIdentity:
     """Key of a reply: the client that sends it, its message type, and the batch of trials that it belongs to."""
 
     client: int  # partition of the client
@@ -29,11 +29,11 @@ class ReplyKey:
 
 def read_replies(
     replies: Iterable[Message],
-    asked: Iterable[ReplyKey],
+    asked: Iterable[ReplyIdentity],
     partitions: Mapping[int, int],
     server_round: int,
-    written: Mapping[ReplyKey, int] | None = None,
-) -> dict[ReplyKey, Message]:
+    written: Mapping[ReplyIdentity, int] | None = None,
+) -> dict[ReplyIdentity, Message]:
     """Check that the replies are exactly the expected ones, and return them keyed by client, message type and batch.
 
     Parameters
@@ -55,7 +55,7 @@ def read_replies(
         If a client reports an error or is unknown, or if a reply is missing, duplicate, unexpected or about another
         round.
     """
-    found: dict[ReplyKey, Message] = {}
+    found: dict[ReplyIdentity, Message] = {}
     for reply in replies:
         source = reply.metadata.src_node_id
         if source not in partitions:
@@ -63,10 +63,12 @@ def read_replies(
         who = f"round {server_round}: client {partitions[source]}"
         if reply.has_error():
             raise FederationError(f"{who} failed: {reason_line(reply.error.reason)}")
-        config = reply.content.get(MessageRecord.CONFIG)  # faster than `config_records`, which is built at each access
+        config = reply.content.get(
+            MessageRecordName.CONFIG
+        )  # faster than `config_records`, which is built at each access
         if not isinstance(config, ConfigRecord) or Key.BATCH not in config:
             raise FederationError(f"{who} sent a reply that names no batch")
-        answer = ReplyKey(partitions[source], reply.metadata.message_type, str(config[Key.BATCH]))
+        answer = ReplyIdentity(partitions[source], reply.metadata.message_type, str(config[Key.BATCH]))
         if answer in found:
             raise FederationError(f"{who} answered twice about {answer.batch}")
         # A reply about another round has the right shape, so only its number tells it from one about this round.
@@ -118,7 +120,7 @@ def read_array(
     FederationError
         If the array is missing, has another shape or type, or, with `finite`, has a value that is not finite.
     """
-    arrays, who = reply.content.get(MessageRecord.ARRAYS), f"round {server_round}: client {client} sent"
+    arrays, who = reply.content.get(MessageRecordName.ARRAYS), f"round {server_round}: client {client} sent"
     if not isinstance(arrays, ArrayRecord) or key not in arrays:
         raise FederationError(f"{who} no '{key}'")
     try:

@@ -31,7 +31,7 @@ OPEN = {
     "experiments/runs/trial_batch_store.py": "what a worker found: a single pattern that takes it apart",
     "fl_audit/data/csv_conversion.py": "values of the cells of a workbook",
     "fl_audit/api/running.py": "what a user gave",
-    "fl_audit/local_training/neighbours.py": "data sets and items of any kind",
+    "fl_audit/local_training/edited_datasets.py": "data sets and items of any kind",
     "fl_audit/local_training/opacus_introspection.py": "samplers of any loader",
     "fl_audit/local_training/training_function_audit.py": "what a user's function returned",
     "fl_audit/learning/layers.py": "modules of torch",

@@ -12,7 +12,7 @@ from toy_noise.two_servers import TwoServersGaussian
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.config.settings_reference import settings
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan
 from fl_audit.federation.federation import Federation

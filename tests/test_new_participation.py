@@ -18,8 +18,8 @@ from fl_audit.array_types import Floats
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.config.settings_reference import settings
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.federation import Federation
 from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
 from fl_audit.mechanisms.participations.participation import in_turn
@@ -210,6 +210,6 @@ class _HalfOfTheNoise(DPStrategy):
 @pytest.mark.long
 def test_half_of_the_noise_is_found_where_groups_take_turns(small_plan: MakePlan, tmp_path: Path) -> None:
     plan = _plan(small_plan, training={"rounds": 6, "sampling-rate": 0.3, "cycle": 3}, audit={"trials": 30})
-    halved = PartyApps(strategy=_HalfOfTheNoise)
+    halved = ClientAppAndStrategy(strategy=_HalfOfTheNoise)
     found = run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=halved, with_report=False)
     assert found.summary["verdict"] == "violated"

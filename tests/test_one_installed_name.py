@@ -60,9 +60,9 @@ MODULES = {
 REVIEW = """
 import sys
 from pathlib import Path
-from fl_audit.strategies.review.app_loading import StandIns, read_app
+from fl_audit.strategies.review.app_loading import StubImportFinder, read_app
 from fl_audit.strategies.review.strategy_capture import catch
-caught = catch(read_app(Path.cwd()), 10, StandIns(Path.cwd()))
+caught = catch(read_app(Path.cwd()), 10, StubImportFinder(Path.cwd()))
 print(caught)
 import server, clients, strategies
 print([name for name in ("server.app", "clients.app", "strategies.own") if name not in sys.modules])

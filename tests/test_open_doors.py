@@ -4,7 +4,6 @@ A module of one's own that does what ours does must find what ours finds.
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +21,12 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.user_modules import MOVED, import_function
 
 MODULE = """
 from pathlib import Path
 import numpy as np
 from fl_audit.data.builtin import load_breast_cancer
-from fl_audit.report.finding import Section
+from fl_audit.report.report_elements import Section
 from fl_audit.audits.common.sections_mechanism import ORIGIN
 
 seen = []
@@ -168,22 +165,6 @@ def test_settings_of_another_type_are_refused_before_the_loader_has_them(
     assert not sys.modules["doors"].seen
 
 
-@pytest.mark.parametrize(("what", "name"), MOVED)
-def test_names_from_before_a_move_say_where_it_went(what: str, name: str) -> None:
-    """Not where something else is asked for: no data set ever had the name of a model."""
-    moved, uses = (
-        MOVED[what, name],
-        [partial(load_source, DataSpec(name)), partial(build_model, ModelSpec(name, (4,), 2))],
-    )
-    assert callable(import_function(moved, "what moved"))
-    use, other = uses if what == "data set" else reversed(uses)
-    with pytest.raises(InputError, match=rf"^{what} is '{name}', .*moved .*: .*'{moved}'$"):
-        use()
-    with pytest.raises(InputError, match=rf"'{name}'.*: accepted ") as caught:
-        other()
-    assert moved not in str(caught.value)
-
-
 def test_a_plan_with_ones_own_data_and_measure_is_that_with_ours() -> None:
     own, ours = (
         resolve(parse_config(small_settings(data={"name": name}, audit={"dissimilarity": measure})))
@@ -197,7 +178,7 @@ def test_a_section_of_ones_own_stands_in_the_appendix_and_takes_nothing_of_ours(
     assert not own_section("doors:OWN").on_page
     with pytest.raises(InputError, match=r"doors:TAKEN.* name or key verdict"):
         own_section("doors:TAKEN")
-    with pytest.raises(InputError, match=r"is a type: .* fl_audit\.report\.finding\.Section"):
+    with pytest.raises(InputError, match=r"is a type: .* fl_audit\.report\.report_elements\.Section"):
         own_section("doors:Own")
 
 

@@ -31,7 +31,7 @@ from fl_audit.audits.sections import SECTIONS
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
+from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
@@ -66,9 +66,9 @@ class _Quieter(DPStrategy):
         return super().noise(batch, server_round, total, 0.8 * sigma)
 
 
-_RUNS: dict[str, tuple[PartyApps, tuple[str, ...]]] = {
+_RUNS: dict[str, tuple[ClientAppAndStrategy, tuple[str, ...]]] = {
     "consistent": (HONEST, ()),
-    "violated": (PartyApps(strategy=_Quieter), ()),
+    "violated": (ClientAppAndStrategy(strategy=_Quieter), ()),
     "inconclusive": (HONEST, ("audit.trials=2", "training.rounds=5")),
     "not-audited": (HONEST, ("audit.trials=20", "audit.insider=false")),
     "no-guarantee": (

@@ -40,7 +40,7 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, usable_cores
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import at_each_round, parser_of, table_of
 

@@ -40,8 +40,8 @@ from fl_audit.experiments.benchmarks.growth_figure import growth_figure
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.experiments.studies.study_tools import at_each_round, parser_of, table_of
 from fl_audit.report.figure_style import to_png
 
@@ -157,7 +157,7 @@ def _child(scratch: Path, engine: Engine, cores: int) -> None:
 
     noted = at_each_round(lambda: over.append((time.monotonic(), time.process_time(), sum(busy))))
     plan = resolve(parse_config(json.loads((scratch / "run.json").read_text())))
-    parties = PartyApps(build_app([timed])) if engine is Engine.LOCAL else PartyApps()
+    parties = ClientAppAndStrategy(build_app([timed])) if engine is Engine.LOCAL else ClientAppAndStrategy()
     run_audit(plan, scratch / "run", engine, progress=noted, parties=parties, with_report=False)
     used, steps = resource.getrusage(resource.RUSAGE_SELF), max(1, len(over) - 1)
     rounds = [(last - first) / steps for first, last in zip(over[0], over[-1], strict=True)]

@@ -30,7 +30,7 @@ from fl_audit.learning.stacked_model import StackedModel
 _RATE, _BATCH = 0.001, 64
 
 
-class DataModelShape(NamedTuple):
+class ShadowSpeedSetting(NamedTuple):
     """A model and the sizes of its data, with the smallest accepted speed-up over the plain loop (`target`)."""
 
     name: str
@@ -42,8 +42,8 @@ class DataModelShape(NamedTuple):
 
 
 SHAPES = (
-    DataModelShape("446-128-30", "dense-128", 446, 30, 1600, 2.0),
-    DataModelShape("104-6-6-2", "adult-mlp", 104, 2, 1600, 10.0),
+    ShadowSpeedSetting("446-128-30", "dense-128", 446, 30, 1600, 2.0),
+    ShadowSpeedSetting("104-6-6-2", "adult-mlp", 104, 2, 1600, 10.0),
 )
 
 
@@ -61,7 +61,7 @@ def _timed(work: Callable[[], object], count: int) -> ModelTimes:
     return ModelTimes((time.perf_counter() - clock) / count, (time.process_time() - processor) / count)
 
 
-def _compared(shape: DataModelShape, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
+def _compared(shape: ShadowSpeedSetting, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
     """Return the seconds per model in a plain loop over `loops` models, and in trials trained together."""
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)

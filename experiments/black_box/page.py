@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 
 from fl_audit.atomic_files import write_json, write_text
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest
 from fl_audit.audits.black_box.claim_audit_messages import claim_words, floating_words, refusal_words, untried_words
-from fl_audit.audits.black_box.findings import ScenarioFinding, result_json
-from fl_audit.audits.page.markup import html_figure, html_page, page_table
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, DistinguisherTest
+from fl_audit.audits.black_box.findings import DistinguisherFinding, result_json
+from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.local_training.assessment import Assessment, headline, screen
 from fl_audit.local_training.pitfalls import Severity
 from fl_audit.report.figure_style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
@@ -32,7 +32,7 @@ _NOTICE = (
 )
 
 
-def write_result(result: ClaimAudit, found: Sequence[ScenarioFinding], name: str, directory: Path) -> Path:
+def write_result(result: ClaimAudit, found: Sequence[DistinguisherFinding], name: str, directory: Path) -> Path:
     """Write the page `report.html` and `summary.json` on one audit of a claim, and return the path of the page.
 
     Parameters
@@ -63,7 +63,7 @@ def write_page(
     verdict: Verdict,
     headline: str,
     screen: Sequence[tuple[str, str]],
-    results: Sequence[tuple[ClaimAudit, Sequence[ScenarioFinding]]],
+    results: Sequence[tuple[ClaimAudit, Sequence[DistinguisherFinding]]],
     values: Mapping[str, Any],
     directory: Path,
 ) -> Path:
@@ -143,19 +143,19 @@ def _written(page: str, values: Mapping[str, Any], directory: Path) -> Path:
     return path
 
 
-def _details(result: ClaimAudit, found: Sequence[ScenarioFinding]) -> str:
+def _details(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
     lines = "".join(f"<li>{escape(said)}</li>" for said in refusal_words(result.refusals))
     refusals = [f"<h2>What the mechanism would not play</h2><ul>{lines}</ul>"] if lines else []
     return "\n".join([_table(found), *(_section(result, finding) for finding in found), *refusals])
 
 
-def _opening(result: ClaimAudit, found: Sequence[ScenarioFinding]) -> str:
+def _opening(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
     """Return sentences on the cause of a broken claim, on untried scenarios, and on floating-point leaks."""
     causes = [finding.cause for finding in found[:1] if finding.attempt.is_broken]
     return " ".join(part for part in (*causes, untried_words(result), floating_words(result)) if part)
 
 
-def _next(result: ClaimAudit, found: Sequence[ScenarioFinding]) -> str:
+def _next(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
     """Return a sentence of advice that depends on the verdict."""
     broken = [finding for finding in found if finding.attempt.is_broken]
     if broken:
@@ -165,7 +165,7 @@ def _next(result: ClaimAudit, found: Sequence[ScenarioFinding]) -> str:
     return "Play more trials, or claim less: these could not have told."
 
 
-def _table(found: Sequence[ScenarioFinding]) -> str:
+def _table(found: Sequence[DistinguisherFinding]) -> str:
     if not found:
         return "<p>No trial could be played.</p>"
     rows = []
@@ -185,7 +185,7 @@ def _table(found: Sequence[ScenarioFinding]) -> str:
     return page_table(("trial", "what told", "shown", "claimed", "guessed right", "trials"), rows, numbers=(4, 5))
 
 
-def _section(result: ClaimAudit, finding: ScenarioFinding) -> str:
+def _section(result: ClaimAudit, finding: DistinguisherFinding) -> str:
     attempt, figure = finding.attempt, new_figure(4.0)
     left, right = figure.subplots(1, 2)  # scores under D and D', and their trade-off with what the claim allows
     _draw_scores(left, attempt)

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit
 from fl_audit.audits.black_box.claim_audit_messages import opening, refusal_words
-from fl_audit.audits.black_box.findings import ScenarioFinding, findings, result_json
+from fl_audit.audits.black_box.claim_audit_results import QUICK, ClaimAudit
+from fl_audit.audits.black_box.findings import DistinguisherFinding, findings, result_json
 from fl_audit.experiments.black_box.isolated_process import answer
 from fl_audit.experiments.black_box.page import write_result
 from fl_audit.experiments.black_box.strategy_process import StrategyOptions
 from fl_audit.strategies.black_box.audited_system import system_of
 from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
-from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.user_modules import search_last
 
 
@@ -56,7 +56,7 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
     return values(result, asked["out"])
 
 
-def _lines(result: ClaimAudit, found: tuple[ScenarioFinding, ...]) -> list[str]:
+def _lines(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> list[str]:
     """Return the verdict, the findings and the refused scenarios as lines for the console."""
     lines = [opening(result)]
     for finding in found:

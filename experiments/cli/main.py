@@ -32,16 +32,16 @@ class Commands(LazyGroup):
     """The group of all commands, with the module of each command."""
 
     places = {  # noqa: RUF012
-        "demo": f"{_HERE}.run",
-        "init": f"{_HERE}.init",
+        "demo": f"{_HERE}.single_run_commands",
+        "init": f"{_HERE}.configuration_commands",
         "check": f"{_HERE}.check",
-        "run": f"{_HERE}.run",
-        "replay": f"{_HERE}.run",
-        "report": f"{_HERE}.run",
-        "compare": f"{_HERE}.compare",
-        "export": f"{_HERE}.compare",
-        "sweep": f"{_HERE}.sweep",
-        "settings": f"{_HERE}.init",
+        "run": f"{_HERE}.single_run_commands",
+        "replay": f"{_HERE}.single_run_commands",
+        "report": f"{_HERE}.single_run_commands",
+        "compare": f"{_HERE}.finished_run_commands",
+        "export": f"{_HERE}.finished_run_commands",
+        "sweep": f"{_HERE}.many_run_commands",
+        "settings": f"{_HERE}.configuration_commands",
         "datasets": f"{_HERE}.datasets",
         "sign": f"{_HERE}.sign",
         "verify": f"{_HERE}.sign",
@@ -49,11 +49,11 @@ class Commands(LazyGroup):
         "account": f"{_HERE}.guarantee",
         "bound": f"{_HERE}.offline_bounds",
         "epsilon-star": f"{_HERE}.offline_bounds",
-        "strategy": f"{_HERE}.strategy",
-        "review": f"{_HERE}.strategy",
+        "strategy": f"{_HERE}.black_box_commands",
+        "review": f"{_HERE}.black_box_commands",
         "training": f"{_HERE}.training",
-        "live": f"{_HERE}.strategy",
-        "reproduce": f"{_HERE}.sweep",
+        "live": f"{_HERE}.black_box_commands",
+        "reproduce": f"{_HERE}.many_run_commands",
     }
 
 

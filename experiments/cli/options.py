@@ -51,7 +51,7 @@ class PlainHelpCommand(_PlainTextHelp, TyperCommand):
         return super().invoke(ctx)
 
 
-class _Commands(UserDict[str, Command]):
+class _LazyCommandMap(UserDict[str, Command]):
     """The commands by name; the module of a command is imported when the command is first looked up."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
@@ -85,7 +85,7 @@ class LazyGroup(_PlainTextHelp, TyperGroup):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.commands = _Commands(self.places)
+        self.commands = _LazyCommandMap(self.places)
 
     def list_commands(self, ctx: Context) -> list[str]:
         """Return the names of all commands, in the order of the help."""

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.experiments.black_box.training_process import TrainingAuditRequest, training_apart
+from fl_audit.experiments.black_box.training_audit_process import TrainingFunctionOptions, training_apart
 from fl_audit.experiments.cli.options import ResultOptions, end_if_violated, option, switch
 from fl_audit.experiments.names import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
@@ -14,7 +14,7 @@ from fl_audit.privacy.stated_releases import StatedReleases
 
 def training(
     *,
-    wishes: TrainingAuditRequest,
+    wishes: TrainingFunctionOptions,
     ledger: Annotated[Path | None, option("FILE", "Add the steps of all rounds to this ledger.")] = None,
     shown: ResultOptions,
     fail_on_violation: Annotated[

@@ -8,8 +8,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from fl_audit.experiments.examples.digits import (
-    Net,
+from fl_audit.experiments.examples.shared_digits_parts import (
+    DigitsNetwork,
     dataset,
     evaluate,
     rate,
@@ -59,7 +59,7 @@ class LearningRateDecayFedAvg(FedAvg):
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
     seeded(message, context)
-    net = Net()
+    net = DigitsNetwork()
     net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*shard(context))
     # The number of this client's trainings is kept in its state, as momentum or a personal head would be.
@@ -74,7 +74,7 @@ def train_client(message: Message, context: Context) -> Message:
 
 @client_app.evaluate()
 def evaluate_client(message: Message, context: Context) -> Message:
-    net = Net()
+    net = DigitsNetwork()
     net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     loss, _ = evaluate(net, dataset(*shard(context)))
     metrics = MetricRecord({"loss": loss, "num-examples": 100})
@@ -85,5 +85,5 @@ def evaluate_client(message: Message, context: Context) -> Message:
 def main(grid: Grid, context: Context) -> None:
     torch.manual_seed(0)
     strategy = LearningRateDecayFedAvg()
-    arrays = ArrayRecord(Net().state_dict())
+    arrays = ArrayRecord(DigitsNetwork().state_dict())
     save(strategy.start(grid, arrays, num_rounds=3, train_config=train_settings(0.2)))

@@ -8,8 +8,8 @@ from flwr.serverapp.strategy import FedAvg
 from opacus import PrivacyEngine
 from torch.utils.data import DataLoader
 
-from fl_audit.experiments.examples.digits import (
-    Net,
+from fl_audit.experiments.examples.shared_digits_parts import (
+    DigitsNetwork,
     dataset,
     evaluate,
     rate,
@@ -31,7 +31,7 @@ server_app = ServerApp()
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
     seeded(message, context)
-    net = Net()
+    net = DigitsNetwork()
     net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*shard(context, RECORDS))
     engine = PrivacyEngine()
@@ -54,7 +54,7 @@ def train_client(message: Message, context: Context) -> Message:
 
 @client_app.evaluate()
 def evaluate_client(message: Message, context: Context) -> Message:
-    net = Net()
+    net = DigitsNetwork()
     net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     loss, accuracy = evaluate(net, dataset(*test_set()))
     metrics = MetricRecord({"eval_loss": loss, "eval_acc": accuracy, "num-examples": 1})
@@ -65,5 +65,5 @@ def evaluate_client(message: Message, context: Context) -> Message:
 def main(grid: Grid, context: Context) -> None:
     torch.manual_seed(0)
     strategy = FedAvg()
-    arrays = ArrayRecord(Net().state_dict())
+    arrays = ArrayRecord(DigitsNetwork().state_dict())
     save(strategy.start(grid, arrays, num_rounds=2, train_config=train_settings(0.1)))

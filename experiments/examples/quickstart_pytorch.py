@@ -6,8 +6,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from fl_audit.experiments.examples.digits import (
-    Net,
+from fl_audit.experiments.examples.shared_digits_parts import (
+    DigitsNetwork,
     dataset,
     evaluate,
     rate,
@@ -25,7 +25,7 @@ server_app = ServerApp()
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
     seeded(message, context)
-    net = Net()
+    net = DigitsNetwork()
     net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*shard(context))
     loss = train(net, records, rate(message))
@@ -36,7 +36,7 @@ def train_client(message: Message, context: Context) -> Message:
 
 @client_app.evaluate()
 def evaluate_client(message: Message, context: Context) -> Message:
-    net = Net()
+    net = DigitsNetwork()
     net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*shard(context))
     loss, accuracy = evaluate(net, records)
@@ -48,5 +48,5 @@ def evaluate_client(message: Message, context: Context) -> Message:
 def main(grid: Grid, context: Context) -> None:
     torch.manual_seed(0)
     strategy = FedAvg()
-    arrays = ArrayRecord(Net().state_dict())
+    arrays = ArrayRecord(DigitsNetwork().state_dict())
     save(strategy.start(grid, arrays, num_rounds=3, train_config=train_settings(0.1)))

@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAvg
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from fl_audit.experiments.examples.digits import save, shard
+from fl_audit.experiments.examples.shared_digits_parts import save, shard
 
 client_app = ClientApp()
 server_app = ServerApp()

@@ -6,8 +6,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from fl_audit.experiments.examples.digits import (
-    Net,
+from fl_audit.experiments.examples.shared_digits_parts import (
+    DigitsNetwork,
     dataset,
     evaluate,
     rate,
@@ -28,7 +28,7 @@ server_app = ServerApp()
 @client_app.train()
 def train_client(message: Message, context: Context) -> Message:
     seeded(message, context)
-    net = Net()
+    net = DigitsNetwork()
     net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     records = dataset(*shard(context))
     loss = train(net, records, rate(message))
@@ -38,7 +38,7 @@ def train_client(message: Message, context: Context) -> Message:
 
 
 def evaluate_server(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-    net = Net()
+    net = DigitsNetwork()
     net.load_state_dict(arrays.to_torch_state_dict())
     loss, accuracy = evaluate(net, dataset(*test_set()))
     return MetricRecord({"loss": loss, "accuracy": accuracy})
@@ -49,6 +49,6 @@ def main(grid: Grid, context: Context) -> None:
     torch.manual_seed(0)
     averaging = FedAvg(fraction_evaluate=0.0)
     strategy = DifferentialPrivacyServerSideFixedClipping(averaging, NOISE, NORM, CLIENTS)
-    arrays = ArrayRecord(Net().state_dict())
+    arrays = ArrayRecord(DigitsNetwork().state_dict())
     settings = train_settings(0.1)
     save(strategy.start(grid, arrays, num_rounds=3, train_config=settings, evaluate_fn=evaluate_server))

@@ -29,7 +29,7 @@ _POINTS = 9
 
 
 @dataclass(frozen=True)
-class _Axis:
+class _FigureColumn:
     """A column of the figure: the quantity on the horizontal axis, and its values."""
 
     label: str
@@ -85,7 +85,7 @@ def guarantee_figure(guarantee: Guarantee) -> Figure:
     return figure
 
 
-def _axes(guarantee: Guarantee) -> tuple[_Axis, ...]:
+def _axes(guarantee: Guarantee) -> tuple[_FigureColumn, ...]:
     claim = guarantee.claim
     z, k, delta = claim.noise_multiplier, claim.rounds, claim.delta
     require(z is not None, "the guarantee has no Gaussian noise: accepted for a figure are guarantees with it")
@@ -97,13 +97,15 @@ def _axes(guarantee: Guarantee) -> tuple[_Axis, ...]:
         return lambda accountant, x: derive_guarantee(replace(varied(x), accountant=accountant))
 
     return (
-        _Axis("noise over sensitivity", np.geomspace(z / 4, z * 4, _POINTS), z, by(lambda x: claim.with_noise(x / z))),
-        _Axis("rounds", rounds, k, by(lambda x: claim.with_rounds(int(x)))),
-        _Axis("delta", deltas, delta, by(lambda x: replace(claim, delta=x)), plain=False),
+        _FigureColumn(
+            "noise over sensitivity", np.geomspace(z / 4, z * 4, _POINTS), z, by(lambda x: claim.with_noise(x / z))
+        ),
+        _FigureColumn("rounds", rounds, k, by(lambda x: claim.with_rounds(int(x)))),
+        _FigureColumn("delta", deltas, delta, by(lambda x: replace(claim, delta=x)), plain=False),
     )
 
 
-def _curve(axis: _Axis, accountant: Accountant) -> Iterator[tuple[float, Guarantee]]:
+def _curve(axis: _FigureColumn, accountant: Accountant) -> Iterator[tuple[float, Guarantee]]:
     """Yield pairs of a value on the axis and the guarantee there, where the accountant can compute one."""
     for x in map(float, axis.values):
         with suppress(InputError):

@@ -7,7 +7,7 @@ from math import ceil, hypot, inf, isfinite, nan
 from typing import Any
 
 from fl_audit.array_types import finite
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 
 class ClaimVerdict(StrEnum):
@@ -28,7 +28,7 @@ class FailureCause(StrEnum):
 
 
 @dataclass(frozen=True)
-class FollowUpAnalysis:
+class FailureExplanation:
     """An explanation of why a claim does not hold on our data, found by further experiments."""
 
     statement: str  # statement of the claim
@@ -38,7 +38,7 @@ class FollowUpAnalysis:
 
 
 _MOST_TRIALS = 10_000_000
-NOTHING = Interval(nan, nan, nan)
+NOTHING = IntervalEstimate(nan, nan, nan)
 """The number of a claim that cannot be tested."""
 
 
@@ -50,7 +50,7 @@ class PaperClaim:
     statement: str  # the statement, in our words
     where: str  # data set or setting on which it was tested
     quantity: str  # name of the measured number
-    found: Interval  # the measured number with its interval, which has width 0 for a closed form
+    found: IntervalEstimate  # the measured number with its interval, which has width 0 for a closed form
     lowest: float = -inf  # smallest number that agrees with the claim
     highest: float = inf  # largest number that agrees with the claim
     trials: int = 0  # trials, models or samples of each run behind the number; 0 for a closed form
@@ -144,7 +144,9 @@ class PaperClaim:
 
 def restored(stored: Mapping[str, Any]) -> PaperClaim:
     """Return the claim that was stored by `PaperClaim.to_json`, without premises, runs and shares."""
-    found = Interval(*(nan if stored[name] is None else float(stored[name]) for name in ("measured", "low", "high")))
+    found = IntervalEstimate(
+        *(nan if stored[name] is None else float(stored[name]) for name in ("measured", "low", "high"))
+    )
     lowest, highest = _range_of(str(stored["claimed"]))
     section, statement, where, quantity, why = (
         str(stored[name]) for name in ("section", "statement", "where", "quantity", "why")
@@ -181,7 +183,7 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
 
-def looked_at(claims: Sequence[PaperClaim], looks: Sequence[FollowUpAnalysis]) -> tuple[PaperClaim, ...]:
+def looked_at(claims: Sequence[PaperClaim], looks: Sequence[FailureExplanation]) -> tuple[PaperClaim, ...]:
     """Return the claims, with an explanation added to each one that does not hold, if there is one.
 
     Parameters
@@ -199,9 +201,9 @@ def looked_at(claims: Sequence[PaperClaim], looks: Sequence[FollowUpAnalysis]) -
     return tuple(replace(claim, second_look=look_at(claim)) for claim in claims)
 
 
-def exact(value: float) -> Interval:
+def exact(value: float) -> IntervalEstimate:
     """Return an interval of width 0 for a number that is known exactly."""
-    return Interval(value, value, value)
+    return IntervalEstimate(value, value, value)
 
 
 def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
@@ -209,7 +211,7 @@ def counted(claims: Sequence[PaperClaim]) -> Mapping[ClaimVerdict, int]:
     return {verdict: sum(claim.verdict is verdict for claim in claims) for verdict in ClaimVerdict}
 
 
-def difference(one: Interval, other: Interval) -> Interval:
+def difference(one: IntervalEstimate, other: IntervalEstimate) -> IntervalEstimate:
     """Return the difference of two independent numbers with its square-and-add interval (Newcombe 1998, method 10).
 
     Parameters
@@ -221,7 +223,7 @@ def difference(one: Interval, other: Interval) -> Interval:
     """
     value = one.value - other.value
     low = value - hypot(one.value - one.low, other.high - other.value)
-    return Interval(value, low, value + hypot(one.high - one.value, other.value - other.low))
+    return IntervalEstimate(value, low, value + hypot(one.high - one.value, other.value - other.low))
 
 
 def verdicts_said(claims: Sequence[PaperClaim]) -> str:

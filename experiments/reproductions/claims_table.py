@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from fl_audit.experiments.reproductions.claims import (
     ClaimVerdict,
-    FollowUpAnalysis,
+    FailureExplanation,
     PaperClaim,
     counted,
     looked_at,
@@ -20,7 +20,7 @@ from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, ne
 
 def claims_table(
     claims: Sequence[PaperClaim],
-    looks: Sequence[FollowUpAnalysis],
+    looks: Sequence[FailureExplanation],
     remarks: Sequence[str] = (),
     data: Sequence[str] = (),
 ) -> ItemResult:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from fl_audit.audits.page.markup import html_figure, html_page, page_table
+from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.experiments.reproductions.paper_types import (
     COLUMNS,
     ComputeExtent,

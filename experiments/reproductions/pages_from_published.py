@@ -22,7 +22,14 @@ from fl_audit.experiments.reproductions.paper_types import (
     PaperItem,
     PublishedReproduction,
 )
-from fl_audit.experiments.reproductions.sections import CLAIMS_ITEM, CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
+from fl_audit.experiments.reproductions.published_page_sections import (
+    CLAIMS_ITEM,
+    CSV_DIGITS,
+    LEFT_OUT,
+    Record,
+    section_of,
+    smaller,
+)
 from fl_audit.experiments.reproductions.shared_notes import with_own_notes, with_shared_notes
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.figure_style import to_svg

@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.claims import PaperClaim
-from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.progress import RunsProgress, no_runs_progress
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.report.formatting import number_text
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 COLUMNS = ("setting", "quantity", "published", "theory", "measured", "low", "high", "repetitions", "note")
 """Columns of the CSV file of every item."""
@@ -43,13 +43,13 @@ class ItemRow:
     note: str = ""  # basis of the numbers
 
     @property
-    def found(self) -> Interval:
+    def found(self) -> IntervalEstimate:
         """The measured number with its interval."""
-        return Interval(self.measured, self.low, self.high)
+        return IntervalEstimate(self.measured, self.low, self.high)
 
 
 def measured_row(
-    setting: str, quantity: str, found: Interval, repetitions: int = 0, note: str = "", **more: float
+    setting: str, quantity: str, found: IntervalEstimate, repetitions: int = 0, note: str = "", **more: float
 ) -> ItemRow:
     """Return the table row of a measured number.
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from fl_audit.adjacency import Adjacency
 from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.report.figure_style import INK, SMALL_TEXT_SIZE
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 PUBLISHED = "as published"
 THEORY = "theory"
@@ -65,7 +65,7 @@ def draw_published(axes: Axes, x: ArrayLike, y: ArrayLike, colour: str = INK) ->
 
 
 def draw_measured(
-    axes: Axes, x: ArrayLike, found: Sequence[Interval], look: CurveLook, label: str, joined: bool = True
+    axes: Axes, x: ArrayLike, found: Sequence[IntervalEstimate], look: CurveLook, label: str, joined: bool = True
 ) -> None:
     """Draw measured values with their intervals; an infinite upper end is an arrow, and infinite values are left out.
 

@@ -11,7 +11,7 @@ from scipy.stats import binomtest, ttest_ind
 from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.paper_types import CONFIDENCE
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 RESAMPLES = 400
 
@@ -21,7 +21,7 @@ def resampling(name: str) -> np.random.Generator:
     return np.random.default_rng(list(name.encode()))
 
 
-def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> Interval:
+def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.random.Generator) -> IntervalEstimate:
     """Return a statistic of independent trials, with its percentile bootstrap interval of 95 %.
 
     Parameters
@@ -37,10 +37,10 @@ def bootstrap(values: Floats, statistic: Callable[[Floats], float], random: np.r
     found = [statistic(values[random.integers(trials, size=trials)]) for _ in range(RESAMPLES)]
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(found, [tail, 100 - tail])
-    return Interval(float(statistic(values)), float(low), float(high))
+    return IntervalEstimate(float(statistic(values)), float(low), float(high))
 
 
-def t_interval(values: Floats, confidence: float = CONFIDENCE) -> Interval:
+def t_interval(values: Floats, confidence: float = CONFIDENCE) -> IntervalEstimate:
     """Return the mean of independent values with its t interval.
 
     Parameters
@@ -52,7 +52,7 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> Interval:
     """
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(values.size)
     reach = float(stdtrit(values.size - 1, (1 + confidence) / 2)) * error
-    return Interval(mean, mean - reach, mean + reach)
+    return IntervalEstimate(mean, mean - reach, mean + reach)
 
 
 def predicted_advantage(mu: Floats) -> float:
@@ -78,7 +78,7 @@ def mean_belief(mu: float, points: int = 2001) -> float:
     return float(np.mean(expit(mu * mu / 2 + mu * quantiles)))
 
 
-def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -> Interval:
+def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -> IntervalEstimate:
     """Return the difference of two means, first minus second, with Welch's t interval.
 
     Parameters
@@ -91,7 +91,7 @@ def welch_interval(one: Floats, other: Floats, confidence: float = CONFIDENCE) -
         Confidence of the interval, above 0 and below 1.
     """
     found = ttest_ind(one, other, equal_var=False).confidence_interval(confidence)
-    return Interval(float(np.mean(one) - np.mean(other)), float(found.low), float(found.high))
+    return IntervalEstimate(float(np.mean(one) - np.mean(other)), float(found.low), float(found.high))
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
@@ -108,7 +108,7 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def mean_of_shares(shares: Floats) -> Interval:
+def mean_of_shares(shares: Floats) -> IntervalEstimate:
     """Return the mean of shares in [0, 1], (repetitions,), at least two, with its t interval, cut to [0, 1].
 
     If all shares are equal, it has the Clopper-Pearson interval instead of one of width 0.
@@ -117,10 +117,10 @@ def mean_of_shares(shares: Floats) -> Interval:
     low, high = found.low, found.high
     if np.ptp(shares) == 0:
         low, high = share_interval(round(float(shares[0]) * len(shares)), len(shares))
-    return Interval(found.value, max(low, 0.0), min(high, 1.0))
+    return IntervalEstimate(found.value, max(low, 0.0), min(high, 1.0))
 
 
-def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[Interval]) -> Interval:
+def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[IntervalEstimate]) -> IntervalEstimate:
     """Return a statistic of several intervals, computed separately for their values, lower ends and upper ends.
 
     Parameters
@@ -130,4 +130,4 @@ def end_by_end(statistic: Callable[[Sequence[float]], float], found: Iterable[In
     found
         The intervals, at least one.
     """
-    return Interval(*(float(statistic(ends)) for ends in zip(*map(astuple, found), strict=True)))
+    return IntervalEstimate(*(float(statistic(ends)) for ends in zip(*map(astuple, found), strict=True)))

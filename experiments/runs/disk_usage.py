@@ -5,11 +5,11 @@ from pathlib import Path
 
 import psutil
 
-from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.run_paths import nearest_existing
+from fl_audit.experiments.runs.run_directory_checks import nearest_existing
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.server.run_queries import measured_layout
 
@@ -60,7 +60,7 @@ def footprint(plan: AuditPlan) -> DiskUsageByContent:
     federation = load_federation(public)
     model = federation.model.layout.size * _NUMBER
     audit = audit_of(public)
-    measures = audit.query(public) is ReleaseQuery.LOG_ODDS
+    measures = audit.query(public) is ReleaseQueryKind.LOG_ODDS
     kept = 0 if audit.not_weighed_again(public) else min(run.keep_releases or 0, trials)
     columns = _COLUMNS_A_ROUND + (len(replace(measured_layout(federation), sides=1).names) if measures else 0)
     return DiskUsageByContent(

@@ -10,8 +10,8 @@ from fl_audit.array_types import Integers
 from fl_audit.audits.reconstruction import image_attacks
 from fl_audit.audits.reconstruction.reconstruction_metrics import (
     ImageTargets,
-    NoiseLevel,
-    ReconstructedImages,
+    NoiseLevelGuarantee,
+    TrueAndReconstructedImages,
     drawings,
 )
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
@@ -22,7 +22,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation, load_federat
 from fl_audit.learning.local_training import local_batches
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining
 from fl_audit.privacy.gaussian import gdp_mu
-from fl_audit.privacy.reconstruction import against_its_absence
+from fl_audit.privacy.reconstruction_bounds import against_its_absence
 from fl_audit.randomness import Purpose, generator
 
 EPSILONS = (math.inf, 100.0, 10.0, 1.0)
@@ -63,7 +63,7 @@ def require_drawable(plan: AuditPlan) -> None:
     _shared(plan, federation, each)
 
 
-def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None) -> ReconstructedImages:
+def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None) -> TrueAndReconstructedImages:
     """Return an attacker's reconstructions of the first training images, at several noise levels.
 
     The attacker sees a noised contribution (of a record, or of a client with all its records) to the initial model of
@@ -95,7 +95,7 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
         return generator(federation.public.data_seed, Purpose.DRAWING, round=number)
 
     found = drawings(shared, victims, others, levels, draws, descent, lambda _: on_step(1))
-    return ReconstructedImages(victims.pictures.flatten(0, 1).cpu().numpy(), tuple(found), levels.index(own))
+    return TrueAndReconstructedImages(victims.pictures.flatten(0, 1).cpu().numpy(), tuple(found), levels.index(own))
 
 
 def _owners(federation: LoadedFederation) -> Integers:
@@ -122,25 +122,25 @@ def _shared(plan: AuditPlan, federation: LoadedFederation, each: int) -> UpdateF
     return UpdateFunction(federation.model, start, clipping, schedule, local_batches(each, schedule, order))
 
 
-def _levels(plan: AuditPlan, chance: float) -> tuple[list[NoiseLevel], NoiseLevel]:
+def _levels(plan: AuditPlan, chance: float) -> tuple[list[NoiseLevelGuarantee], NoiseLevelGuarantee]:
     """Return the noise levels in ascending order of noise, and the run's own level among them.
 
     `chance` is the probability of guessing the right image without a release.
     """
     guarantee = plan.guarantee
     if guarantee is None:
-        own = NoiseLevel(math.inf, math.inf, 1.0)
+        own = NoiseLevelGuarantee(math.inf, math.inf, 1.0)
         return [own], own
     alone = against_its_absence(guarantee.claim)
     halves = alone.noise_multiplier != guarantee.claim.noise_multiplier
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "every record is claimed something"
     # An attacker that does not know in which rounds the record took part adds them all up: a share of them holds it.
-    own = NoiseLevel(guarantee.epsilon, alone.full_participation_mu * alone.sampling_rate, bound)
+    own = NoiseLevelGuarantee(guarantee.epsilon, alone.full_participation_mu * alone.sampling_rate, bound)
     ladder = [
-        NoiseLevel.gaussian(epsilon, gdp_mu(epsilon, guarantee.delta) / (2 if halves else 1), chance)
+        NoiseLevelGuarantee.gaussian(epsilon, gdp_mu(epsilon, guarantee.delta) / (2 if halves else 1), chance)
         if math.isfinite(epsilon)
-        else NoiseLevel(epsilon, math.inf, 1.0)
+        else NoiseLevelGuarantee(epsilon, math.inf, 1.0)
         for epsilon in EPSILONS
     ]
     return sorted([*ladder, own], key=lambda one: -one.mu), own

@@ -4,11 +4,15 @@ from typing import TYPE_CHECKING
 
 from fl_audit.lazy_imports import lazy_modules
 
-PLACES = ("fl_audit.audits.page.report_files", "fl_audit.experiments.runs.attacks", "fl_audit.experiments.runs.summary")
+PLACES = (
+    "fl_audit.audits.page.report_files",
+    "fl_audit.experiments.runs.attacks",
+    "fl_audit.experiments.runs.run_report_contents",
+)
 
 if TYPE_CHECKING:
     from fl_audit.audits.page import report_files as report_files
     from fl_audit.experiments.runs import attacks as attacks
-    from fl_audit.experiments.runs import summary as summary
+    from fl_audit.experiments.runs import run_report_contents as run_report_contents
 else:
     __getattr__ = lazy_modules(__name__, PLACES)

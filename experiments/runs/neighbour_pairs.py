@@ -23,7 +23,7 @@ from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.mechanism_of_config import shards_of
 from fl_audit.federation.crafted_records import MODELS, box_of, craft_pair
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.initial_weights import InitialWeights, starting_models
+from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import load_federation
 
 
@@ -75,12 +75,12 @@ def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
     return replace(public, pair=craft_pair(kind, models, box_of(pool.features), opposite))
 
 
-def looked_at(start: InitialWeights) -> range:
+def looked_at(start: InitialWeightsSource) -> range:
     """Return the numbers of the trials whose initial models are used to craft a record.
 
     If all trials start from the same pretrained weights, trial 0 suffices.
     """
-    return range(1 if start is InitialWeights.PRETRAINED else MODELS)
+    return range(1 if start is InitialWeightsSource.PRETRAINED else MODELS)
 
 
 def _require_craftable(config: RunConfig, records: Records) -> None:

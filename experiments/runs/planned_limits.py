@@ -2,7 +2,7 @@
 
 from math import ceil, floor, log10
 
-from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.audit import PlannedAuditRun
 from fl_audit.audits.registry import audit_of
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
@@ -69,5 +69,5 @@ def planned_of_signal(plan: AuditPlan) -> SignalDetectionLimit | None:
     return None if planned is None else audit_of(plan.public).judging.planned_signal(planned)
 
 
-def _planned(plan: AuditPlan) -> ClaimedRun | None:
-    return None if plan.guarantee is None else ClaimedRun(plan.public, plan.guarantee, plan.config.audit.trials)
+def _planned(plan: AuditPlan) -> PlannedAuditRun | None:
+    return None if plan.guarantee is None else PlannedAuditRun(plan.public, plan.guarantee, plan.config.audit.trials)

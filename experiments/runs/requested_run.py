@@ -16,11 +16,11 @@ from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.config.run import RunSection
 from fl_audit.experiments.runs.progress import at_work, progress_bar
-from fl_audit.experiments.runs.run_paths import is_begun, require_new_run_path
+from fl_audit.experiments.runs.run_directory_checks import is_begun, require_new_run_path
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.audit_plan import AuditPlan
-    from fl_audit.report.finding import ReportContents
+    from fl_audit.report.report_elements import ReportContents
 
 OnPlan = Callable[["AuditPlan"], None]
 """A function that receives the plan of a run before it is played."""

@@ -25,12 +25,12 @@ from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at
 from fl_audit.experiments.runs.config import EpsilonStarLocation
 from fl_audit.experiments.runs.disk_usage import require_room
-from fl_audit.experiments.runs.engines import Engine, local_calls, run_on_ray
+from fl_audit.experiments.runs.float_overflow_check import require_finite_steps
 from fl_audit.experiments.runs.image_reconstruction import require_drawable
 from fl_audit.experiments.runs.local_engine import run_locally
-from fl_audit.experiments.runs.preflight import require_finite_steps
 from fl_audit.experiments.runs.progress import Progress, at_work, no_progress
 from fl_audit.experiments.runs.provenance import note_session
+from fl_audit.experiments.runs.ray_engine import Engine, local_calls, run_on_ray
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_report import TIMING, finish
 from fl_audit.federation.loaded_federation import load_federation
@@ -41,12 +41,12 @@ from fl_audit.server.monitored_grid import MonitoredGrid
 from fl_audit.server.trial_batch_results import ResultSink
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
-from fl_audit.strategies.epsilon_star_queries import FederatedLossSettings
+from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSettings
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trials import TrialBatch
 
 if TYPE_CHECKING:
-    from fl_audit.report.finding import ReportContents
+    from fl_audit.report.report_elements import ReportContents
 
 _OnRound = Callable[[int], None]
 _FOR_THE_END = ("pyarrow.dataset", *lazy_imports.PLACES)
@@ -54,14 +54,14 @@ _FOR_THE_END = ("pyarrow.dataset", *lazy_imports.PLACES)
 
 
 @dataclass(frozen=True)
-class PartyApps:
+class ClientAppAndStrategy:
     """The ClientApp and the server's strategy that carry out a federation."""
 
     client_app: ClientApp = default_client_app  # the ClientApp, which all clients share
     strategy: type[DPStrategy] = DPStrategy  # the strategy of the server
 
 
-HONEST = PartyApps()
+HONEST = ClientAppAndStrategy()
 _ENOUGH_TRIALS = 64
 """Number of trials with which a million targets all have shadow trials, except once in a billion runs."""
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.EACCES, errno.EPERM)
@@ -75,7 +75,7 @@ def run_audit(
     ray_address: str | None = None,
     resume: bool = False,
     progress: Progress = no_progress,
-    parties: PartyApps = HONEST,
+    parties: ClientAppAndStrategy = HONEST,
     with_report: bool = True,
 ) -> "ReportContents":
     """Carry out or continue a run, write its report, and return the stored summary and tables.
@@ -150,7 +150,7 @@ def _play(
     engine: str,
     federate: Callable[[FederationPlan, ResultSink, FederationTimestamps, _OnRound], None],
     progress: Progress = no_progress,
-    parties: PartyApps = HONEST,
+    parties: ClientAppAndStrategy = HONEST,
 ) -> None:
     """Carry out the unfinished batches of trials of a run, and record how long setup and training took.
 
@@ -239,7 +239,9 @@ def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ..
     return run.store(plan.config).pending(plan.config.audit.trials, per_batch)
 
 
-def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: PartyApps = HONEST) -> FederationPlan:
+def federation_plan(
+    plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: ClientAppAndStrategy = HONEST
+) -> FederationPlan:
     """Return the server's plan for the unfinished batches of trials of a run.
 
     Parameters
@@ -268,7 +270,7 @@ def federation_plan(plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: P
         star=star if audit.epsilon_star else None,
         membership=audit.membership,
         evaluate_every=audit.evaluate_every,
-        federated_losses=FederatedLossSettings(star, audit.loss_range, audit.client_epsilon_star)
+        federated_losses=FederatedEpsilonStarSettings(star, audit.loss_range, audit.client_epsilon_star)
         if audit.epsilon_star_losses is EpsilonStarLocation.FEDERATED
         else None,
         strategy=parties.strategy,

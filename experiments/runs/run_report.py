@@ -18,7 +18,7 @@ from fl_audit.experiments.runs.trial_batch_store import write_sealed, write_tabl
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
 
 if TYPE_CHECKING:
-    from fl_audit.report.finding import ReportContents
+    from fl_audit.report.report_elements import ReportContents
 
 
 TIMING = "timing.json"
@@ -51,7 +51,7 @@ def finish(
         The summary and the tables.
     """
     with at_work("joining the tables"):
-        write_report, summarise = lazy_imports.report_files.write_report, lazy_imports.summary.summarise
+        write_report, summarise = lazy_imports.report_files.write_report, lazy_imports.run_report_contents.summarise
         store = run.store(plan.config)
         frames = store.tables(plan.config.audit.trials)
         if "targets" in frames and audit_of(plan.public).keeps_outputs(plan.public):

@@ -32,7 +32,7 @@ from fl_audit.atomic_files import read_json, require_ordinary, require_sealed, w
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.provenance import package_versions, read_provenance
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.experiments.runs.run_paths import CONFIGURATION
+from fl_audit.experiments.runs.run_directory_checks import CONFIGURATION
 from fl_audit.experiments.runs.trial_batch_store import file_digest
 
 STATEMENT = "statement.intoto.json"

@@ -8,15 +8,15 @@ from typing import assert_never
 import numpy as np
 import psutil
 
-from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.cluster.ray_connection import calls_on_all_cores
-from fl_audit.experiments.runs.engines import local_calls
 from fl_audit.experiments.runs.local_engine import run_locally
+from fl_audit.experiments.runs.ray_engine import local_calls
 from fl_audit.experiments.runs.run import federation_plan
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.server.app import build_server_app
@@ -189,7 +189,7 @@ def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: fl
             clients = _clients_of_a_round(plan)
             batches = -(-plan.config.audit.trials // (settings.trials_per_batch or 1))
             in_turn = -(-batches // settings.batches_in_flight)
-            observers = 0 if audit_of(public).query(public) is ReleaseQuery.NOTHING else public.insiders
+            observers = 0 if audit_of(public).query(public) is ReleaseQueryKind.NOTHING else public.insiders
             calls = batches * public.rounds * (clients + observers)
             processes = _client_processes(plan)
             start = _RAY_STARTS * imports + _CLIENT_STARTS * imports * processes / cores
@@ -207,7 +207,7 @@ def _clients_of_a_round(plan: AuditPlan) -> int:
 def _client_processes(plan: AuditPlan) -> int:
     """Return the number of client processes that an embedded Ray would start on this machine."""
     settings = plan.config.run
-    is_observed = audit_of(plan.public).query(plan.public) is not ReleaseQuery.NOTHING
+    is_observed = audit_of(plan.public).query(plan.public) is not ReleaseQueryKind.NOTHING
     apart = _PROCESSES_APART if is_observed else _PROCESSES_APART - 1
     return min(settings.actors or calls_on_all_cores(settings.threads), _clients_of_a_round(plan)) + apart
 

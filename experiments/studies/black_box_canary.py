@@ -30,7 +30,7 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.neighbour_pairs import looked_at
 from fl_audit.experiments.runs.progress import progress_bar
 from fl_audit.experiments.studies.study_tools import parser_of, played, table_of
-from fl_audit.federation.initial_weights import InitialWeights, starting_models
+from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.statistics.lower_bound_methods import BoundMethod
@@ -53,7 +53,7 @@ def small_cnn(classes: int) -> nn.Module:
     )  # fmt: skip
 
 
-class BlackBoxSetting(NamedTuple):
+class CanaryTrainingSetting(NamedTuple):
     """The settings of a training: model, rounds, trials and learning rate."""
 
     model: str  # name of the model
@@ -62,11 +62,13 @@ class BlackBoxSetting(NamedTuple):
     learning_rate: float  # learning rate of the server, on the mean clipped gradient
 
 
-FULL = (BlackBoxSetting("logistic", 10, 1000, 2.0), BlackBoxSetting(CNN, 5, 400, 4.0))
-QUICK = (BlackBoxSetting("logistic", 10, 120, 2.0),)
+FULL = (CanaryTrainingSetting("logistic", 10, 1000, 2.0), CanaryTrainingSetting(CNN, 5, 400, 4.0))
+QUICK = (CanaryTrainingSetting("logistic", 10, 120, 2.0),)
 
 
-def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> AuditPlan:
+def _plan_of(
+    setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: str, data_dir: str | None
+) -> AuditPlan:
     """Return the audit plan of a table row; all canaries of a setting take the place of the same record.
 
     A blank canary is a record of zeros with the label that the initial weights find least likely.
@@ -93,7 +95,7 @@ def _plan_of(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_
     return resolve(plan.config, NeighbourPair(plan.public.pair.index, None, told))
 
 
-def _play(setting: BlackBoxSetting, start: InitialWeights, canary: str, data_dir: str | None) -> list[str]:
+def _play(setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: str, data_dir: str | None) -> list[str]:
     """Carry out all trials of a table row, and return its cells."""
     plan = _plan_of(setting, start, canary, data_dir)
     federation, norm = load_federation(plan.public), plan.public.mechanism.clipping_norm
@@ -121,7 +123,7 @@ def main() -> None:
                "accuracy", "AUC", *map(str, METHODS[:2]), "gdp *", "ceiling")  # fmt: skip
     title = f"The final model alone: lower bounds on epsilon {EPSILON:g} (delta {DELTA:g}) at {CONFIDENCE:.0%}"
     table = table_of(columns, title, ("model", "weights", "record"))
-    wanted = list(product(QUICK if options.quick else FULL, InitialWeights, CANARIES))
+    wanted = list(product(QUICK if options.quick else FULL, InitialWeightsSource, CANARIES))
     for number, (setting, start, canary) in enumerate(wanted, start=1):
         Console(stderr=True).print(f"{number} of {len(wanted)}: {setting.model}, {start} weights, {canary} record")
         table.add_row(*_play(setting, start, canary, options.data_dir))

@@ -26,7 +26,7 @@ from scipy.special import softmax
 
 from fl_audit.array_types import Flags
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
-from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionFinding, Success
+from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRanksFinding, TopGuessRate
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.attacks import by_target
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
@@ -75,14 +75,14 @@ def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) 
     return found
 
 
-def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[Success, Success]:
+def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[TopGuessRate, TopGuessRate]:
     """Return the rates of identifying the client that took part, and of inferring which classes it holds.
 
     A client holds a class if its share in the client's records is above the median over clients.
     """
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
     contents, guarantee = played(plan, progress=progress_bar), plan.guarantee
-    numbers, targets = contents.find(ReconstructionFinding), contents.run.tables.targets
+    numbers, targets = contents.find(CandidateRanksFinding), contents.run.tables.targets
     assert guarantee is not None, "an epsilon is claimed"
     assert numbers is not None, "the reconstruction audit has its numbers"
     assert targets is not None, "candidates have a table"
@@ -91,7 +91,7 @@ def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tupl
     right = mean_interval(((belief @ has_many > 0.5) == has_many[is_in]).mean(axis=1), _CONFIDENCE)
     chances = np.maximum(has_many.mean(axis=0), 1 - has_many.mean(axis=0))
     bound = float(np.mean([guarantee.reconstruction_bound(float(one)) or 1.0 for one in chances]))
-    return numbers.first, Success(1, right.mean, right.low, right.high, float(chances.mean()), bound)
+    return numbers.first, TopGuessRate(1, right.mean, right.low, right.high, float(chances.mean()), bound)
 
 
 def has_many_of(federation: LoadedFederation) -> Flags:

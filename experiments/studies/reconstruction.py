@@ -28,7 +28,7 @@ from torch import Tensor
 from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_bytes
 from fl_audit.audits.membership.insider_increments import increments
-from fl_audit.audits.reconstruction.findings_reconstruction import ReconstructionFinding, Success
+from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRanksFinding, TopGuessRate
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction_metrics import ranks_of_truth
 from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
@@ -38,10 +38,10 @@ from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by
 from fl_audit.experiments.runs.progress import progress_bar, steps_bar
-from fl_audit.experiments.runs.run import HONEST, PartyApps
-from fl_audit.experiments.studies.inversion_quality import COMPARED, SETTINGS, beside_reference, quality
+from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
+from fl_audit.experiments.studies.inversion_without_privacy import COMPARED, SETTINGS, beside_reference, quality
 from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
-from fl_audit.privacy.reconstruction import simplex_success
+from fl_audit.privacy.reconstruction_bounds import simplex_success
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.strategies.dp_strategy import DPStrategy
@@ -63,8 +63,8 @@ class _HalfNoiseStrategy(DPStrategy):
         return super().noise(batch, server_round, total, 0.5 * sigma)
 
 
-class _Trial(NamedTuple):
-    named: Success  # how often the right candidate is named, in the first guess
+class _TrialOutcome(NamedTuple):
+    named: TopGuessRate  # how often the right candidate is named, in the first guess
     verdict: Verdict  # by these rates and by the noise
     is_passed: bool  # whether the rates by themselves pass the bound, at their level
 
@@ -76,18 +76,18 @@ class _RatePoint(NamedTuple):
     bound: float  # the largest share that the guarantee allows
     best: float  # success of the best attack on candidates that lie as far apart as they can
     simulated: float  # success of that attack, in as many simulated trials as the trials have
-    honest: _Trial  # trial on digits with the claimed noise
-    halved: _Trial  # trial on digits with half of the noise
+    honest: _TrialOutcome  # trial on digits with the claimed noise
+    halved: _TrialOutcome  # trial on digits with half of the noise
 
 
-def _trial(plan: AuditPlan, parties: PartyApps) -> _Trial:
+def _trial(plan: AuditPlan, parties: ClientAppAndStrategy) -> _TrialOutcome:
     found = played(plan, parties, progress_bar)
-    numbers, verdict = found.find(ReconstructionFinding), found.find(VerdictFinding)
+    numbers, verdict = found.find(CandidateRanksFinding), found.find(VerdictFinding)
     assert numbers is not None, "the reconstruction audit has its numbers"
     assert verdict is not None
     assert verdict.judgement is not None, "a guarantee is judged"
     is_passed = any(test.name is TestName.CANDIDATES for test in verdict.judgement.broken)
-    return _Trial(numbers.first, verdict.verdict, is_passed)
+    return _TrialOutcome(numbers.first, verdict.verdict, is_passed)
 
 
 def _simulated(mu: float, trials: int) -> float:
@@ -118,7 +118,7 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
     assert guarantee is not None, "an epsilon is claimed"
     bound = guarantee.reconstruction_bound(1 / CANDIDATES)
     assert bound is not None, "noise is scaled to everybody"
-    honest, halved = (_trial(plan, one) for one in (HONEST, PartyApps(strategy=_HalfNoiseStrategy)))
+    honest, halved = (_trial(plan, one) for one in (HONEST, ClientAppAndStrategy(strategy=_HalfNoiseStrategy)))
     best, simulated = simplex_success(guarantee.mu, CANDIDATES), _simulated(guarantee.mu, trials)
     return _RatePoint(epsilon, bound, best, simulated, honest, halved)
 

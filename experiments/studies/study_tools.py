@@ -18,10 +18,10 @@ from rich.table import Table
 from fl_audit.errors import require
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.progress import Progress, no_progress
-from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
-from fl_audit.report.finding import ReportContents
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
+from fl_audit.report.report_elements import ReportContents
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def end(problems: Sequence[str], fine: str) -> NoReturn:
 
 
 def played(
-    what: AuditPlan | dict[str, Any], parties: PartyApps = HONEST, progress: Progress = no_progress
+    what: AuditPlan | dict[str, Any], parties: ClientAppAndStrategy = HONEST, progress: Progress = no_progress
 ) -> ReportContents:
     """Carry out a run on the local engine in a temporary directory, and return its results for a report.
 

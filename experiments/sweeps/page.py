@@ -10,7 +10,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from fl_audit.audits.page.markup import html_figure, html_page, page_table
+from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
 from fl_audit.experiments.sweeps.privacy_utility_plot import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, SweepResults
 from fl_audit.experiments.sweeps.tables import ATTACKED, UNTRAINED, guarantee_varies

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WITHOUT_INSIDER = "without the insider: accepted is one with [audit] insider = true"
 
 
-class ReleaseQuery(StrEnum):
+class ReleaseQueryKind(StrEnum):
     """The quantity that an adversary is asked to compute from each release, which depends on the kind of audit."""
 
     NOTHING = "nothing"
@@ -48,7 +48,7 @@ class ClientRole(StrEnum):
     CANARY = "canary"  # contributes a canary and nothing else
 
 
-class MemberLosses(Protocol):
+class LossesAndMembership(Protocol):
     """Losses of many trained models on single records, and the membership of targets in their training sets.
 
     Every array of losses has one row for each trial and one column for each record.
@@ -83,7 +83,7 @@ LossesOf = Callable[["Examples | None"], "Floats"]
 
 
 @dataclass(frozen=True)
-class ClaimedRun:
+class PlannedAuditRun:
     """A run that is planned but not started, with its public facts, claimed guarantee and number of trials."""
 
     public: "Federation"
@@ -120,7 +120,7 @@ class AuditJudging(Protocol):
             is checked.
         """
 
-    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> "PlannedDetectionLimits | None":
+    def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> "PlannedDetectionLimits | None":
         """Return how large a lack of noise a planned run would detect; None if the run has no insider to measure it.
 
         Parameters
@@ -132,7 +132,7 @@ class AuditJudging(Protocol):
         """
         return None
 
-    def planned_signal(self, planned: ClaimedRun) -> "SignalDetectionLimit | None":
+    def planned_signal(self, planned: PlannedAuditRun) -> "SignalDetectionLimit | None":
         """Return the smallest excess weight of the target that a planned run would detect; None if it is not tested.
 
         The weight is the number of times that the target's contribution counts; the claim allows 1. The test needs
@@ -196,7 +196,7 @@ class AuditKind(ABC):
         return found
 
     @abstractmethod
-    def query(self, public: "Federation") -> ReleaseQuery:
+    def query(self, public: "Federation") -> ReleaseQueryKind:
         """Return the quantity that an adversary is asked to compute from each release of a run of this kind."""
 
     @abstractmethod
@@ -216,7 +216,7 @@ class AuditKind(ABC):
         """Return the unit whose secret sampling is disclosed after a run; None discloses that of all targets."""
 
     @abstractmethod
-    def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
+    def members(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
         """Yield the losses of models on their own training sets, as pairs of a mask of trials and an array of losses.
 
         The mask, shape (trials,), selects trials whose training sets have the same size. The array has the shape

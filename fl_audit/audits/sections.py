@@ -28,8 +28,8 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.finding import ReportContents, Row, Section
 from fl_audit.report.formatting import ClaimStatus
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
 from fl_audit.user_modules import import_object
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_noise import NOISE
@@ -72,7 +72,7 @@ def own_section(name: str) -> Section[Any]:
     """
     section = import_object(name, "section")
     what = f"section {name!r} is a {type(section).__name__}"
-    require(isinstance(section, Section), f"{what}: accepted is a fl_audit.report.finding.Section")
+    require(isinstance(section, Section), f"{what}: accepted is a fl_audit.report.report_elements.Section")
     taken = {word for one in SECTIONS for word in (one.name, *one.keys)} & {section.name, *section.keys}
     require(not taken, f"section {name!r} has the name or key {', '.join(sorted(taken))} of a section of fl_audit")
     return replace(section, on_page=False)
@@ -133,10 +133,10 @@ def measured(contents: ReportContents) -> list[tuple[Section[Any], Any]]:
     return [(section, numbers) for section, numbers in found if numbers is not None]
 
 
-def page_rows(contents: ReportContents) -> list[Row]:
+def page_rows(contents: ReportContents) -> list[ReportNumber]:
     """Return the rows of numbers that the table on the first page of a report shows."""
     return [row for row in _rows(contents) if row.on_page]
 
 
-def _rows(contents: ReportContents) -> list[Row]:
+def _rows(contents: ReportContents) -> list[ReportNumber]:
     return [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]

@@ -21,7 +21,7 @@ from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_idx, load_mn
 from fl_audit.data.records import LoadedDataset
 from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
-from fl_audit.user_modules import import_function, require_unmoved, title_of_named
+from fl_audit.user_modules import import_function, title_of_named
 
 OptionValue = str | int | tuple[str, ...]
 """Type of the value of an option: a string, an integer, or several strings."""
@@ -207,7 +207,6 @@ def _entry(name: str) -> _Entry:
         return _hub_entry(name)
     if ":" in name:
         return _own_entry(name)
-    require_unmoved(name, "data set")
     if name not in _CATALOGUE:
         raise InputError(f"data set is {name!r}: {_accepted(name, (*_CATALOGUE, _HUB_NAME))}")
     return _CATALOGUE[name]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32, Integers
-from fl_audit.data.graph_records import comparable as comparable_graphs
 from fl_audit.data.option_names import Dissimilarity, Measure
+from fl_audit.data.packed_graphs import comparable as comparable_graphs
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.learning.named_inputs import LARGEST_WHOLE, NamedInput, width_of
@@ -77,7 +77,7 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
     Differences of token ids have no meaning, so texts are compared as sets of tokens. An array of ids, such as
     input_ids, becomes a 0/1 vector that marks the ids that occur, and other integer arrays, such as masks, are left
     out. The Euclidean distance of two texts is then the square root of the number of tokens that only one of them has.
-    Graphs are unpacked, see `fl_audit.data.graph_records`. Other records stay unchanged.
+    Graphs are unpacked, see `fl_audit.data.packed_graphs`. Other records stay unchanged.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class Records:
     classes: int  # number of classes, at least 1. Classes without a record are allowed.
     owner: Integers | None = None  # owner of every record, shape (n,), positions in `owners`, as int64; None if unknown
     owners: tuple[str, ...] = ()  # names of the owners, also of those without a record; empty if they are unknown
-    graphs: bool = False  # whether every record is a graph in packed rows (`fl_audit.data.graph_records`)
+    graphs: bool = False  # whether every record is a graph in packed rows (`fl_audit.data.packed_graphs`)
     # The person that each record is about, shape (n,), positions in `users`, as int64; None if unknown. A user can have
     # several records, and an owner records of many users.
     user: Integers | None = None

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.files import resolve
-from fl_audit.data.missing_value_codes import words_gone
+from fl_audit.data.missing_value_words import words_gone
 from fl_audit.data.records import DataWarning, LoadedDataset
 from fl_audit.data.table_settings import WHITESPACE, TableSettings
 from fl_audit.data.table_text import TableText, read_table_text, split_rows

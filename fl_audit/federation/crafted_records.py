@@ -16,9 +16,9 @@ from fl_audit.data.records import told_record
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.record_crafting import (
-    Candidates,
     CraftedFeatures,
-    CraftingSetting,
+    CraftingProblem,
+    CraftingStarts,
     FeatureBounds,
     craft_opposite,
     craft_record,
@@ -74,7 +74,7 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
     """
     public, norm = federation.public, federation.public.mechanism.clipping_norm
     source = generator(public.data_seed, Purpose.CRAFTED_START)
-    scene = CraftingSetting(federation.model, models, norm, box.to(models.device))
+    scene = CraftingProblem(federation.model, models, norm, box.to(models.device))
     others = federation.model.clipped_sum(models, federation.common.features, federation.common.labels, norm)
     found = craft_record(scene, others, _starts(federation, scene.box, source))
     opposite = craft_opposite(scene, found, _starts(federation, scene.box, source)) if with_opposite else None
@@ -82,14 +82,14 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
     return NeighbourPair(public.pair.index, public.pair.replacement, _told(found), told)
 
 
-def _starts(federation: LoadedFederation, box: FeatureBounds, source: np.random.Generator) -> Candidates:
+def _starts(federation: LoadedFederation, box: FeatureBounds, source: np.random.Generator) -> CraftingStarts:
     """Return starting points: half of random features, half of records of D, with random labels."""
     ordinary = source.integers(len(federation.common.labels), size=STARTS // 2)
     drawn = source.random((STARTS - len(ordinary), *box.low.shape), dtype=np.float32)
     random = box.low + torch.from_numpy(drawn).to(box.low.device) * (box.high - box.low)
     features = torch.cat([random, federation.common.take(ordinary).features])
     labels = torch.from_numpy(source.integers(federation.classes, size=STARTS)).to(features.device)
-    return Candidates(features, labels)
+    return CraftingStarts(features, labels)
 
 
 def _told(found: CraftedFeatures) -> CraftedRecord:

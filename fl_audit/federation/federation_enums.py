@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class InitialWeights(StrEnum):
+class InitialWeightsSource(StrEnum):
     """Kinds of initial weights: drawn anew for each trial, or pretrained on public records."""
 
     DRAWN = "drawn"

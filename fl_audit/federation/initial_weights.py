@@ -18,7 +18,7 @@ from torch import Tensor
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
-from fl_audit.federation.federation_enums import InitialWeights as InitialWeights
+from fl_audit.federation.federation_enums import InitialWeightsSource as InitialWeightsSource
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.record_tensors import Examples
@@ -31,7 +31,9 @@ FEWEST_RECORDS, MOST_RECORDS = 50, 10_000
 _STEPS, _BATCH, _RATE = 2000, 64, 0.003  # steps of Adam, records per batch, and the first learning rate
 
 
-def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: int, trials: Sequence[int]) -> Tensor:
+def starting_models(
+    federation: LoadedFederation, kind: InitialWeightsSource, seed: int, trials: Sequence[int]
+) -> Tensor:
     """Return the initial weights of the given trials, float32 (trials, parameters).
 
     Raises `InputError` if fewer records remain outside D than pretraining needs.
@@ -49,9 +51,9 @@ def starting_models(federation: LoadedFederation, kind: InitialWeights, seed: in
     """
     spec = federation.spec
     match kind:
-        case InitialWeights.DRAWN:
+        case InitialWeightsSource.DRAWN:
             return initial_models(spec, seed, trials)
-        case InitialWeights.PRETRAINED:
+        case InitialWeightsSource.PRETRAINED:
             # The replacement of a record changes nothing outside D, so one pretraining serves all replacements.
             pair = federation.public.pair
             ordinary = replace(federation.public, pair=NeighbourPair(pair.index, pair.replacement))

@@ -153,11 +153,11 @@ def chain_updates(
     moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
     is_own = labels.dim() == 2
     for number, (chosen, steps) in enumerate(_stretches(labels.shape[-1], batches)):
-        shared = None if is_own else _StepRange.of(layers, features[chosen], labels[chosen], steps)
+        shared = None if is_own else _StepsOnRecords.of(layers, features[chosen], labels[chosen], steps)
         together = trials_together(labels.shape[-1] if isinstance(chosen, slice) else len(chosen))
         for rows in slices(len(models), together):
             theirs = [step[rows] if step.ndim == 2 else step for step in steps]
-            stretch = shared or _StepRange.of(layers, features[rows, chosen], labels[rows, chosen], theirs)
+            stretch = shared or _StepsOnRecords.of(layers, features[rows, chosen], labels[rows, chosen], theirs)
             start = models[rows]
             now = start if number == 0 else start - moved[rows]
             _move(layers, start, now, moved[rows], stretch, rate)
@@ -178,7 +178,7 @@ def fits_one_stretch(records: int, used: int) -> bool:
 
 
 @dataclass(frozen=True)
-class _StepRange:
+class _StepsOnRecords:
     """Some records of a client, and the consecutive steps of local SGD that use only these records."""
 
     # Whether each trial has records of its own. If not, the first axis of the next three tensors has length 1.
@@ -194,7 +194,7 @@ class _StepRange:
     @classmethod
     def of(
         cls, layers: Sequence[ChainLayer], features: Tensor, labels: Tensor, steps: Sequence[Integers]
-    ) -> "_StepRange":
+    ) -> "_StepsOnRecords":
         is_own = labels.dim() == 2
         flat = features.flatten(2 if is_own else 1).float()
         targets = F.one_hot(labels, layers[-1].outs).to(flat.dtype)
@@ -243,7 +243,7 @@ def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slic
 
 
 def _move(
-    layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _StepRange, rate: float
+    layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _StepsOnRecords, rate: float
 ) -> None:
     """Take the steps of a range from the parameters `now`, and write `models` minus the result to `moved`.
 
@@ -267,7 +267,7 @@ def _move(
 class _FirstLayer:
     """The first dense layer of a chain, for some trials; its weights change only when `settle` is called."""
 
-    def __init__(self, layer: ChainLayer, now: Tensor, stretch: _StepRange) -> None:
+    def __init__(self, layer: ChainLayer, now: Tensor, stretch: _StepsOnRecords) -> None:
         self._layer, self._stretch = layer, stretch
         self._inputs = stretch.features.expand(len(now), -1, -1)
         self._first = applied(self._inputs, layer.weights(now), layer.biases(now))

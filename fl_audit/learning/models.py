@@ -130,7 +130,6 @@ def build_model(spec: ModelSpec) -> nn.Module:
         require(not spec.inputs, f"{found}: accepted are {MEAN_EMBEDDING} and 'package.module:factory'")
         return _BUILT_IN[spec.name](spec.feature_shape, spec.classes)
     if ":" not in spec.name:
-        user_modules.require_unmoved(spec.name, "model")
         nearest = get_close_matches(spec.name, (*_BUILT_IN, MEAN_EMBEDDING), n=1, cutoff=0.0)[0]
         raise InputError(
             f"model {spec.name!r} is unknown (nearest: {nearest!r}): "
@@ -180,7 +179,7 @@ def _mean_embedding(spec: ModelSpec) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class FactoryResult:
+class FactoryModel:
     """The model that a factory returned, and data to compute other trials' initial weights without calling it again."""
 
     module: nn.Module  # model; it must not be changed, because its copies share its frozen parameters
@@ -191,7 +190,7 @@ class FactoryResult:
 
 
 @lru_cache(maxsize=2)
-def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryResult:
+def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryModel:
     """Run a factory twice to find out how its initial weights follow from torch's random numbers.
 
     If they do not, `weights` and `draws` are None, and the factory must be run for every trial.
@@ -202,7 +201,7 @@ def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryRes
     try:
         module = _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS), recorder)
     except InputError:  # what ran before fails only because it is looked at
-        return FactoryResult(_drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS)), None)
+        return FactoryModel(_drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS)), None)
     values = {name: value.detach() for name, value in _tensors(module).items()}
     trained = [name for name, value in module.named_parameters() if value.requires_grad]
     places = {name: place for name, value in values.items() if (place := recorder.place(value)) is not None}
@@ -210,7 +209,7 @@ def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryRes
     # A factory may draw and forget, or seed torch itself: its weights are then the same at every call.
     if first == second:
         row = ParameterLayout.of_trained(module).flatten(values)
-        return FactoryResult(module, row)
+        return FactoryModel(module, row)
     foretold, is_known = dict(second), recorder.is_complete and first.keys() == second.keys()
     try:
         with _drawing(generator(1, Purpose.INITIAL_WEIGHTS)), torch.no_grad():
@@ -223,8 +222,8 @@ def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryRes
     accepted = "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch"
     require(not constants, f"{found}: {accepted}")
     if differing or not is_known:
-        return FactoryResult(module, None)
-    return FactoryResult(module, None, (recorder, {name: places[name] for name in trained if name in places}))
+        return FactoryModel(module, None)
+    return FactoryModel(module, None, (recorder, {name: places[name] for name in trained if name in places}))
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -314,7 +313,7 @@ def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
     return torch.stack([_weights(spec, known, generator(seed, Purpose.INITIAL_WEIGHTS, trial=one)) for one in trials])
 
 
-def _weights(spec: ModelSpec, known: FactoryResult | None, source: np.random.Generator) -> Tensor:
+def _weights(spec: ModelSpec, known: FactoryModel | None, source: np.random.Generator) -> Tensor:
     """Return a model's initial weights, (parameters,), from recorded draws if possible."""
     if known is not None and known.weights is not None:
         return known.weights

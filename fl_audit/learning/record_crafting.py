@@ -52,7 +52,7 @@ class FeatureBounds:
 
 
 @dataclass(frozen=True)
-class CraftingSetting:
+class CraftingProblem:
     """Setting in which an artificial record is crafted: model, weights, clipping norm and feature bounds."""
 
     model: StackedModel  # model that computes the gradients
@@ -61,7 +61,7 @@ class CraftingSetting:
     box: FeatureBounds  # smallest and largest values of the features
 
 
-class Candidates(NamedTuple):
+class CraftingStarts(NamedTuple):
     """Records from which the search starts: features (n, *shape) in float32, and classes (n,) in int64."""
 
     features: Tensor
@@ -80,7 +80,7 @@ NoiseMeasurements = tuple[Tensor, Tensor]
 """
 
 
-def craft_record(scene: CraftingSetting, others: Tensor, starts: Candidates) -> CraftedFeatures:
+def craft_record(scene: CraftingProblem, others: Tensor, starts: CraftingStarts) -> CraftedFeatures:
     """Return a record whose clipped gradient is as orthogonal as possible to the sum S over all other records.
 
     The search minimises the mean over the weight vectors of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2, where g is the
@@ -109,7 +109,7 @@ def craft_record(scene: CraftingSetting, others: Tensor, starts: Candidates) -> 
     return _search(scene, starts, measure)
 
 
-def craft_opposite(scene: CraftingSetting, record: CraftedFeatures, starts: Candidates) -> CraftedFeatures:
+def craft_opposite(scene: CraftingProblem, record: CraftedFeatures, starts: CraftingStarts) -> CraftedFeatures:
     """Return the record whose clipped gradient is farthest from that of a given record, which it replaces.
 
     Raises `InputError` if the model's gradient is not differentiable with respect to the features.
@@ -138,21 +138,21 @@ def craft_opposite(scene: CraftingSetting, record: CraftedFeatures, starts: Cand
 
 
 def _search(
-    scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
+    scene: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> CraftedFeatures:
     """Return the record of lowest rank on gradient descent paths from all starts, in parts that fit into memory.
 
     `measure` maps gradients (m, n, parameters) to the values to minimise and the ranks of n records.
     """
     together = max(1, pass_budgets.GRADIENT_BUDGET // scene.models.numel())
-    parts = map(Candidates, torch.split(starts.features, together), torch.split(starts.labels, together))
+    parts = map(CraftingStarts, torch.split(starts.features, together), torch.split(starts.labels, together))
     record, rank = min((_descend(scene, part, measure) for part in parts), key=lambda one: one[1])
     require(math.isfinite(rank), "no record could be crafted: the gradients of the model are not finite")
     return record
 
 
 def _descend(
-    scene: CraftingSetting, starts: Candidates, measure: Callable[[Tensor], NoiseMeasurements]
+    scene: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> tuple[CraftedFeatures, float]:
     """Return the record of lowest rank on the paths from some starts, and its rank, which may be infinite."""
     span = (scene.box.high - scene.box.low).clamp(min=0)

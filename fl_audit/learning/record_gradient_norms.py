@@ -21,7 +21,7 @@ from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.stacked_model import StackedModel
 
 
-class RecordGradientSummary(NamedTuple):
+class GradientNormsAndProducts(NamedTuple):
     """Norms of unclipped per-record gradients, and their inner products with a vector."""
 
     norms: Tensor  # L2 norms over all parameters together, float32 (trials, n)
@@ -30,7 +30,7 @@ class RecordGradientSummary(NamedTuple):
 
 def record_gradients(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, vectors: Tensor | None = None
-) -> RecordGradientSummary:
+) -> GradientNormsAndProducts:
     """Return ||g|| and <v, g> for each record and trial, where g is the gradient of the record's cross-entropy.
 
     Raises `InputError` if shapes do not match.
@@ -81,7 +81,7 @@ def record_gradients(
             norms[rows, some][:, part] = torch.linalg.vector_norm(gradients, dim=2)
             if along is not None:
                 products[rows, some][:, part] = torch.bmm(gradients, along.unsqueeze(2)).squeeze(2)
-    return RecordGradientSummary(norms, products)
+    return GradientNormsAndProducts(norms, products)
 
 
 def gradient_products(model: StackedModel, taped: list[tuple[LayerCall, Tensor]], vectors: Tensor) -> Tensor:

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from fl_audit.device import Device
 from fl_audit.errors import InputError
 from fl_audit.learning import pass_budgets
-from fl_audit.learning.allocator import keep_freed_memory
 from fl_audit.learning.dense_chain_training import dense_chain
 from fl_audit.learning.fast_path_checks import ignores_padding, seeded, split_off_prefix, stacked_layers_agree
+from fl_audit.learning.glibc_allocator import keep_freed_memory
 from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
 from fl_audit.learning.model_adaptation import inputs_of, prepare
 from fl_audit.learning.model_error_messages import names_of

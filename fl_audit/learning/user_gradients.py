@@ -13,13 +13,13 @@ from torch import Tensor
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.layers import LayerCall, StackedLinear, weigh
-from fl_audit.learning.record_gradient_norms import RecordGradientSummary, gradient_products
+from fl_audit.learning.record_gradient_norms import GradientNormsAndProducts, gradient_products
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import UserMicrobatch, UserRecords
 from fl_audit.learning.user_norms import user_norms_of_layer
 
 
-class UserSum(NamedTuple):
+class ClippedUsersSum(NamedTuple):
     """Sum of the clipped gradients of users, and sum of users' centred quantile bits."""
 
     total: Tensor  # sum of the users' clipped gradients, float32 (trials, parameters)
@@ -35,7 +35,7 @@ def clipped_user_sum(
     clipping_norm: float | Tensor | None,
     batch_trials: int | None = None,
     taking_part: Tensor | None = None,
-) -> UserSum:
+) -> ClippedUsersSum:
     """Return each trial's sum over users of g min(1, C / ||g||), where g is the sum of a user's gradients.
 
     The result also has the sum of the users' centred bits, by which adaptive clipping moves C.
@@ -82,12 +82,12 @@ def clipped_user_sum(
             summed, within = (_fast_sum if model.fast else _formed_sum)(model, models[places], users_of, limit)
             total[rows] = total[rows] + summed[:trials] if place else summed[:trials]
             bits[rows] += within[:trials]
-    return UserSum(total, bits)
+    return ClippedUsersSum(total, bits)
 
 
 def user_gradients(
     model: StackedModel, models: Tensor, features: Tensor, labels: Tensor, users: Tensor, vectors: Tensor | None = None
-) -> RecordGradientSummary:
+) -> GradientNormsAndProducts:
     """Return ||g|| and <v, g> for each user and trial, (trials, users), where g is the sum of a user's gradients.
 
     Raises `InputError` if shapes do not match.
@@ -124,7 +124,7 @@ def user_gradients(
     if records.order is not None:
         back = torch.argsort(records.order)
         found = [one[:, back] for one in found]
-    return RecordGradientSummary(*found)
+    return GradientNormsAndProducts(*found)
 
 
 def _examples_at_once(model: StackedModel, models: Tensor) -> int:

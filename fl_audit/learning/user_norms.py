@@ -25,14 +25,14 @@ _OF_ONE_PRODUCT = 400
 """Number of operations that take as long as the overhead of one matrix product."""
 
 
-class UserNorms(NamedTuple):
+class UserLayerNorms(NamedTuple):
     """Squared norms of users' summed gradients in one layer, and these gradients if they were computed."""
 
     squares: Tensor  # squared norms of the summed gradients, float64 (axis, users)
     sums: dict[str, Tensor] | None  # summed gradients (axis, users, ...), keyed by parameter; None if not computed
 
 
-def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> UserNorms:
+def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> UserLayerNorms:
     """Return the squared norms of all users' summed gradients in one layer, float64 (axis, users).
 
     The number `axis` is that of the trials if they share the records, or else 1, with the users of all trials
@@ -67,7 +67,7 @@ def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor)
         memory = _GramScratchMemory(scratch, users.groups.kept if visit.shared else {}, (layer.prefix, place))
         found = _of_products(left, right, bucket, has_bias, memory)
         squares[:, bucket.segments if bucket.run is None else bucket.run] = found
-    return UserNorms(squares, None)
+    return UserLayerNorms(squares, None)
 
 
 def _is_gram_cheap(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> bool:
@@ -77,14 +77,14 @@ def _is_gram_cheap(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> b
     return 2 * most**2 < outs * math.prod(ins)
 
 
-def _of_sums(users: UserMicrobatch, gradients: dict[str, Tensor]) -> UserNorms:
+def _of_sums(users: UserMicrobatch, gradients: dict[str, Tensor]) -> UserLayerNorms:
     """Return users' summed gradients and their squared norms, from per-record gradients (trials, n, ...)."""
     counted, sums = users.portion.counted, {}
     for name, own in gradients.items():
         flags = None if counted is None else counted.view(*counted.shape, *([1] * (own.dim() - 2)))
         sums[name] = users.summed(own if flags is None else own * flags)
     squares = [torch.linalg.vector_norm(one.flatten(2), dim=2, dtype=torch.float64).square() for one in sums.values()]
-    return UserNorms(torch.stack(squares).sum(0), sums)
+    return UserLayerNorms(torch.stack(squares).sum(0), sums)
 
 
 def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, assert_never
 
 from fl_audit.array_types import finite
+from fl_audit.local_training.accounting_and_output_checks import CHECKS, conformance
 from fl_audit.local_training.composition import ComposedPrivacy
-from fl_audit.local_training.pitfall_checks import CHECKS, conformance
 from fl_audit.local_training.pitfalls import FoundPitfall, Severity
-from fl_audit.local_training.training_evidence import TrainingEvidence
+from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.training_facts import RecordedTraining
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
@@ -27,7 +27,7 @@ class Assessment:
 
     name: str  # name of the audited app or training function
     verdict: Verdict
-    evidence: TrainingEvidence
+    evidence: RecordedTrainings
     found: tuple[FoundPitfall, ...]  # the pitfalls, those that break the claim first
     composed: ComposedPrivacy | None  # the privacy loss of the steps over all rounds; None without private steps
     # Privacy loss of the steps over all rounds with users as units; None if every user has one record.
@@ -35,7 +35,7 @@ class Assessment:
     unseen: tuple[str, ...]  # parts of this training that could not be observed, with the reasons
 
 
-def assess(name: str, evidence: TrainingEvidence, unseen: Sequence[str] = ()) -> Assessment:
+def assess(name: str, evidence: RecordedTrainings, unseen: Sequence[str] = ()) -> Assessment:
     """Check recorded trainings for pitfalls, compose their privacy loss, and return the assessment with a verdict.
 
     Parameters
@@ -58,7 +58,7 @@ def assess(name: str, evidence: TrainingEvidence, unseen: Sequence[str] = ()) ->
     return Assessment(name, verdict, evidence, tuple(found), composed, of_users, unseen)
 
 
-def _verdict(evidence: TrainingEvidence, found: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
+def _verdict(evidence: RecordedTrainings, found: Sequence[FoundPitfall], unseen: Sequence[str]) -> Verdict:
     weights = {one.weight for one in found}
     if Severity.BREAKS in weights:
         return Verdict.VIOLATED
@@ -111,7 +111,7 @@ def _sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
-def _claimed_words(evidence: TrainingEvidence) -> str:
+def _claimed_words(evidence: RecordedTrainings) -> str:
     engine = next((one for training in evidence.trainings for one in training.engines), None)
     said = list[str]()
     if engine is not None:
@@ -132,7 +132,7 @@ def _claimed_words(evidence: TrainingEvidence) -> str:
     return f"{'; '.join(said)}."
 
 
-def _done_words(evidence: TrainingEvidence) -> str:
+def _done_words(evidence: RecordedTrainings) -> str:
     trainings = evidence.private_trainings
     steps = sum(len(one.noised) for one in trainings)
     fed = [batch for one in trainings for step in one.noised for batch in one.batches_of(step)]
@@ -170,7 +170,7 @@ def _line(found: ComposedPrivacy) -> str:
     return guarantee_line(guarantee_values(found.epsilon, (found.claim,)))
 
 
-def _replayed_words(evidence: TrainingEvidence) -> str:
+def _replayed_words(evidence: RecordedTrainings) -> str:
     most = max(evidence.replays, key=lambda one: one.moved / one.claimed)
     compared = sum(one.steps for one in evidence.replays)
     verb = "replaced" if most.is_replaced else "left out"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError, require_number
-from fl_audit.local_training.training_facts import PrivateStep, RecordedTraining, Sampling
+from fl_audit.local_training.training_facts import BatchSamplingKind, PrivateStep, RecordedTraining
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import combined_multiplier
@@ -109,7 +109,7 @@ def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator
         step, batches = group[0], training.batches_of(group[0])
         noise = real_noise(step) / factor / math.sqrt(len(group))
         logical = sum(batch.is_whole and bool(batch.indices) for batch in batches) or 1
-        rates = [batch.rate for batch in batches if batch.sampling is Sampling.POISSON]
+        rates = [batch.rate for batch in batches if batch.sampling is BatchSamplingKind.POISSON]
         if batches and len(rates) == len(batches) and rates[0] is not None:
             most = logical * of_user
             sampled[noise / most, -math.expm1(most * math.log1p(-min(rates[0], 1 - 1e-15)))] += 1

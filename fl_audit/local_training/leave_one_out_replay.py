@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from fl_audit.array_types import Floats
-from fl_audit.local_training.neighbours import crafted_record, most_dissimilar, record_at, with_record, without_record
+from fl_audit.local_training.edited_datasets import (
+    crafted_record,
+    most_dissimilar,
+    record_at,
+    with_record,
+    without_record,
+)
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.replay_state import ReplayPlan, random_states, set_random_states
 from fl_audit.local_training.training_facts import PrivateStep, RecordedTraining

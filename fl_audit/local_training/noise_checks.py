@@ -8,8 +8,8 @@ import numpy as np
 from scipy.stats import chi2, kstest
 
 from fl_audit.local_training.pitfalls import Pitfall
+from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.sampling_checks import LEVEL
-from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_facts import PrivateStep, RecordedTraining
 
 _FEWEST = 3  # values of noise that have to be equal before they say anything
@@ -24,7 +24,7 @@ def _is_bare(step: PrivateStep) -> bool:
     return step.noise is None or step.noise.scale <= 1e-4 * step.norm
 
 
-def _no_noise(evidence: TrainingEvidence) -> str:
+def _no_noise(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         bare = sum(map(_is_bare, training.noised))
         if bare:
@@ -32,7 +32,7 @@ def _no_noise(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _small_noise(evidence: TrainingEvidence) -> str:
+def _small_noise(evidence: RecordedTrainings) -> str:
     if _no_noise(evidence):
         return ""
     for training in evidence.private_trainings:
@@ -44,7 +44,7 @@ def _small_noise(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _noise_distribution(evidence: TrainingEvidence) -> str:
+def _noise_distribution(evidence: RecordedTrainings) -> str:
     if _no_noise(evidence):
         return ""
     for training in evidence.private_trainings:
@@ -71,7 +71,7 @@ def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:
     return bool(set(_heads(one)) & set(_heads(other)))
 
 
-def _seeded(evidence: TrainingEvidence) -> str:
+def _seeded(evidence: RecordedTrainings) -> str:
     for each in (evidence.repeated, *evidence.by_client.values()):
         for one, other in combinations(each, 2):
             if _is_alike(one, other):
@@ -79,14 +79,14 @@ def _seeded(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _shared(evidence: TrainingEvidence) -> str:
+def _shared(evidence: RecordedTrainings) -> str:
     for one, other in combinations(evidence.by_client.values(), 2):
         if any(_is_alike(left, right) for left in one for right in other if left.round == right.round):
             return "two clients drew the same noise in the same round"
     return ""
 
 
-def _repeated(evidence: TrainingEvidence) -> str:
+def _repeated(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         most = max(Counter(_heads(training)).values(), default=0)
         if most > 1:
@@ -94,7 +94,7 @@ def _repeated(evidence: TrainingEvidence) -> str:
     return ""
 
 
-NOISE_CHECKS: dict[Pitfall, Callable[[TrainingEvidence], str]] = {
+NOISE_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
     Pitfall.NO_NOISE: _no_noise,
     Pitfall.SMALL_NOISE: _small_noise,
     Pitfall.NOISE_DISTRIBUTION: _noise_distribution,

@@ -17,7 +17,7 @@ from opacus.utils.uniform_sampler import DistributedUniformWithReplacementSample
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler
 
-from fl_audit.local_training.training_facts import History, MakePrivateCall, Noise, Sampling
+from fl_audit.local_training.training_facts import BatchSamplingKind, History, MakePrivateCall, Noise
 from fl_audit.privacy.gaussian import combined_multiplier
 
 _HEAD, _SAMPLE = 8, 512  # coordinates of noise that are kept: to find copies, and to test their distribution
@@ -66,15 +66,15 @@ def is_part(sampler: Any) -> bool:
     return bool(sampler.optimizer._step_skip_queue and sampler.optimizer._step_skip_queue[-1])
 
 
-def sampling_of(sampler: Any) -> Sampling:
+def sampling_of(sampler: Any) -> BatchSamplingKind:
     """Return how a sampler draws mini-batches: Poisson samples, fixed sizes, or unknown (OTHER)."""
     match inner_sampler(sampler):
         case UniformWithReplacementSampler() | DistributedUniformWithReplacementSampler():
-            return Sampling.POISSON
+            return BatchSamplingKind.POISSON
         case BatchSampler():
-            return Sampling.FIXED
+            return BatchSamplingKind.FIXED
         case _:
-            return Sampling.OTHER
+            return BatchSamplingKind.OTHER
 
 
 def history_of(accountant: Any) -> History:

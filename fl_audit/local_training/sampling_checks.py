@@ -7,8 +7,14 @@ import numpy as np
 from scipy.stats import chi2
 
 from fl_audit.local_training.pitfalls import Pitfall
-from fl_audit.local_training.training_evidence import TrainingEvidence
-from fl_audit.local_training.training_facts import Batch, MakePrivateCall, PrivateStep, RecordedTraining, Sampling
+from fl_audit.local_training.recorded_trainings import RecordedTrainings
+from fl_audit.local_training.training_facts import (
+    Batch,
+    BatchSamplingKind,
+    MakePrivateCall,
+    PrivateStep,
+    RecordedTraining,
+)
 from fl_audit.privacy.events import batches_per_epoch
 
 LEVEL = 1e-7
@@ -26,16 +32,16 @@ def _is_amplified(training: RecordedTraining) -> bool:
     return any(rate < 1 for _, rate, _ in training.history)
 
 
-def _no_poisson(evidence: TrainingEvidence) -> str:
+def _no_poisson(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         if not _is_amplified(training):
             continue
         for engine in training.engines:
-            if not engine.is_poisson_asked and engine.sampling is Sampling.FIXED:
+            if not engine.is_poisson_asked and engine.sampling is BatchSamplingKind.FIXED:
                 draws = f"{engine.sampler} draws, and not every record by itself"
                 return f"the engine was made with poisson_sampling=False: {draws}"
         for _, batches in _fed(training):
-            other = [one for one in batches if one.sampling is Sampling.OTHER]
+            other = [one for one in batches if one.sampling is BatchSamplingKind.OTHER]
             said = _fixed_sizes(training) if other else ""
             if said:
                 return f"{other[0].sampler} draws {said}"
@@ -44,8 +50,8 @@ def _no_poisson(evidence: TrainingEvidence) -> str:
 
 def _fixed_sizes(training: RecordedTraining) -> str:
     """Describe mini-batches of unknown samplers if their sizes vary too little for Poisson samples; else ""."""
-    sizes = [len(one.indices) for one in training.batches if one.sampling is Sampling.OTHER]
-    records = [one.records for one in training.batches if one.sampling is Sampling.OTHER]
+    sizes = [len(one.indices) for one in training.batches if one.sampling is BatchSamplingKind.OTHER]
+    records = [one.records for one in training.batches if one.sampling is BatchSamplingKind.OTHER]
     mean = float(np.mean(sizes))
     variance = mean * (1 - mean / max(records[0], 1))
     if len(sizes) < 2 or variance <= 0:
@@ -57,11 +63,11 @@ def _fixed_sizes(training: RecordedTraining) -> str:
     )
 
 
-def _other_loader(evidence: TrainingEvidence) -> str:
+def _other_loader(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
-        is_poisson = any(one.sampling is Sampling.POISSON for one in training.engines)
+        is_poisson = any(one.sampling is BatchSamplingKind.POISSON for one in training.engines)
         for _, batches in _fed(training):
-            other = [one for one in batches if one.sampling is Sampling.FIXED]
+            other = [one for one in batches if one.sampling is BatchSamplingKind.FIXED]
             if is_poisson and other:
                 return (
                     f"steps were fed by a loader with {other[0].sampler}, and not by the one that make_private returned"
@@ -69,7 +75,7 @@ def _other_loader(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _fixed_sample(evidence: TrainingEvidence) -> str:
+def _fixed_sample(evidence: RecordedTrainings) -> str:
     for each in (*evidence.by_client.values(), evidence.repeated):
         drawn = [_samples(training) for training in each if _is_amplified(training)]
         for place, one in enumerate(drawn):
@@ -79,10 +85,12 @@ def _fixed_sample(evidence: TrainingEvidence) -> str:
 
 
 def _samples(training: RecordedTraining) -> list[tuple[int, ...]]:
-    return [one.indices for _, batches in _fed(training) for one in batches if one.sampling is not Sampling.FIXED]
+    return [
+        one.indices for _, batches in _fed(training) for one in batches if one.sampling is not BatchSamplingKind.FIXED
+    ]
 
 
-def _repeated_batch(evidence: TrainingEvidence) -> str:
+def _repeated_batch(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         again = sum(not step.is_fresh and step.is_of_whole(fed) for step, fed in _fed(training) if step.is_noised)
         if again:
@@ -90,7 +98,7 @@ def _repeated_batch(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _accumulation(evidence: TrainingEvidence) -> str:
+def _accumulation(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         waiting = 0
         for step, batches in _fed(training):
@@ -109,22 +117,27 @@ def _uses_all(step: PrivateStep, batches: list[Batch]) -> bool:
     return step.rows is not None and len(sizes) > 1 and step.rows == sum(sizes)
 
 
-def _partial_batch(evidence: TrainingEvidence) -> str:
+def _partial_batch(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
-        sizes = [len(one.indices) for _, batches in _fed(training) for one in batches if one.sampling is Sampling.FIXED]
+        sizes = [
+            len(one.indices)
+            for _, batches in _fed(training)
+            for one in batches
+            if one.sampling is BatchSamplingKind.FIXED
+        ]
         if len(sizes) > 1 and min(sizes) < max(sizes):
             return f"batches have {max(sizes)} records, and the last one {min(sizes)}: that tells the number of records"
     return ""
 
 
-def _empty_skipped(evidence: TrainingEvidence) -> str:
+def _empty_skipped(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         used = {number for step in training.steps for number in step.batches if _is_used(step, number, training)}
         last = max(used, default=-1)
         gone = [
             number
             for number, one in enumerate(training.batches[:last])
-            if not one.indices and one.sampling is Sampling.POISSON and number not in used
+            if not one.indices and one.sampling is BatchSamplingKind.POISSON and number not in used
         ]
         if gone:
             return f"{len(gone)} samples without a record got no step"
@@ -144,7 +157,7 @@ def _rows(training: RecordedTraining) -> Iterator[tuple[PrivateStep, int]]:
             yield step, drawn
 
 
-def _cut_batch(evidence: TrainingEvidence) -> str:
+def _cut_batch(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         for step, drawn in _rows(training) if training.engines else ():
             if step.rows is not None and 1 < step.rows < drawn and not _is_clipped_as_one(training):
@@ -163,7 +176,7 @@ def _is_clipped_as_one(training: RecordedTraining) -> bool:
     return each > 1 and all(rows == -(-drawn // each) for rows, drawn in found)
 
 
-def _batch_clipping(evidence: TrainingEvidence) -> str:
+def _batch_clipping(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         found = [(step.rows, drawn) for step, drawn in _rows(training) if drawn > 1]
         if found and _is_clipped_as_one(training):
@@ -172,7 +185,7 @@ def _batch_clipping(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _private_size(evidence: TrainingEvidence) -> str:
+def _private_size(evidence: RecordedTrainings) -> str:
     follows_values = len({len(training.noised) for training in evidence.values}) > 1
     for replay in evidence.replays:
         schedule = [one for one in replay.schedule if one[0] != "steps" or not follows_values]
@@ -211,19 +224,19 @@ def _by_rule(records: int, batch: int, engine: MakePrivateCall) -> tuple[int, in
     """Return the expected batch size and the steps per epoch that Opacus derives from the number of records."""
     length = max(1, records // batch) if engine.is_last_dropped else batches_per_epoch(records, batch)
     rate = 1 / length
-    steps = int(1 / rate) if engine.sampling is Sampling.POISSON else length
+    steps = int(1 / rate) if engine.sampling is BatchSamplingKind.POISSON else length
     # Opacus takes the length of the loader that it returns.
     return int(records * (1 / steps)), steps
 
 
-def _batch_norm(evidence: TrainingEvidence) -> str:
+def _batch_norm(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         if training.coupled:
             return f"the private model has {', '.join(training.coupled[:3])}"
     return ""
 
 
-def _coupled(evidence: TrainingEvidence) -> str:
+def _coupled(evidence: RecordedTrainings) -> str:
     for replay in evidence.replays:
         if replay.is_coupled:
             change = replay.others if replay.others is not None else replay.moved_absent
@@ -231,7 +244,7 @@ def _coupled(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _over_norm(evidence: TrainingEvidence) -> str:
+def _over_norm(evidence: RecordedTrainings) -> str:
     if _coupled(evidence) or _batch_clipping(evidence) or _layer_clipping(evidence):
         return ""
     for replay in evidence.replays:
@@ -243,7 +256,7 @@ def _over_norm(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _layer_clipping(evidence: TrainingEvidence) -> str:
+def _layer_clipping(evidence: RecordedTrainings) -> str:
     for replay in evidence.replays:
         if replay.is_coupled or replay.is_kept or not replay.tensors:
             continue
@@ -257,7 +270,7 @@ def _layer_clipping(evidence: TrainingEvidence) -> str:
     return ""
 
 
-SAMPLING_CHECKS: dict[Pitfall, Callable[[TrainingEvidence], str]] = {
+SAMPLING_CHECKS: dict[Pitfall, Callable[[RecordedTrainings], str]] = {
     Pitfall.NO_POISSON: _no_poisson,
     Pitfall.OTHER_LOADER: _other_loader,
     Pitfall.FIXED_SAMPLE: _fixed_sample,

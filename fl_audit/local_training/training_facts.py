@@ -10,7 +10,7 @@ History = tuple[tuple[float, float, int], ...]
 """History of an Opacus accountant: noise multiplier, sampling rate and number of steps, as often as these change."""
 
 
-class Sampling(StrEnum):
+class BatchSamplingKind(StrEnum):
     """Way in which a loader samples the records of its mini-batches."""
 
     POISSON = "Poisson"  # every record independently, by a sampler of Opacus
@@ -26,7 +26,7 @@ class MakePrivateCall:
     norms: tuple[float, ...]  # the clipping norm, or one for each tensor if tensors are clipped separately
     clipping: str  # "flat", "per_layer" or "adaptive"
     is_poisson_asked: bool  # whether Poisson sampling was asked for
-    sampling: Sampling  # sampling method of the returned loader
+    sampling: BatchSamplingKind  # sampling method of the returned loader
     sampler: str  # class of the sampler of the returned loader
     rate: float  # sampling rate that Opacus accounts: one over the number of batches of the returned loader
     expected_batch: float | None  # expected batch size, by which Opacus divides sums; None without division
@@ -46,7 +46,7 @@ class Batch:
 
     indices: tuple[int, ...]  # positions of its records in the data set
     loader: int  # number, from 0, of the pass over a loader in which it was drawn
-    sampling: Sampling
+    sampling: BatchSamplingKind
     sampler: str  # class of the sampler
     rate: float | None  # sampling rate of a Poisson sampler; None for others
     records: int  # number of records of the data set
@@ -215,6 +215,6 @@ def batches_of_one_loader(drawn: Sequence[int], batches: Sequence[Batch], rows: 
     def order(key: int) -> tuple[bool, bool, int]:
         sizes = [len(batches[number].indices) for number in passes[key]]
         last = passes[key][-1]
-        return rows in (sizes[-1], sum(sizes)), batches[last].sampling is Sampling.POISSON, last
+        return rows in (sizes[-1], sum(sizes)), batches[last].sampling is BatchSamplingKind.POISSON, last
 
     return tuple(passes[max(passes, key=order)])

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError, in_a_line, require, require_number
 from fl_audit.local_training.assessment import Assessment, assess
+from fl_audit.local_training.edited_datasets import is_sized, length_of, with_other_labels
 from fl_audit.local_training.leave_one_out_replay import Edit, replays
-from fl_audit.local_training.neighbours import is_sized, length_of, with_other_labels
 from fl_audit.local_training.patches import recorded
+from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.replay_state import StopReplay, random_states, set_random_states
-from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_facts import RecordedTraining
 
 
@@ -65,7 +65,7 @@ def audit_training(
     # A function that is called once is called again all the same: only so is seen whether it repeats its noise.
     recorders = [Recorder() for _ in range(calls)]
     called = [runner.run(recorder, lambda data: data, number) for number, recorder in enumerate(recorders, 1)]
-    found = TrainingEvidence(
+    found = RecordedTrainings(
         tuple(called[: options.rounds]), options.rounds, tuple(called), delta=options.delta, epsilon=options.epsilon,
         records_per_user=options.records_per_user,
     )  # fmt: skip

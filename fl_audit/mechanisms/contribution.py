@@ -13,7 +13,7 @@ from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms.participations.everybody import Everybody as Everybody
 from fl_audit.mechanisms.participations.participation import Participation as Participation
 from fl_audit.mechanisms.participations.poisson import PoissonSampling as PoissonSampling
-from fl_audit.mechanisms.participations.rotating_cohorts import FixedCohort as FixedCohort
+from fl_audit.mechanisms.participations.rotating_cohorts import RotatingCohorts as RotatingCohorts
 from fl_audit.privacy.events import batches_per_epoch
 from fl_audit.privacy.gaussian import require_positive
 

@@ -16,7 +16,7 @@ from fl_audit.privacy.accounting import Accountant, _require_accountable, accoun
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
-from fl_audit.privacy.reconstruction import against_its_absence, reconstruction_bound
+from fl_audit.privacy.reconstruction_bounds import against_its_absence, reconstruction_bound
 from fl_audit.privacy.targets import Target
 from fl_audit.root_finding import smallest_root
 

@@ -17,7 +17,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.gaussian import require_epsilon
 from fl_audit.privacy.guarantee_line import fit_of_all, mu_text
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, gaussian_advantage, rho_alpha, rho_beta
-from fl_audit.privacy.reconstruction import reconstruction_bound
+from fl_audit.privacy.reconstruction_bounds import reconstruction_bound
 
 _LARGEST_EXPONENT = 709.0  # the exponential of a larger number overflows float64
 

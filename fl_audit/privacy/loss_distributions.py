@@ -243,7 +243,7 @@ class _KnownSamplingGaussianLoss(_GaussianLoss):
 
 
 @dataclass(frozen=True)
-class _BoundedLoss:
+class _PureDPLoss:
     epsilon: float
     symmetric: ClassVar[bool] = True
     is_pure: ClassVar[bool] = True
@@ -254,7 +254,7 @@ class _BoundedLoss:
 
 
 @dataclass(frozen=True)
-class _LaplaceLoss(_BoundedLoss):
+class _LaplaceLoss(_PureDPLoss):
     """Privacy loss of a Laplace release, which lies in [-epsilon, epsilon] and has atoms at both ends."""
 
     @property
@@ -279,7 +279,7 @@ class _LaplaceLoss(_BoundedLoss):
 
 
 @dataclass(frozen=True)
-class _ResponseLoss(_BoundedLoss):
+class _ResponseLoss(_PureDPLoss):
     """Privacy loss of randomised response: epsilon with probability e^epsilon / (1 + e^epsilon), otherwise -epsilon."""
 
     @property

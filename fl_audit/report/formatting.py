@@ -162,8 +162,8 @@ def finding_text(entry: Mapping[str, Any]) -> str:
     Parameters
     ----------
     entry
-        The entry, as returned by `fl_audit.report.finding.Row.to_json`. If its `reading` is no value of `ClaimStatus`,
-        as in files of earlier versions, claim and comparison are left out.
+        The entry, as returned by `ReportNumber.to_json`. If its `reading` is no value of `ClaimStatus`, claim and
+        comparison are left out.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.base import NoiseOrigin
-from fl_audit.mechanisms.participations.participation import ParticipationWords
+from fl_audit.mechanisms.participations.participation import ParticipationPhraseContext
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.plurals import plural
 from fl_audit.privacy.identifiability_bounds import truth_probability
@@ -192,7 +192,9 @@ def participation_text(facts: RunDescription) -> str:
         often = rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1]}, by client"
         secret = f"in which rounds {words.differing} does is secret, and sampling adds protection"
         return f"each {words.one} in the one step of its client in a round with probability {often}; {secret}"
-    told = ParticipationWords(words.one, words.differing, facts.federation.rounds, threat_model.sees_participation)
+    told = ParticipationPhraseContext(
+        words.one, words.differing, facts.federation.rounds, threat_model.sees_participation
+    )
     return mechanism.participation.words(told)
 
 

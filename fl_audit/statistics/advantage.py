@@ -66,7 +66,7 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
     >>> found.mean, round(found.low, 2), round(found.high, 2)
     (0.5, 0.49, 0.51)
     """
-    bets = AdvantageBets.of(values, confidence, smallest, largest)
+    bets = MeanBettingTest.of(values, confidence, smallest, largest)
     scaled, width = bets.values, largest - smallest
     mean = float(scaled.mean())
     low = last_true(bets.refutes_too_small, 0.0, mean, _STEPS) if mean > 0 else 0.0
@@ -77,7 +77,7 @@ def mean_interval(values: Floats, confidence: float, smallest: float = 0.0, larg
 
 
 @dataclass(frozen=True, eq=False)
-class AdvantageBets:
+class MeanBettingTest:
     """Bets that test candidates for the mean of some numbers: a candidate is refuted if bets against it win enough.
 
     `values` are the numbers scaled to [0, 1]. `stakes`, one for each number, depend only on earlier numbers. The
@@ -90,7 +90,7 @@ class AdvantageBets:
     log_threshold: float
 
     @classmethod
-    def of(cls, values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "AdvantageBets":
+    def of(cls, values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "MeanBettingTest":
         """Return bets on numbers with a common expectation, by which `mean_interval` bounds the expectation.
 
         Raises `InputError` as `mean_interval` does.
@@ -118,12 +118,12 @@ class AdvantageBets:
         before = np.concatenate([[0.25], variances[:-1]])
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
-    def on(self, values: Floats) -> "AdvantageBets":
+    def on(self, values: Floats) -> "MeanBettingTest":
         """Return bets with the same stakes on other numbers from 0 to 1, shape (n,), to test candidates for their mean.
 
         The i-th of these numbers must become known at the same time as the i-th of the original numbers.
         """
-        return AdvantageBets(values, self.stakes, self.log_threshold)
+        return MeanBettingTest(values, self.stakes, self.log_threshold)
 
     def refutes_too_small(self, mean: float) -> bool:
         """Return True if bets that the numbers lie above `mean` on average have won enough to refute it."""
@@ -151,7 +151,7 @@ class AdvantageInterval:
 
 
 @dataclass(frozen=True)
-class AdvantageEstimate(AdvantageInterval):
+class AdvantageFromWins(AdvantageInterval):
     """The insider's advantage 2 wins/trials - 1, with its Clopper-Pearson interval."""
 
     wins: int  # number of trials that were won
@@ -191,7 +191,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
     return low, high
 
 
-def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
+def empirical_advantage(won: Flags, confidence: float) -> AdvantageFromWins:
     """Return the advantage 2p - 1 of an insider who won a share p of its trials, with its confidence interval.
 
     Source: Bernau et al. 2021, definition 5.
@@ -210,7 +210,7 @@ def empirical_advantage(won: Flags, confidence: float) -> AdvantageEstimate:
     """
     trials, wins = int(won.size), int(np.count_nonzero(won))
     require(trials >= 1, "number of trials is 0: accepted are whole numbers from 1")
-    return AdvantageEstimate(trials, 2 * wins / trials - 1, *advantage_ends(wins, trials, confidence), confidence, wins)
+    return AdvantageFromWins(trials, 2 * wins / trials - 1, *advantage_ends(wins, trials, confidence), confidence, wins)
 
 
 def advantage_ends(wins: int, trials: int, confidence: float) -> tuple[float, float]:

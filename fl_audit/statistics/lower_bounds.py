@@ -23,7 +23,7 @@ from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistributi
 from fl_audit.statistics.lower_bound_warnings import gaussian_tradeoff_warnings, normality_warnings
 from fl_audit.statistics.score_split import ScoreSplit, number_of_splits, number_that_chooses, split_scores
 from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift
-from fl_audit.statistics.threshold_bounds import Counts, bound_of, chosen_rule
+from fl_audit.statistics.threshold_bounds import CountsAboveThreshold, bound_of, chosen_rule
 
 _DETECTION_POWER = 0.9
 _NEAR_CEILING = 0.95
@@ -251,7 +251,7 @@ def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float
     if min(members, nonmembers) < 2:
         return 0.0
     n1, n0 = (n - number_that_chooses(n) for n in (members, nonmembers))
-    perfect = (Counts(n1, n1, 0, n0), Counts(n0, n0, 0, n1))
+    perfect = (CountsAboveThreshold(n1, n1, 0, n0), CountsAboveThreshold(n0, n0, 0, n1))
     return max(bound_of(method, counts, delta, level) for counts in perfect)
 
 

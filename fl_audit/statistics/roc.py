@@ -13,10 +13,10 @@ from scipy.special import betainc, betaincinv
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import require, require_number
-from fl_audit.statistics.intervals import Estimate
+from fl_audit.statistics.interval_estimates import EstimateWithConfidence
 
 
-def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> Estimate:
+def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> EstimateWithConfidence:
     """Return the area under the ROC curve: the probability that a member scores higher than a nonmember.
 
     Ties count half. The interval is that of Hoeffding 1963, section 5b, for U-statistics of two samples. It holds for
@@ -47,7 +47,7 @@ def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> 
     pairs = len(members) * len(nonmembers)
     area = float((ranks.sum() - len(members) * (len(members) + 1) / 2) / pairs)
     reach = math.sqrt(math.log(2 / (1 - confidence)) / (2 * fewest))
-    return Estimate(area, max(0.0, area - reach), min(1.0, area + reach), confidence)
+    return EstimateWithConfidence(area, max(0.0, area - reach), min(1.0, area + reach), confidence)
 
 
 @dataclass(frozen=True)

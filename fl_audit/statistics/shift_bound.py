@@ -20,7 +20,7 @@ from fl_audit.array_types import Floats
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.gaussian import require_mu
 from fl_audit.root_finding import falling_root
-from fl_audit.statistics.beta_mean import legendre
+from fl_audit.statistics.beta_expectation import legendre
 
 _REACH = 10.0  # number of standard deviations beyond which a normal variable is neglected (probability 1e-23)
 

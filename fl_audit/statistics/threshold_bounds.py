@@ -36,7 +36,7 @@ from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.statistics.beta_mean import BetaMean, where_it_reaches
+from fl_audit.statistics.beta_expectation import BetaExpectation, where_it_reaches
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.score_split import ScoreSplit
 
@@ -53,7 +53,7 @@ _CAUTION = 2.5
 
 
 @dataclass(frozen=True)
-class Counts:
+class CountsAboveThreshold:
     """Numbers of scores above a threshold in both groups, among the scores that did not choose the threshold."""
 
     hits: int  # number of scores of the first group above the threshold
@@ -65,10 +65,10 @@ class Counts:
 
 
 _Rules = tuple[Floats, Floats, Integers]
-"""Candidate rules, as arrays of shape (rules,): criterion to maximise, threshold, and alarms as in `Counts`."""
+"""Candidate rules, as arrays of shape (rules,): criterion to maximise, threshold, `CountsAboveThreshold.alarms`."""
 
 
-def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: float) -> Counts:
+def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: float) -> CountsAboveThreshold:
     """Choose a threshold and a direction on one part of the scores, and count the scores above it in the other part.
 
     Parameters
@@ -84,17 +84,17 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
         One minus the confidence, above 0 and below 1.
     """
     best, (first, second) = -np.inf, split.measuring
-    found = Counts(0, first.size, 0, second.size)
+    found = CountsAboveThreshold(0, first.size, 0, second.size)
     for way in split.ways():
         expected, thresholds, alarms = _CHOICES[method](way, delta, level)
         at, (first, second) = int(np.argmax(expected)), way.measuring
         if expected[at] > best:
             best = expected[at]
-            found = Counts(int(_above(first, thresholds[at])), first.size, int(alarms[at]), second.size)
+            found = CountsAboveThreshold(int(_above(first, thresholds[at])), first.size, int(alarms[at]), second.size)
     return found
 
 
-def bound_of(method: BoundMethod, counts: Counts, delta: float, level: float) -> float:
+def bound_of(method: BoundMethod, counts: CountsAboveThreshold, delta: float, level: float) -> float:
     """Return the lower bound on epsilon, at least 0, from counts of scores above a threshold chosen on other scores.
 
     Parameters
@@ -153,7 +153,7 @@ def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
     return expected, thresholds, _above(way.measuring.second, thresholds)
 
 
-def _clopper_pearson(counts: Counts, delta: float, level: float) -> float:
+def _clopper_pearson(counts: CountsAboveThreshold, delta: float, level: float) -> float:
     """Return log((TPR_low - delta) / FPR_high), at least 0; each rate is bounded at half the level."""
     # (epsilon, delta)-DP allows no event with TPR > e^epsilon FPR + delta (Kairouz, Oh & Viswanath 2015, theorem 2.1).
     # TPR and FPR are bounded at half the level each (Clopper & Pearson 1934), on scores that did not choose the event.
@@ -163,7 +163,7 @@ def _clopper_pearson(counts: Counts, delta: float, level: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _bayes(counts: Counts, delta: float, level: float) -> float:
+def _bayes(counts: CountsAboveThreshold, delta: float, level: float) -> float:
     """Return the `level`-quantile of the posterior of the smallest epsilon that allows both error rates."""
     # TPR and FPR have independent Jeffreys posteriors Beta(hits + 1/2, misses + 1/2); epsilon is the smallest for which
     # (FPR, TPR) is allowed: TPR <= min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)) (Zanella-Beguelin et al. 2022,
@@ -171,10 +171,10 @@ def _bayes(counts: Counts, delta: float, level: float) -> float:
     # with it the posterior of epsilon had no mass at 0, and pure noise would always be certified. The rule is chosen as
     # for Clopper-Pearson; no frequentist coverage is claimed.
     tpr = (counts.hits + 0.5, counts.first - counts.hits + 0.5)
-    return _where_allowed(tpr, BetaMean(counts.alarms + 0.5, counts.second - counts.alarms + 0.5), delta, level)
+    return _where_allowed(tpr, BetaExpectation(counts.alarms + 0.5, counts.second - counts.alarms + 0.5), delta, level)
 
 
-def _where_allowed(tpr: tuple[float, float], fpr: BetaMean, delta: float, level: float) -> float:
+def _where_allowed(tpr: tuple[float, float], fpr: BetaExpectation, delta: float, level: float) -> float:
     """Return the epsilon at which (epsilon, delta)-DP allows a random pair (FPR, TPR) with probability `level`.
 
     `tpr` has the parameters of the beta distribution of the TPR. The result is 0 if epsilon 0 has a larger probability.
@@ -221,7 +221,7 @@ def _probit_variance(share: Floats, size: int) -> Floats:
     return np.asarray(share * (1 - share) / (size * density**2))
 
 
-def gdp_mu(counts: Counts, level: float) -> float:
+def gdp_mu(counts: CountsAboveThreshold, level: float) -> float:
     """Return a lower confidence bound on mu from the number of first-group scores above a given reference score.
 
     The reference score is the k-th largest of n. Under mu-GDP every event has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth
@@ -246,14 +246,14 @@ def gdp_mu(counts: Counts, level: float) -> float:
     )
 
 
-def _distributions_of_rank(counts: Counts) -> tuple[tuple[float, float], BetaMean]:
+def _distributions_of_rank(counts: CountsAboveThreshold) -> tuple[tuple[float, float], BetaExpectation]:
     """Return the parameters of a beta distribution for the TPR, and the beta distribution of the FPR.
 
     The CDF of the first at x is the probability of at least the observed hits at the rate x. The FPR is that of a
     threshold at a rank that is fixed beforehand.
     """
     tpr = (float(counts.hits), counts.first - counts.hits + 1.0)
-    return tpr, BetaMean(counts.alarms + 1.0, float(counts.second - counts.alarms))
+    return tpr, BetaExpectation(counts.alarms + 1.0, float(counts.second - counts.alarms))
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
@@ -294,7 +294,7 @@ def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta:
 
 
 @lru_cache(maxsize=4096)  # splits of few values give the same counts again and again
-def _order_statistic(counts: Counts, delta: float, level: float) -> float:
+def _order_statistic(counts: CountsAboveThreshold, delta: float, level: float) -> float:
     """Return the order-statistic bound, at least 0, which the module's docstring proves."""
     return 0.0 if counts.hits == 0 else _where_allowed(*_distributions_of_rank(counts), delta, level)
 
@@ -305,7 +305,7 @@ _CHOICES: dict[BoundMethod, Callable[[ScoreSplit, float, float], _Rules]] = {
     BoundMethod.GDP: _by_shift,
     BoundMethod.BAYES: _by_value,
 }
-_BOUNDS: dict[BoundMethod, Callable[[Counts, float, float], float]] = {
+_BOUNDS: dict[BoundMethod, Callable[[CountsAboveThreshold, float, float], float]] = {
     BoundMethod.CLOPPER_PEARSON: _clopper_pearson,
     BoundMethod.ORDER_STATISTIC: _order_statistic,
     BoundMethod.GDP: lambda counts, delta, level: gdp_epsilon(delta, gdp_mu(counts, level)),

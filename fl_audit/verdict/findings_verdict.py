@@ -10,7 +10,7 @@ from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.noise_estimate import NoiseRatioEstimate
-from fl_audit.verdict.verdict import Verdict, VerdictDetails, VerdictPhrases
+from fl_audit.verdict.verdict import AuditKindPhrases, Verdict, VerdictDetails
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class VerdictFinding:
         ] == [TestName.SCORES]
 
     @property
-    def words(self) -> VerdictPhrases:
+    def words(self) -> AuditKindPhrases:
         """Phrases with which a report of this kind of audit describes the tests and their result."""
-        return VerdictPhrases() if self.judgement is None else self.judgement.words
+        return AuditKindPhrases() if self.judgement is None else self.judgement.words
 
     def beside(self, broken: tuple[str, ...]) -> "VerdictFinding":
         """Return this verdict after taking into account other findings that contradict the guarantee.

@@ -25,7 +25,7 @@ from fl_audit.verdict import noise_scale, secret_dependence, target_contribution
 from fl_audit.verdict import noise_shape as noise_shape
 from fl_audit.verdict import noise_size_variation as noise_size_variation
 from fl_audit.verdict import off_target_drift as off_target_drift
-from fl_audit.verdict import participation as participation
+from fl_audit.verdict import participation_tests as participation_tests
 from fl_audit.verdict import side_release_tests as side_release_tests
 from fl_audit.verdict.declared_tests import (
     FAMILY_LEVEL,

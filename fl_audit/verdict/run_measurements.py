@@ -18,9 +18,9 @@ from scipy.special import chdtr, chdtrc, ndtri, stdtr
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import require, require_number
 from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, only_if
-from fl_audit.verdict.llr_increments import SMALLEST_SIGNAL, innovations
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.opened_secrets import OpenedSecrets
+from fl_audit.verdict.standardized_increments import SMALLEST_SIGNAL, innovations
 
 MOST_SAMPLED = 2**23  # most sampled values that are tested one by one; of larger samples, only some trials are tested
 

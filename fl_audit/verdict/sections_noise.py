@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import ClaimStatus, percent, unit_words
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.rounding import rounded
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise
@@ -39,13 +39,13 @@ def _sentence(numbers: NoiseFinding, contents: ReportContents) -> str:
     ).strip()
 
 
-def _accuracy(row: Row) -> str:
+def _accuracy(row: ReportNumber) -> str:
     """Return the distance from a ratio to the farther end of its interval, in percentage points, such as "4 %"."""
     half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
     return percent(float(f"{half:.2g}"))
 
 
-def _meaning(row: Row) -> str:
+def _meaning(row: ReportNumber) -> str:
     """Return the end of a sentence that says whether the measured noise agrees with the claim."""
     match row.reading:
         case ClaimStatus.NO_CONTRADICTION if row.read is not None and row.read.wide is not None:
@@ -66,17 +66,19 @@ def _meaning(row: Row) -> str:
             assert_never(row.reading)
 
 
-def _row(name: str, noise: Sequence[float], basis: str, found: NoiseRatioEstimate, of: tuple[SquareSum, float]) -> Row:
+def _row(
+    name: str, noise: Sequence[float], basis: str, found: NoiseRatioEstimate, of: tuple[SquareSum, float]
+) -> ReportNumber:
     """Return the table row of a ratio of measured to claimed noise, given as (ratio, low, high).
 
     `of` has the sum of squares behind the ratio, and the significance level of its test.
     """
     (ratio, low, high), (squares, level) = noise, of
-    return Row(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,
+    return ReportNumber(name, ratio, basis, low, high, found.confidence, 1.0, is_least=True, on_page=True,
                wide=partial(ratio_interval, squares), level=level)  # fmt: skip
 
 
-def _rows(numbers: NoiseFinding, contents: ReportContents) -> list[Row]:
+def _rows(numbers: NoiseFinding, contents: ReportContents) -> list[ReportNumber]:
     found, one = numbers.estimate, contents.words.one
     beside = f"what a release has beside both sums, where it does not hide the {one}; {_EXACT}"
     along = f"what a release has beside its sum, where it hides the {one}; {_EXACT}"

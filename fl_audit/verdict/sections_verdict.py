@@ -9,8 +9,8 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
-from fl_audit.report.finding import ReportContents, Section, Table, TableLayout
 from fl_audit.report.formatting import ClaimStatus, UnitWords, capital, number_text, one_in, percent
+from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
@@ -285,7 +285,7 @@ def _finding_of(test: TestResult) -> ClaimStatus:
 def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
     found, words = numbers.judgement, contents.words
     scope = str(contents.summary["scope"])
-    covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableLayout.PAIRS)
+    covers = Table("What a verdict covers", ("What", "Value"), (("Scope", scope),), TableKind.PAIRS)
     if found is None:
         return [covers]
     columns = ("Test of", "Finding", "Measured", "Claimed", "Would have been found", "p-value", "Its level")

@@ -25,7 +25,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class VerdictPhrases:
+class AuditKindPhrases:
     """Phrases with which the reports of one kind of audit describe its tests.
 
     A field that is None stands for the phrase used in audits of a pair D, D'.
@@ -63,7 +63,7 @@ class VerdictDetails:
     # Limit of detection for a target that counts more than once in the sum, and the estimate of how often it counts;
     # None where no test was made of it.
     signal: SignalDetectionLimit | None = None
-    words: VerdictPhrases = VerdictPhrases()
+    words: AuditKindPhrases = AuditKindPhrases()
 
     @property
     def level(self) -> float:

@@ -13,7 +13,7 @@ from fl_audit.strategies.black_box.target_mod import insider as insider
 
 if TYPE_CHECKING:
     from fl_audit.audits.black_box.claim import StatedClaim as StatedClaim
-    from fl_audit.strategies.black_box.audit_config import Contribution as Contribution
+    from fl_audit.strategies.black_box.audit_config import TargetUpdateKind as TargetUpdateKind
     from fl_audit.strategies.black_box.audited_system import AuditedSystem as AuditedSystem
     from fl_audit.strategies.black_box.audited_system import Local as Local
     from fl_audit.strategies.black_box.audited_system import LocalReply as LocalReply

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # Clients import this module in a new process for every messa
     from flwr.serverapp.strategy import Strategy
 
 
-class Contribution(StrEnum):
+class TargetUpdateKind(StrEnum):
     """The update that the target's client sends in a trial with the target (under D).
 
     OWN is the update that it learned. CRAFTED is a fixed public update, much longer than any clipping norm: the
@@ -52,7 +52,7 @@ class AuditConfig:
     # The update that the target's client sends under D. With None, the first trials alternate between OWN and a second
     # kind: CRAFTED if a Flower wrapper clips on the server, or else WHOLE if the model has integers or booleans besides
     # floats. All later trials use the kind that told D from D' better. If neither second kind applies, all use OWN.
-    contribution: Contribution | None = None
+    contribution: TargetUpdateKind | None = None
     numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT  # metrics of the target's client if it contributes nothing
     replies: UpdateFormat = UpdateFormat.MODELS  # whether clients reply with models or with updates
     # The observer: another client, who sees releases, or the server, who sees the reply of the target's client.
@@ -85,9 +85,9 @@ class AuditConfig:
         for name, kinds in (("numbers", AbsentTargetMetrics), ("replies", UpdateFormat), ("observer", Observer)):
             object.__setattr__(self, name, choice(kinds, name, getattr(self, name)))
         if self.contribution is not None:
-            object.__setattr__(self, "contribution", choice(Contribution, "contribution", self.contribution))
+            object.__setattr__(self, "contribution", choice(TargetUpdateKind, "contribution", self.contribution))
         object.__setattr__(self, "directory", as_directory(self.directory))
-        crafted = self.is_about_records and self.contribution not in (None, Contribution.OWN)
+        crafted = self.is_about_records and self.contribution not in (None, TargetUpdateKind.OWN)
         require(not crafted, f"contribution is {self.contribution}, and the claim is about records: accepted is own")
 
     @property
@@ -125,7 +125,9 @@ class AuditConfig:
             f"{'replaced by another' if least == 2 else 'left out'}; target names another client",
         )
 
-    def contributions(self, strategy: "Strategy", model: Mapping[str, NDArray[np.generic]]) -> tuple[Contribution, ...]:
+    def contributions(
+        self, strategy: "Strategy", model: Mapping[str, NDArray[np.generic]]
+    ) -> tuple[TargetUpdateKind, ...]:
         """Return the one or two kinds of update of the target's client between which the first trials alternate.
 
         There are two only if the setting `contribution` is None, the claim is about clients, and either the server
@@ -141,18 +143,22 @@ class AuditConfig:
         if self.contribution is not None:
             return (self.contribution,)
         if self.is_about_records:
-            return (Contribution.OWN,)
+            return (TargetUpdateKind.OWN,)
         # Otherwise the clients' own code may clip, and then a crafted update could not occur.
         # Imported here because clients import this module, and do not need Flower's strategies.
         from fl_audit.strategies.black_box.legacy_adapter import clips_and_adds_noise
 
         if clips_and_adds_noise(strategy):
-            return (Contribution.CRAFTED, Contribution.OWN)
+            return (TargetUpdateKind.CRAFTED, TargetUpdateKind.OWN)
         kinds = {value.dtype.kind for value in model.values()}
         # A model of integers alone is not a vector but, for example, the bytes of a tree model.
-        return (Contribution.OWN, Contribution.WHOLE) if "f" in kinds and kinds & set("iub") else (Contribution.OWN,)
+        return (
+            (TargetUpdateKind.OWN, TargetUpdateKind.WHOLE)
+            if "f" in kinds and kinds & set("iub")
+            else (TargetUpdateKind.OWN,)
+        )
 
-    def action(self, present: bool, contribution: Contribution) -> TargetAction:
+    def action(self, present: bool, contribution: TargetUpdateKind) -> TargetAction:
         """Return the action that the target's client takes in a trial.
 
         Parameters
@@ -172,8 +178,8 @@ class AuditConfig:
 
 
 _ACTIONS = {
-    Contribution.OWN: (TargetAction.OWN, TargetAction.OWN_OPPOSITE),
-    Contribution.CRAFTED: (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE),
-    Contribution.WHOLE: (TargetAction.OWN_WHOLE, TargetAction.OWN_WHOLE_OPPOSITE),
+    TargetUpdateKind.OWN: (TargetAction.OWN, TargetAction.OWN_OPPOSITE),
+    TargetUpdateKind.CRAFTED: (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE),
+    TargetUpdateKind.WHOLE: (TargetAction.OWN_WHOLE, TargetAction.OWN_WHOLE_OPPOSITE),
 }
 """Action of the target's client under D for each contribution, and the opposite action."""

@@ -17,7 +17,7 @@ from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketc
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, modified
 from fl_audit.strategies.black_box.message_tensors import record_of, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.metric_lookups import LookupRecordingMetricRecord, numbers_over_rounds
-from fl_audit.strategies.black_box.recorder import TrialRecorder, TrialSettings, played
+from fl_audit.strategies.black_box.recorder import TrialRecorder, TrialRecorderSettings, played
 from fl_audit.strategies.black_box.scenario_types import (
     RECORDS_OF_OTHERS,
     ClientContribution,
@@ -111,7 +111,7 @@ class BlackBoxTrial:
     def _seen(self, start: Callable[[Grid], Result]) -> Transcript:
         system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
         is_of_client = system.observer is Observer.CLIENT
-        scene = TrialSettings(
+        scene = TrialRecorderSettings(
             model=arrays,
             rounds=rounds,
             target=_TARGET,

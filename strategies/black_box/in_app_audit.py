@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # Clients import this module in a new process for every messa
     from flwr.server.strategy import Strategy as OldStrategy
     from flwr.serverapp.strategy import Strategy
 
-    from fl_audit.audits.black_box.claim_audit import ClaimAudit
+    from fl_audit.audits.black_box.claim_audit_results import ClaimAudit
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Audit(AuditConfig):
         The given strategy may have Flower's old or new interface and may be wrapped; the returned one has the new
         interface.
         """
-        return lazy_imports.audited_strategy.AuditedStrategy(
+        return lazy_imports.trials_after_training.TrialsAfterTrainingStrategy(
             lazy_imports.legacy_adapter.adapted_strategy(strategy), self
         )
 

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation
 from fl_audit.atomic_files import write_json, write_text
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, IncompleteTrials
 from fl_audit.audits.black_box.claim_audit_messages import opening, refusal_words
-from fl_audit.audits.black_box.findings import ScenarioFinding, findings, result_json
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, TrialErrorShares
+from fl_audit.audits.black_box.findings import DistinguisherFinding, findings, result_json
 from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trials
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError
-from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution
+from fl_audit.strategies.black_box.audit_config import AuditConfig, TargetUpdateKind
 from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer
 from fl_audit.strategies.black_box.recorder import ERROR, FAILED, names_that_tell
 from fl_audit.strategies.black_box.trial_store import ResultColumns, StoredTrials
@@ -42,16 +42,16 @@ _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 
 def _refusals(
     kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
-) -> Iterator[IncompleteTrials]:
+) -> Iterator[TrialErrorShares]:
     """Yield each kind of failure in the trials, with its share under D and D'.
 
     They are refusals (named `kind`), errors of clients, and the error `probe` on an update of zero.
     """
 
-    def refusal(what: str, said: str, refused: Iterable[bool]) -> IncompleteTrials:
+    def refusal(what: str, said: str, refused: Iterable[bool]) -> TrialErrorShares:
         where = np.array(list(refused))
         shares = (float(np.mean(where[present])), float(np.mean(where[~present])))
-        return IncompleteTrials(what, said, *shares, is_allowed=False)
+        return TrialErrorShares(what, said, *shares, is_allowed=False)
 
     said = next((one.refusal for one in seen if one.refusal is not None), None)
     if said is not None:
@@ -59,7 +59,7 @@ def _refusals(
     for error in _errors(seen)[:_MOST_ERRORS]:
         yield refusal(_CLIENTS, error.removeprefix(ERROR), (error in one.numbers for one in seen))
     if probe:
-        yield IncompleteTrials(_ZERO, probe, 0.0, 1.0, is_allowed=False)
+        yield TrialErrorShares(_ZERO, probe, 0.0, 1.0, is_allowed=False)
 
 
 def _errors(seen: Sequence[Transcript]) -> list[str]:
@@ -85,7 +85,7 @@ def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_
     return f"The target's client {what} {shares}.{changed} No such trial counts as evidence."
 
 
-def _refused(refusal: IncompleteTrials) -> str:
+def _refused(refusal: TrialErrorShares) -> str:
     if refusal.kind == _CLIENTS:
         shares = f"in {refusal.share_present:.0%} of trials with D and {refusal.share_absent:.0%} with D'"
         return f"{_CLIENTS}: an error {shares} ({refusal.said})."
@@ -97,7 +97,7 @@ def _refused(refusal: IncompleteTrials) -> str:
     )
 
 
-def _report_text(result: ClaimAudit, found: Sequence[ScenarioFinding], notes: Sequence[str]) -> str:
+def _report_text(result: ClaimAudit, found: Sequence[DistinguisherFinding], notes: Sequence[str]) -> str:
     lines = [opening(result)]
     if result.knowing is not None:
         lines.append("  knows_others=True has the claim cover such an observer, and judges the same trials anew.")
@@ -141,7 +141,7 @@ def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str
         return f"{played}: run the app again for the others"
     campaign.keep_columns(columns)
     result = _result(campaign)
-    provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen == Contribution.CRAFTED else {}
+    provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen == TargetUpdateKind.CRAFTED else {}
     found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(campaign, outside)
     text = _report_text(result, found, notes)
     write_json(campaign.directory / "verdict.json", result_json(result, found) | {"notes": list(notes)})

@@ -46,7 +46,7 @@ _WEIGHT = "num-examples"  # name of the metric by which Flower's strategies weig
 
 
 @dataclass(frozen=True)
-class TrialSettings:
+class TrialRecorderSettings:
     """Settings of a trial that its recorder needs: the model, the clients, the adversary and the tag for messages."""
 
     model: Arrays  # tensors of the initial model, keyed by name
@@ -72,7 +72,7 @@ class TrialSettings:
 
 
 @dataclass
-class _Round:
+class _RecordedRound:
     """Recorded data of one round of a trial; each vector has the shape (parameters,)."""
 
     sent: Arrays  # the model that clients received
@@ -129,8 +129,8 @@ class AppTrainingRecorder:
 class TrialRecorder:
     """Recorder of all messages of one trial, from which the trial's transcript is made."""
 
-    def __init__(self, scene: TrialSettings) -> None:
-        self._scene, self._rounds, self._numbers = scene, list[_Round](), defaultdict[str, list[float]](list)
+    def __init__(self, scene: TrialRecorderSettings) -> None:
+        self._scene, self._rounds, self._numbers = scene, list[_RecordedRound](), defaultdict[str, list[float]](list)
         self.errors, self.outside = list[str](), set[str]()
         # Digest of the reply in the first round, keyed by the client's node ID; only of clients that repeat replies.
         self.arrived: dict[int, str] = {}
@@ -165,7 +165,7 @@ class TrialRecorder:
             model = with_names(received, set(scene.model)) or next(iter(received.values()), None)
             if model is None:
                 return
-            self._rounds.append(_Round(model))
+            self._rounds.append(_RecordedRound(model))
         self._rounds[-1].asked.add(node)
         if node == scene.watcher and scene.observer is Observer.CLIENT:
             for name, record in message.content.config_records.items():

@@ -73,7 +73,7 @@ class OtherContributions(Enum):
 
 
 @dataclass(frozen=True)
-class ScenarioEnvironment:
+class OtherClientsAndModel:
     """Environment of a scenario: updates and number of the other clients, and the model."""
 
     name: str = ""  # name of the environment; empty for the default one
@@ -132,14 +132,14 @@ class Scenario:
     is_beyond: bool = False  # whether the norm of an update exceeds the clipping norm
     fix: str = ""  # usual fix for a leak that the scenario finds
     least_rounds: int = 1  # smallest number of rounds for which the scenario makes sense
-    stage: ScenarioEnvironment = ScenarioEnvironment()  # the other clients and the model
+    stage: OtherClientsAndModel = OtherClientsAndModel()  # the other clients and the model
 
     @property
     def plain_name(self) -> str:
         """Name of the scenario without the name of its environment."""
         return self.name.removesuffix(f", {self.stage.name}")
 
-    def on(self, stage: ScenarioEnvironment) -> "Scenario":
+    def on(self, stage: OtherClientsAndModel) -> "Scenario":
         """Return a copy of this scenario in the environment `stage`, whose name is appended to the scenario's name."""
         name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
         fix = self.fix if stage.others is OtherContributions.IDENTICAL else _MEAN

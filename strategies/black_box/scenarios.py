@@ -7,10 +7,10 @@ from fl_audit.strategies.black_box.scenario_types import (
     ClientContribution,
     Direction,
     ModelKind,
+    OtherClientsAndModel,
     OtherContributions,
     ReplyFault,
     Scenario,
-    ScenarioEnvironment,
     UpdateSignSchedule,
 )
 
@@ -19,15 +19,15 @@ HUGE = 1000.0  # norm of an update that must be clipped, as a multiple of the cl
 
 FEW, MANY = 4, 20
 STAGES = (
-    ScenarioEnvironment("others spread", OtherContributions.SPREAD),
-    ScenarioEnvironment("others in pairs", OtherContributions.PAIRS),
-    ScenarioEnvironment("around a median", OtherContributions.MEDIAN),
-    ScenarioEnvironment("around a median, few", OtherContributions.MEDIAN, FEW),
-    ScenarioEnvironment("around a median, many", OtherContributions.MEDIAN, MANY),
-    ScenarioEnvironment("others spread, many", OtherContributions.SPREAD, MANY),
-    ScenarioEnvironment("large model", model=ModelKind.LARGE),
-    ScenarioEnvironment("own model", model=ModelKind.OWN),
-    ScenarioEnvironment("own model, around a median", OtherContributions.MEDIAN, model=ModelKind.OWN),
+    OtherClientsAndModel("others spread", OtherContributions.SPREAD),
+    OtherClientsAndModel("others in pairs", OtherContributions.PAIRS),
+    OtherClientsAndModel("around a median", OtherContributions.MEDIAN),
+    OtherClientsAndModel("around a median, few", OtherContributions.MEDIAN, FEW),
+    OtherClientsAndModel("around a median, many", OtherContributions.MEDIAN, MANY),
+    OtherClientsAndModel("others spread, many", OtherContributions.SPREAD, MANY),
+    OtherClientsAndModel("large model", model=ModelKind.LARGE),
+    OtherClientsAndModel("own model", model=ModelKind.OWN),
+    OtherClientsAndModel("own model, around a median", OtherContributions.MEDIAN, model=ModelKind.OWN),
 )
 """Environments other than the default one, in which the simplest scenarios are run again."""
 

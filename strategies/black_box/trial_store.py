@@ -11,7 +11,7 @@ import numpy as np
 
 from fl_audit.atomic_files import atomic_file, remove_halves, write_json
 from fl_audit.audits.black_box.claim import LESSONS
-from fl_audit.audits.black_box.claim_audit import NotRefutingReason, Tell
+from fl_audit.audits.black_box.claim_audit_results import OthersNoiseShareReason, Tell
 from fl_audit.audits.black_box.online_guessing import most_telling
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError, require
@@ -119,12 +119,12 @@ class StoredTrials:
         return bool(np.all(first == first[0]))
 
     @property
-    def not_covered(self) -> NotRefutingReason | None:
+    def not_covered(self) -> OthersNoiseShareReason | None:
         """Reason why the clients other than the target's do not repeat their replies; None if they do."""
         said = _read(self.directory / _STILL)["not_covered"]
-        return None if said is None else NotRefutingReason(said)
+        return None if said is None else OthersNoiseShareReason(said)
 
-    def keep_unrefuted(self, why: NotRefutingReason | None) -> None:
+    def keep_unrefuted(self, why: OthersNoiseShareReason | None) -> None:
         """Store why the other clients do not repeat their replies in trials, None if they do; delete all trials."""
         write_json(self.directory / _STILL, {"not_covered": why})
         for path in (*self.directory.glob("trials/*.npz"), self.directory / _CHOICE):

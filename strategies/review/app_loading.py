@@ -55,7 +55,7 @@ def read_app(directory: Path) -> AppDescription:
     return AppDescription(name, directory, server, client, config, options.get("num-supernodes"))
 
 
-def loaded(app: AppDescription, named: str, stand_ins: "StandIns") -> object:
+def loaded(app: AppDescription, named: str, stand_ins: "StubImportFinder") -> object:
     """Import and return the ServerApp or the ClientApp of a Flower app.
 
     Parameters
@@ -129,7 +129,7 @@ def is_stand_in(found: object) -> bool:
     return isinstance(found, (_StandIn, _StubMetaclass))
 
 
-class StandIns(MetaPathFinder, Loader):
+class StubImportFinder(MetaPathFinder, Loader):
     """Import finder that provides a stub if code in one directory imports a package that is not installed.
 
     Other code gets the usual ImportError.

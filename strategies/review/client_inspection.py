@@ -24,14 +24,14 @@ from fl_audit.errors import InputError, in_a_line
 from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.leave_one_out_replay import Edit, replays
 from fl_audit.local_training.patches import recorded
+from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.replay_state import StopReplay
-from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_facts import RecordedTraining, TrainingOutputs
-from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
 from fl_audit.strategies.black_box.audited_system import spared_generators
+from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower
 from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, InProcessGrid, make_messages_for
-from fl_audit.strategies.review.app_loading import AppDescription, StandIns, loaded
+from fl_audit.strategies.review.app_loading import AppDescription, StubImportFinder, loaded
 from fl_audit.strategies.review.legacy_client_messages import is_of_old_interface, of_old_message, old_message
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.user_modules import import_function
@@ -78,7 +78,7 @@ def look_into_clients(
         Delta of the claim, above 0 and below 1; None for the delta of the clients' own accountants.
     """
     try:
-        client = loaded(app, app.client, StandIns(app.directory))
+        client = loaded(app, app.client, StubImportFinder(app.directory))
         if not isinstance(client, ClientApp):
             return ClientInspection(None, f"{app.client} is a {type(client).__name__}, and no ClientApp")
         with spared_generators(), no_news_from_flower(), _own_data(app, data), _limited(seconds):
@@ -204,7 +204,7 @@ def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float |
         why = clients.errors[0] if clients.errors else "no client was asked to train"
         raise InputError(why)
     trainings = tuple(clients.trainings.values())
-    found = TrainingEvidence(trainings, caught.rounds, delta=delta)
+    found = RecordedTrainings(trainings, caught.rounds, delta=delta)
     unseen = [f"{len(clients.errors)} messages, at which clients raised {clients.errors[0]}"] if clients.errors else []
     if not found.is_private:
         return assess(clients.app.name, found, unseen)

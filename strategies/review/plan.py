@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import QUICK, TrialBudget
+from fl_audit.audits.black_box.claim_audit_results import QUICK, TrialBudget
 from fl_audit.errors import require
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.strategies.black_box.audited_system import StrategyStartCall

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, Tell, TrialBudget
-from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, Tell, TrialBudget
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, Observer, spared_generators
 from fl_audit.strategies.black_box.black_box_trial import LOSS
+from fl_audit.strategies.black_box.system_audit import audit_system, kinds_of
 from fl_audit.strategies.black_box.trial_models import template_of
-from fl_audit.strategies.black_box.trial_runner import audit_system, kinds_of
+from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.client_counts import early_of
-from fl_audit.strategies.review.dry_run import rehearsed
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import fewest
+from fl_audit.strategies.review.probe_trials import rehearsed
 from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention
 from fl_audit.strategies.review.review_result import ReviewResult
 from fl_audit.strategies.review.review_verdict import (

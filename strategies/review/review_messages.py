@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, assert_never
 
-from fl_audit.audits.black_box.claim_audit import ClaimAudit
 from fl_audit.audits.black_box.claim_audit_messages import not_tried, opening, untried_words
-from fl_audit.audits.black_box.findings import ScenarioFinding, findings, result_json
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit
+from fl_audit.audits.black_box.findings import DistinguisherFinding, findings, result_json
 from fl_audit.local_training.assessment import assessment_json
 from fl_audit.local_training.assessment import headline as headline_of_clients
 from fl_audit.local_training.assessment import screen as screen_of_clients
@@ -29,7 +29,7 @@ _UNSEEN_OF_SERVER = (
 )
 
 
-def found_in(result: ClaimAudit) -> tuple[ScenarioFinding, ...]:
+def found_in(result: ClaimAudit) -> tuple[DistinguisherFinding, ...]:
     """Return the findings of an audit's tests, each with the conditions of its trials and a usual fix."""
     return findings(result, WORDS, FIXES, PROVISOS)
 

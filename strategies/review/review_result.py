@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fl_audit.audits.black_box.claim_audit import ClaimAudit
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit
 from fl_audit.strategies.review.claims import StatedAppClaim
 from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention
 from fl_audit.strategies.review.side_channels import SideChannelResult

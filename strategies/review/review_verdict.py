@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fl_audit.audits.black_box.claim_audit import ClaimAudit
-from fl_audit.strategies.review.app_loading import AppDescription, StandIns
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit
+from fl_audit.strategies.review.app_loading import AppDescription, StubImportFinder
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, training_doubt
 from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention, of_records_words, of_settings
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy
@@ -41,7 +41,7 @@ def mentions_and_unseen(
 
 
 def app_remarks(
-    found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StandIns, has_written: bool
+    found: tuple[RecordPrivacyMention, ...], unoffered: Sequence[str], stand_ins: StubImportFinder, has_written: bool
 ) -> Iterator[str]:
     """Yield remarks on an app for the report of its review.
 

@@ -11,7 +11,7 @@ from fl_audit.strategies.black_box.audited_system import AuditedSystem, Strategy
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 from fl_audit.strategies.black_box.message_tensors import Arrays
 from fl_audit.strategies.review import plan as planning
-from fl_audit.strategies.review.app_loading import AppDescription, StandIns, read_app
+from fl_audit.strategies.review.app_loading import AppDescription, StubImportFinder, read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, stated_by
 from fl_audit.strategies.review.client_counts import USUAL_NODES, asked_of, nodes_of
 from fl_audit.strategies.review.options import ReviewOptions
@@ -33,7 +33,7 @@ class ReviewedApp:
 
     app: AppDescription  # description of the app by its `pyproject.toml`
     caught: CapturedStrategy  # the app's strategy with its arguments and client mods
-    stand_ins: StandIns  # import finder with the names of packages that are not installed
+    stand_ins: StubImportFinder  # import finder with the names of packages that are not installed
     code: tuple[RecordPrivacyMention, ...]  # places where the code mentions record-level privacy
     inside: "ClientInspection | None"  # inspection of the clients' training; None if there was none
     stated: StatedAppClaim  # privacy claim of the app or the reviewer, for one round
@@ -57,7 +57,7 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
     wishes
         Options of the review, with the reviewer's claim if there is one.
     """
-    stand_ins = StandIns(directory)
+    stand_ins = StubImportFinder(directory)
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
     named = wishes.nodes or app.nodes

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, ScenarioTrials
 from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW, not_tried
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, ScenarioTrialsSummary
 from fl_audit.strategies.black_box.scenario_types import OF_FEW_TENSORS, Scenario
 from fl_audit.strategies.black_box.scenarios import BY_NAME
 
@@ -92,7 +92,7 @@ def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChan
             if (some := tuple(name for name in names if name in about and name not in broken))
         }
         left = {name for names in untried.values() for name in names}
-        tried = [asked.get(name, ScenarioTrials()) for name in about if name not in left]
+        tried = [asked.get(name, ScenarioTrialsSummary()) for name in about if name not in left]
         start = _BESIDE.get(aside, "")
         seen = dict.fromkeys(name.removeprefix(start) for one in tried for name in one.names if name.startswith(start))
         trials, names = sum(one.trials for one in tried), tuple(seen) if start else ()

@@ -21,12 +21,12 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError, in_a_line
-from fl_audit.strategies.black_box.audited_strategy import AuditedStrategy
 from fl_audit.strategies.black_box.audited_system import Mod, StrategyStartCall, start_of
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, by_places, manager_of
 from fl_audit.strategies.black_box.message_tensors import record_of
+from fl_audit.strategies.black_box.trials_after_training import TrialsAfterTrainingStrategy
 from fl_audit.strategies.flower_grids import RUN_ID, InProcessGrid
-from fl_audit.strategies.review.app_loading import AppDescription, StandIns, is_stand_in, loaded
+from fl_audit.strategies.review.app_loading import AppDescription, StubImportFinder, is_stand_in, loaded
 from fl_audit.strategies.review.secure_aggregation_compatibility import AGREEING, fault_outside, name_of
 from fl_audit.user_modules import collision_words
 
@@ -83,11 +83,11 @@ class _StrategyStarted(BaseException):
         self.strategy, self.args, self.kwargs, self.workflow = strategy, args, kwargs, workflow
 
 
-class _EarlyMessage(BaseException):
+class _EarlyMessageError(BaseException):
     """Raised if an app sends messages to its clients before it starts a strategy."""
 
 
-def catch(app: AppDescription, nodes: int, stand_ins: StandIns) -> CapturedStrategy:
+def catch(app: AppDescription, nodes: int, stand_ins: StubImportFinder) -> CapturedStrategy:
     """Run a Flower app's ServerApp until it starts its strategy; return this strategy and the app's client mods.
 
     Parameters
@@ -114,7 +114,7 @@ def catch(app: AppDescription, nodes: int, stand_ins: StandIns) -> CapturedStrat
         mods, remarks, unseen = _client_mods(app, stand_ins, noted)
     found = _until_start(server, app, nodes, stand_ins)
     strategy = adapted_strategy(
-        found.strategy._inner if isinstance(found.strategy, AuditedStrategy) else found.strategy
+        found.strategy._inner if isinstance(found.strategy, TrialsAfterTrainingStrategy) else found.strategy
     )
     if isinstance(found.workflow, (SecAggPlusWorkflow, SecAggWorkflow)):
         remarks.append(_AGREED)
@@ -128,7 +128,7 @@ def catch(app: AppDescription, nodes: int, stand_ins: StandIns) -> CapturedStrat
         raise InputError(f"the strategy cannot be started or copied ({in_a_line(error)}): {_ACCEPTED}") from error
 
 
-def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: StandIns) -> _StrategyStarted:
+def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: StubImportFinder) -> _StrategyStarted:
     state, config = RecordDict(), UserConfig(app.config)
     context = Context(run_id=RUN_ID, node_id=1, node_config=UserConfig(), state=state, run_config=config)
     try:
@@ -136,7 +136,7 @@ def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: 
             server(InProcessGrid(nodes, _refuse), context)
     except _StrategyStarted as started:
         return started
-    except _EarlyMessage:
+    except _EarlyMessageError:
         raise InputError(f"{app.name} speaks with its clients without a strategy: {_ACCEPTED}") from None
     except (Exception, SystemExit) as error:
         said = f"{in_a_line(error)}{collision_words(error, app.directory)}{stand_ins.words}"
@@ -145,7 +145,7 @@ def _until_start(server: ServerApp, app: AppDescription, nodes: int, stand_ins: 
 
 
 def _refuse(_: object) -> NoReturn:
-    raise _EarlyMessage
+    raise _EarlyMessageError
 
 
 @contextmanager
@@ -204,7 +204,7 @@ def _noted_mods() -> Iterator[_NotedMods]:
 
 
 def _client_mods(
-    app: AppDescription, stand_ins: StandIns, noted: _NotedMods
+    app: AppDescription, stand_ins: StubImportFinder, noted: _NotedMods
 ) -> tuple[tuple[CapturedMod, ...], list[str], list[str]]:
     """Return the client mods that trials call, remarks on other mods, and a line if some could not be loaded.
 

@@ -18,7 +18,7 @@ from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.adapters import SERVERS, settings_of, verdict_of, write_texts
 

@@ -11,8 +11,8 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
-from fl_audit.data.graph_records import GRAPH_NODES, comparable, cut_graph, graph_records, pack_graph, unpack_graph
 from fl_audit.data.neighbours import NeighbourChoice, NeighbourRule, choose_neighbour, client_dissimilarities
+from fl_audit.data.packed_graphs import GRAPH_NODES, comparable, cut_graph, graph_records, pack_graph, unpack_graph
 from fl_audit.data.randomizers import RandomisedEdges
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fl_audit.data.graph_records import is_packed_shape, pack_graph, packed_shape, unpack_graph, unpack_graphs
+from fl_audit.data.packed_graphs import is_packed_shape, pack_graph, packed_shape, unpack_graph, unpack_graphs
 from fl_audit.errors import InputError
 
 

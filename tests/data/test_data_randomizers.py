@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.data.graph_records import pack_graph, packed_shape, unpack_graph
+from fl_audit.data.packed_graphs import pack_graph, packed_shape, unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedBits, RandomisedEdges, pure_epsilon
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import PrivacyProfile

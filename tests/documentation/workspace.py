@@ -132,7 +132,8 @@ def read(block: Block, directory: Path) -> None:
                 words = words[words.index(name) + 1 :]
                 told = get_command(app).commands[name].make_context(name, words).params  # type: ignore[attr-defined]
                 if name in ("run", "sweep"):
-                    load_config(Path(told["config"]), told["set_"] or [])
+                    with searched_last(directory):
+                        load_config(Path(told["config"]), told["set_"] or [])
         case "python":
             for node in ast.walk(ast.parse(block.body)):
                 match node:

@@ -11,7 +11,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
 from fl_audit.clients.app import build_app
-from fl_audit.protocol import Key, MessageRecord
+from fl_audit.protocol import Key, MessageRecordName
 
 FROZEN_CLIENT, FAULTY_CLIENT = 1, 2
 
@@ -27,7 +27,7 @@ def faulty_app(
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[MessageRecord.CONFIG]
+        config = message.content.config_records[MessageRecordName.CONFIG]
         client = context.node_config["partition-id"]
         faulty = (FROZEN_CLIENT, FAULTY_CLIENT) if kind == "hangs and freezes" else (FAULTY_CLIENT,)
         due = client in faulty and config[Key.ROUND] == server_round
@@ -66,7 +66,7 @@ def _noted(once: Path) -> int:
 
 
 def _spoiled(reply: Message, kind: str) -> Message:
-    arrays = reply.content.array_records[MessageRecord.ARRAYS]
+    arrays = reply.content.array_records[MessageRecordName.ARRAYS]
     total = arrays[Key.SUM].numpy().copy()
     match kind:
         case "nan":

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import played
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName

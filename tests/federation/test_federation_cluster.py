@@ -27,9 +27,9 @@ from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import PartyApps, run_audit
-from fl_audit.protocol import Key, MessageRecord
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
+from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.strategies.errors import FederationError
 from fl_audit.trials import TrialBatch
 from tests.validation.chaos import AUDIT, _is_identical, campaign, play
@@ -57,7 +57,7 @@ def killing_app(head: str, mark: Path) -> ClientApp:
     def kill(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
 
-        is_round = message.content.config_records[MessageRecord.CONFIG][Key.ROUND] == 2
+        is_round = message.content.config_records[MessageRecordName.CONFIG][Key.ROUND] == 2
         if is_round and not mark.exists() and str(ray.get_runtime_context().get_node_id()) != head:
             mark.touch()
             os.kill(os.getppid(), signal.SIGKILL)  # the raylet, with which its processes end
@@ -77,7 +77,7 @@ def stop_a_frozen_client(address: str, small_plan: MakePlan, tmp_path: Path) -> 
             tmp_path / "freezes",
             Engine.RAY,
             address,
-            parties=PartyApps(client_app=faulty_app("freezes", mark)),
+            parties=ClientAppAndStrategy(client_app=faulty_app("freezes", mark)),
             with_report=False,
         )
     assert time.time() - mark.stat().st_mtime < 10.0 + 15.0
@@ -100,7 +100,7 @@ def test_two_nodes_share_the_clients_and_a_frozen_one_ends_the_run(small_plan: M
             tmp_path / "cluster",
             Engine.RAY,
             cluster.address,
-            parties=PartyApps(client_app=noting_app(notes)),
+            parties=ClientAppAndStrategy(client_app=noting_app(notes)),
             with_report=False,
         )
         stop_a_frozen_client(cluster.address, small_plan, tmp_path)
@@ -125,7 +125,7 @@ def test_a_node_that_is_killed_costs_only_its_calls(
         cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()
         mark = tmp_path / "killed"
-        parties = PartyApps(client_app=killing_app(cluster.head_node.node_id, mark))
+        parties = ClientAppAndStrategy(client_app=killing_app(cluster.head_node.node_id, mark))
         found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
         took = time.time() - mark.stat().st_mtime
     finally:
@@ -143,7 +143,7 @@ def slow_app(mark: Path) -> ClientApp:
     def slow(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
 
-        if int(str(message.content.config_records[MessageRecord.CONFIG].get(Key.ROUND, 0))) >= 2:
+        if int(str(message.content.config_records[MessageRecordName.CONFIG].get(Key.ROUND, 0))) >= 2:
             (mark / str(ray.get_runtime_context().get_node_id())).touch()
             time.sleep(0.5)
         return call_next(message, context)
@@ -157,7 +157,7 @@ def waiting_app(mark: Path) -> ClientApp:
     def wait(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         import ray
 
-        if int(str(message.content.config_records[MessageRecord.CONFIG].get(Key.ROUND, 0))) >= 2:
+        if int(str(message.content.config_records[MessageRecordName.CONFIG].get(Key.ROUND, 0))) >= 2:
             (mark / str(ray.get_runtime_context().get_node_id())).touch()
             deadline = time.monotonic() + 100.0
             while len(list(mark.iterdir())) < 2 and time.monotonic() < deadline:
@@ -186,7 +186,7 @@ def test_a_node_that_joins_is_used(small_plan: MakePlan, tmp_path: Path, capfd: 
 
     try:
         threading.Thread(target=join, daemon=True).start()
-        parties = PartyApps(client_app=waiting_app(mark))
+        parties = ClientAppAndStrategy(client_app=waiting_app(mark))
         found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
     finally:
         for node in joined:
@@ -253,7 +253,7 @@ def filling_app() -> ClientApp:
         import ray
         from ray.exceptions import ObjectStoreFullError, OutOfDiskError
 
-        if message.content.config_records[MessageRecord.CONFIG][Key.BATCH] == TrialBatch(1, 12, 12).name:
+        if message.content.config_records[MessageRecordName.CONFIG][Key.BATCH] == TrialBatch(1, 12, 12).name:
             for size in (10_000_000, 1_000_000, 110_000):
                 with suppress(ObjectStoreFullError, OutOfDiskError):
                     while True:
@@ -301,7 +301,7 @@ def test_an_object_store_that_is_full_ends_the_run_with_a_line_and_it_can_go_on(
     smallest = {"object_store_memory": 78_643_200, "_system_config": {"local_fs_capacity_threshold": 1e-6}}
     for arguments in (smallest, {}):
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, **arguments})
-        parties = PartyApps(client_app=filling_app() if arguments else build_app())
+        parties = ClientAppAndStrategy(client_app=filling_app() if arguments else build_app())
         settings = {"resume": bool(kept), "parties": parties, "with_report": False}
         try:
             if not arguments:
@@ -360,7 +360,7 @@ def test_a_node_that_is_cut_off_for_good_costs_only_its_calls(
         try:
             threading.Thread(target=cut, daemon=True).start()
             wait_for_nodes(cluster, 2)
-            parties = PartyApps(client_app=slow_app(mark))
+            parties = ClientAppAndStrategy(client_app=slow_app(mark))
             found = run_audit(plan, tmp_path / "run", Engine.RAY, cluster.address, parties=parties, with_report=False)
             took = time.monotonic() - cut_at[0]
         finally:

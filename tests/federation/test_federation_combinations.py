@@ -19,13 +19,13 @@ from fl_audit.mechanisms.contribution import (
     Contribution,
     Everybody,
     FixedClipping,
-    FixedCohort,
     LocalTraining,
     NoClipping,
     Participation,
     PoissonSampling,
     PrivateTraining,
     RecordGradients,
+    RotatingCohorts,
     UserGradients,
 )
 from fl_audit.mechanisms.effective_noise import SensitivityKind
@@ -59,7 +59,7 @@ SCHEDULE = LocalSchedule(0.1, 4, None, 2)
 CONTRIBUTIONS: tuple[Contribution, ...] = (RecordGradients(), LocalTraining(SCHEDULE), PrivateTraining(SCHEDULE, (4,)))
 CLIPPINGS: tuple[Clipping, ...] = (FixedClipping(1.0), AdaptiveClipping(1.0), NoClipping())
 PARTICIPATIONS: tuple[Participation, ...] = (
-    Everybody(), PoissonSampling(0.3), FixedCohort(CLIENTS // 2, CLIENTS), CyclicPoisson(0.3, 2, CLIENTS)
+    Everybody(), PoissonSampling(0.3), RotatingCohorts(CLIENTS // 2, CLIENTS), CyclicPoisson(0.3, 2, CLIENTS)
 )  # fmt: skip
 NOISES: tuple[MechanismNoise, ...] = (
     *(CentralGaussian(1.0, scaling) for scaling in SensitivityKind),

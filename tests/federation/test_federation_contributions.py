@@ -12,7 +12,7 @@ import fl_audit.clients.app
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
-from fl_audit.protocol import Key, MessageRecord
+from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import _lengths_at_most
@@ -53,7 +53,7 @@ def changed(key: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[l
     """Return a function that changes an array of the last reply."""
 
     def spoil(replies: list[Message]) -> list[Message]:
-        arrays = replies[-1].content.array_records[MessageRecord.ARRAYS]
+        arrays = replies[-1].content.array_records[MessageRecordName.ARRAYS]
         arrays[key] = Array(change(arrays[key].numpy().copy()))
         return replies
 
@@ -64,7 +64,7 @@ def without(key: str) -> Callable[[list[Message]], list[Message]]:
     """Return a function that removes an array from the last reply."""
 
     def spoil(replies: list[Message]) -> list[Message]:
-        del replies[-1].content.array_records[MessageRecord.ARRAYS][key]
+        del replies[-1].content.array_records[MessageRecordName.ARRAYS][key]
         return replies
 
     return spoil
@@ -123,7 +123,7 @@ def test_whoever_was_asked_and_nobody_else_contributes(name: str, small_plan: Ma
     mechanism, challenger = strategy.public.mechanism, SeededChallenger(0)
     asked = {strategy.roster.nodes.index(reply.metadata.src_node_id): reply for reply in replies}
     for client, reply in asked.items():
-        rows = len(reply.content.array_records[MessageRecord.ARRAYS][Key.SUM].numpy())
+        rows = len(reply.content.array_records[MessageRecordName.ARRAYS][Key.SUM].numpy())
         if mechanism.is_sampled:
             drawn = challenger.client_participation(range(TRIALS), 1, strategy.public.clients, mechanism.sampling_rate)
             assert rows == drawn[:, client].sum() > 0

@@ -11,13 +11,13 @@ from safetensors.torch import load_file
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.federation.initial_weights import InitialWeights, pretraining_examples, starting_models
+from fl_audit.federation.initial_weights import InitialWeightsSource, pretraining_examples, starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.record_gradient_norms import record_gradients
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 
 NORM = 3.0
 PRIVACY: dict[str, Any] = {"sensitivity": "global", "clipping-norm": NORM, "accountant": "gdp"}
@@ -114,7 +114,7 @@ def test_pretrained_weights_are_the_same_everywhere_and_leave_small_gradients(
     known = pretraining_examples(federation).features.numpy()
     assert len(known) == 569 - len(used)
     assert not (known[:, None] == used[None]).all(axis=2).any()
-    drawn, trained = (starting_models(federation, kind, 0, range(3)) for kind in InitialWeights)
+    drawn, trained = (starting_models(federation, kind, 0, range(3)) for kind in InitialWeightsSource)
     assert (trained == trained[0]).all()
     before, after = (
         float(
@@ -134,4 +134,4 @@ def test_where_nothing_is_left_to_pretrain_on_it_is_refused(small_plan: MakePlan
     federation = load_federation(small_plan().public)
     assert len(federation.spare) == 0
     with pytest.raises(InputError, match=r"\b0 records .*population sample"):
-        starting_models(federation, InitialWeights.PRETRAINED, 0, [0])
+        starting_models(federation, InitialWeightsSource.PRETRAINED, 0, [0])

@@ -15,12 +15,12 @@ from fl_audit.clients.app import app as client_app
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.flower_app import VerdictViolatedError, server_app
 from fl_audit.experiments.runs.local_engine import LocalGrid
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.errors import FederationError
 

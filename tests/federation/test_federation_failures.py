@@ -10,8 +10,8 @@ import pytest
 from faults import faulty_app
 from small_audits import MakePlan
 
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.strategies.errors import FederationError
 
 IN_PROCESS_FAULTS = {
@@ -35,7 +35,11 @@ def test_a_fault_stops_the_run_with_one_line(kind: str, small_plan: MakePlan, tm
     plan = small_plan(run={"client-time-limit": 1.0, "batches-in-flight": 1})
     with pytest.raises(FederationError) as caught:
         run_audit(
-            plan, tmp_path / "run", Engine.LOCAL, parties=PartyApps(client_app=faulty_app(kind)), with_report=False
+            plan,
+            tmp_path / "run",
+            Engine.LOCAL,
+            parties=ClientAppAndStrategy(client_app=faulty_app(kind)),
+            with_report=False,
         )
     message = str(caught.value)
     assert message.startswith("round 2: ")
@@ -68,7 +72,7 @@ def test_resume_repeats_only_unfinished_batches(small_plan: MakePlan, tmp_path: 
             plan,
             interrupted,
             Engine.LOCAL,
-            parties=PartyApps(client_app=faulty_app("raises", CountingMark())),
+            parties=ClientAppAndStrategy(client_app=faulty_app("raises", CountingMark())),
             with_report=False,
         )  # type: ignore[arg-type]
     assert _stored_batches(interrupted) == ["batch-00000"]
@@ -114,7 +118,7 @@ def test_on_ray_a_fault_that_stays_ends_run_and_processes(
             plan,
             tmp_path / "run",
             Engine.RAY,
-            parties=PartyApps(client_app=faulty_app(kind, mark, always=True)),
+            parties=ClientAppAndStrategy(client_app=faulty_app(kind, mark, always=True)),
             with_report=False,
         )
     noticed_after = time_limit + GRACE_SECONDS if is_waited_for else 0.0
@@ -139,7 +143,7 @@ def test_on_ray_a_call_whose_process_died_is_made_again_and_one_that_raises_ends
     settings = {"client-retries": 2, "actors": 1, "batches-in-flight": 1, "client-time-limit": 200.0}
     plan = small_plan(run=settings)
     mark = tmp_path / "died"
-    faulty = PartyApps(client_app=faulty_app("dies, later raises", mark, always=True))
+    faulty = ClientAppAndStrategy(client_app=faulty_app("dies, later raises", mark, always=True))
     with pytest.raises(FederationError) as caught:
         run_audit(plan, tmp_path / "run", Engine.RAY, parties=faulty, with_report=False)
     assert time.time() - mark.stat().st_mtime < SECONDS_TO_STOP

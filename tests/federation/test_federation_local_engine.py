@@ -20,9 +20,9 @@ from torch import nn
 
 from fl_audit.device import Device
 from fl_audit.experiments.runs.cluster import ray_connection
-from fl_audit.experiments.runs.engines import Engine, local_calls
 from fl_audit.experiments.runs.local_engine import LocalGrid, _Contexts, _MessageExchange
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.ray_engine import Engine, local_calls
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.strategies.errors import FederationError
 
@@ -132,7 +132,7 @@ def test_faults_are_told_alike(kind: str, small_plan: MakePlan, tmp_path: Path) 
                 plan,
                 tmp_path / str(actors),
                 Engine.LOCAL,
-                parties=PartyApps(client_app=faulty_app(kind)),
+                parties=ClientAppAndStrategy(client_app=faulty_app(kind)),
                 with_report=False,
             )
         said.append(str(caught.value))

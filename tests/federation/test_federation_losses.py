@@ -20,12 +20,12 @@ import fl_audit.clients.app
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.local_engine import LocalGrid, run_locally
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import federation_plan, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
+from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
 from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
@@ -174,12 +174,15 @@ def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
     told_bits: set[int] = set()
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        client, config = int(context.node_config["partition-id"]), message.content.config_records[MessageRecord.CONFIG]
+        client, config = (
+            int(context.node_config["partition-id"]),
+            message.content.config_records[MessageRecordName.CONFIG],
+        )
         if Key.MEMBERSHIP in config:
             told_bits.add(client)
         reply = call_next(message, context)
         if message.metadata.message_type.startswith("query.loss"):
-            arrays = reply.content.array_records[MessageRecord.ARRAYS]
+            arrays = reply.content.array_records[MessageRecordName.ARRAYS]
             assert {tuple(array.shape) for array in arrays.values()} == {(3,)}
             answers.append((message.metadata.message_type, int(str(config[Key.ROUND])), set(arrays)))
         return reply
@@ -210,7 +213,7 @@ def test_a_client_keeps_its_own_epsilon_star(small_plan: MakePlan, monkeypatch: 
     assert silent is None
     for grid in grids:
         for context in grid._contexts.values():
-            own = context.state.config_records[MessageRecord.OWN_EPSILON_STAR]
+            own = context.state.config_records[MessageRecordName.OWN_EPSILON_STAR]
             assert (own[Key.ROUND], own[Key.BATCH]) == (4, "batch-00000")
             assert own[Key.EPSILON_STAR] == told[:, -1, int(context.node_config["partition-id"])].tolist()
 
@@ -237,10 +240,10 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], 
     release = 4 if isinstance(fault, float) else 1
 
     def spoil(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        reply, config = call_next(message, context), message.content.config_records[MessageRecord.CONFIG]
+        reply, config = call_next(message, context), message.content.config_records[MessageRecordName.CONFIG]
         due = message.metadata.message_type == f"query.{query}" and config[Key.ROUND] == release
         if due and context.node_config["partition-id"] == 1:
-            arrays = reply.content.array_records[MessageRecord.ARRAYS]
+            arrays = reply.content.array_records[MessageRecordName.ARRAYS]
             values = arrays[key].numpy().copy()
             if fault == "none":
                 del arrays[key]

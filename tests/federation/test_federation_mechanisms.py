@@ -26,9 +26,9 @@ import fl_audit.clients.app
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import unpack
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay, stored_rounds
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import question_of, sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
@@ -36,12 +36,12 @@ from fl_audit.federation.observed_rounds import ServerRound, show
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
-from fl_audit.mechanisms.contribution import AdaptiveClipping, FixedCohort, LocalTraining, PoissonSampling
+from fl_audit.mechanisms.contribution import AdaptiveClipping, LocalTraining, PoissonSampling, RotatingCohorts
 from fl_audit.mechanisms.effective_noise import noise_share
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
-from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
+from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.challenger import SeededChallenger
 
@@ -137,7 +137,7 @@ def round_by_hand(plan: AuditPlan, federation: LoadedFederation, made: ServerRou
     for client in range(public.clients):
         counts = np.ones(TRIALS, dtype=bool)
         match mechanism.participation:
-            case FixedCohort() as cohorts:
+            case RotatingCohorts() as cohorts:
                 counts[:] = client in cohorts.members(public.data_seed, made.number)
             case PoissonSampling(rate) if mechanism.unit is Unit.CLIENT:
                 counts = challenger.client_participation(range(TRIALS), made.number, public.clients, rate)[:, client]
@@ -336,7 +336,13 @@ def test_clients_in_another_process_give_the_same_trials(
     name: str, small_plan: MakePlan, app_elsewhere: AppElsewhere, tmp_path: Path
 ) -> None:
     plan = play(name, small_plan, tmp_path / "local")
-    run_audit(plan, tmp_path / "apart", Engine.LOCAL, parties=PartyApps(client_app=app_elsewhere), with_report=False)
+    run_audit(
+        plan,
+        tmp_path / "apart",
+        Engine.LOCAL,
+        parties=ClientAppAndStrategy(client_app=app_elsewhere),
+        with_report=False,
+    )
     for label in ("trials", "rounds"):
         tables = [pd.read_parquet(tmp_path / place / f"{label}.parquet") for place in ("local", "apart")]
         pd.testing.assert_frame_equal(*tables, check_exact=True)
@@ -361,7 +367,7 @@ def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> t
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         content = message.content
         arrays = {str(key): array for record in content.array_records.values() for key, array in record.items()}
-        config = {str(key): value for key, value in content.config_records[MessageRecord.CONFIG].items()}
+        config = {str(key): value for key, value in content.config_records[MessageRecordName.CONFIG].items()}
         client = int(str(context.node_config["partition-id"]))
         values = {key: np.array(unpack(array)) for key, array in arrays.items()}
         told.append(Told(message.metadata.message_type, client, config, values))
@@ -374,7 +380,7 @@ def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> t
     changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
     changes["audit"] |= {"trials": TRIALS} | audit
     plan = small_plan(**changes, run={"trials-per-batch": TRIALS})
-    run_audit(plan, directory, Engine.LOCAL, parties=PartyApps(client_app=app), with_report=False)
+    run_audit(plan, directory, Engine.LOCAL, parties=ClientAppAndStrategy(client_app=app), with_report=False)
     return plan, told
 
 

@@ -13,11 +13,11 @@ from secret_noise import HalvedNoise
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.federation.federation import Federation
-from fl_audit.protocol import Key, MessageRecord
-from fl_audit.report.finding import ReportContents
+from fl_audit.protocol import Key, MessageRecordName
+from fl_audit.report.report_elements import ReportContents
 
 Changes = dict[str, dict[str, Any]]
 
@@ -62,7 +62,7 @@ MECHANISMS: dict[str, tuple[Changes, ...]] = {
 }
 
 
-def play(directory: Path, changes: tuple[Changes, ...], parties: PartyApps = HONEST) -> ReportContents:
+def play(directory: Path, changes: tuple[Changes, ...], parties: ClientAppAndStrategy = HONEST) -> ReportContents:
     """Run a federation on the local engine; a change to None removes a setting."""
     settings = {name: dict(section) for name, section in CLIENTS.items()}
     for change in changes:
@@ -92,7 +92,7 @@ def halving_clients() -> ClientApp:
     """Return an app of clients that add half of the claimed noise."""
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[MessageRecord.CONFIG]
+        config = message.content.config_records[MessageRecordName.CONFIG]
         public = Federation.from_json(str(config[Key.FEDERATION]))
         half = public.mechanism.with_multiplier(public.mechanism.noise_multiplier / 2)
         config[Key.FEDERATION] = replace(public, mechanism=half).to_json()
@@ -101,7 +101,7 @@ def halving_clients() -> ClientApp:
     return build_app(mods=[mod])
 
 
-SERVER = PartyApps(strategy=HalvedNoise)
+SERVER = ClientAppAndStrategy(strategy=HalvedNoise)
 
 
 @pytest.mark.few_cases(2)
@@ -113,10 +113,10 @@ SERVER = PartyApps(strategy=HalvedNoise)
         ("clients seen to be sampled", SERVER),
         ("adaptive clipping", SERVER),
         ("banded noise", SERVER),
-        ("distributed noise, two colluders", PartyApps(client_app=halving_clients())),
+        ("distributed noise, two colluders", ClientAppAndStrategy(client_app=halving_clients())),
     ],
 )
-def test_halved_noise_is_found(mechanism: str, parties: PartyApps, tmp_path: Path) -> None:
+def test_halved_noise_is_found(mechanism: str, parties: ClientAppAndStrategy, tmp_path: Path) -> None:
     contents = play(tmp_path / "run", MECHANISMS[mechanism], parties)
     found, guarantee = contents.summary["empirical_epsilon"], contents.summary["guarantee"]
     assert contents.summary["verdict"] == "violated"

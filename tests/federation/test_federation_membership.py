@@ -13,10 +13,10 @@ from scipy.stats import binomtest
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 
 FALSE_ALARM = 0.001
 

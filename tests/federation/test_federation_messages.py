@@ -13,18 +13,18 @@ from flwr.clientapp.typing import ClientAppCallable
 from small_audits import MakePlan
 
 import fl_audit.clients.app
-from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.local_engine import LocalGrid
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
-from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
+from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.errors import FederationError
-from fl_audit.strategies.reply_checks import ReplyKey, read_replies
+from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
 from fl_audit.trials import TrialBatch, remaining_batches
 
 Transcript = list[tuple[str, int, set[str], set[str]]]
@@ -35,7 +35,7 @@ def recording_app(seen: Transcript) -> ClientApp:
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         content = message.content
-        config = {str(key) for key in content.config_records[MessageRecord.CONFIG]}
+        config = {str(key) for key in content.config_records[MessageRecordName.CONFIG]}
         arrays = {str(key) for record in content.array_records.values() for key in record}
         seen.append((message.metadata.message_type, int(context.node_config["partition-id"]), config, arrays))
         return call_next(message, context)
@@ -55,7 +55,11 @@ def test_nobody_but_the_victim_is_told_a_bit(view: str, scaling: str, small_plan
     changes = {"audit": {"view": view}, "privacy": {"sensitivity": scaling}, "training": {"optimizer": "momentum"}}
     plan = small_plan(**changes)
     run_audit(
-        plan, tmp_path / "run", Engine.LOCAL, parties=PartyApps(client_app=recording_app(seen)), with_report=False
+        plan,
+        tmp_path / "run",
+        Engine.LOCAL,
+        parties=ClientAppAndStrategy(client_app=recording_app(seen)),
+        with_report=False,
     )
     federation = load_federation(plan.public)
     public = {"federation", "round", "batch", "time-limit"}
@@ -107,7 +111,7 @@ def test_no_batch_is_released_from_a_round_with_a_bad_contribution(small_plan: M
     released = _Released()
     strategy, grid, arrays = _strategy(small_plan, released)
     replies = grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid))
-    last = replies[-1].content.array_records[MessageRecord.ARRAYS]
+    last = replies[-1].content.array_records[MessageRecordName.ARRAYS]
     last[Key.SUM] = Array(np.full_like(last[Key.SUM].numpy(), np.nan))
     with pytest.raises(FederationError, match="not finite"):
         strategy.aggregate_train(1, replies)
@@ -121,10 +125,10 @@ def test_a_sound_round_releases_every_batch(small_plan: MakePlan) -> None:
     assert released.batches == ["batch-00000", "batch-00001"]
 
 
-def _replies(small_plan: MakePlan) -> tuple[list[Message], dict[int, int], list[ReplyKey]]:
+def _replies(small_plan: MakePlan) -> tuple[list[Message], dict[int, int], list[ReplyIdentity]]:
     strategy, grid, arrays = _strategy(small_plan, _Released())
     replies = list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
-    asked = [ReplyKey(client, "train", batch.name) for client in range(3) for batch in strategy.batches]
+    asked = [ReplyIdentity(client, "train", batch.name) for client in range(3) for batch in strategy.batches]
     return replies, {node: partition for partition, node in enumerate(strategy.roster.nodes)}, asked
 
 
@@ -165,14 +169,14 @@ def test_an_answer_nobody_asked_for_is_refused(small_plan: MakePlan) -> None:
 def test_a_reply_without_arrays_is_refused(small_plan: MakePlan) -> None:
     strategy, grid, arrays = _strategy(small_plan, _Released())
     replies = grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid))
-    del replies[0].content[MessageRecord.ARRAYS]
+    del replies[0].content[MessageRecordName.ARRAYS]
     with pytest.raises(FederationError, match="sent no 'sum'"):
         strategy.aggregate_train(1, replies)
 
 
 def _of_arrays(replies: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[ReceivedContribution]:
     for reply, array in zip(replies, arrays, strict=False):
-        reply.content = RecordDict({MessageRecord.ARRAYS: ArrayRecord({Key.SUM: Array(array)})})
+        reply.content = RecordDict({MessageRecordName.ARRAYS: ArrayRecord({Key.SUM: Array(array)})})
     return [ReceivedContribution(client, reply) for client, reply in enumerate(replies[: len(arrays)])]
 
 

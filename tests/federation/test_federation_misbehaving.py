@@ -17,9 +17,9 @@ from flwr.clientapp.typing import ClientAppCallable
 from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import PartyApps, run_audit
-from fl_audit.protocol import Key, MessageRecord
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
+from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.strategies.errors import FederationError
 
 CLIENT, ROUND = 2, 3
@@ -34,7 +34,7 @@ def app_with(spoil: Spoil) -> ClientApp:
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         reply = call_next(message, context)
         if context.node_config["partition-id"] == CLIENT:
-            if message.content.config_records[MessageRecord.CONFIG][Key.ROUND] == ROUND:
+            if message.content.config_records[MessageRecordName.CONFIG][Key.ROUND] == ROUND:
                 spoil(reply, earlier)
             earlier.append(reply)
         return reply
@@ -44,7 +44,7 @@ def app_with(spoil: Spoil) -> ClientApp:
 
 def values(change: Callable[[np.ndarray], np.ndarray]) -> Spoil:
     def spoil(reply: Message, earlier: list[Message]) -> None:
-        arrays = reply.content.array_records[MessageRecord.ARRAYS]
+        arrays = reply.content.array_records[MessageRecordName.ARRAYS]
         arrays[Key.SUM] = Array(change(arrays[Key.SUM].numpy().copy()))
 
     return spoil
@@ -59,7 +59,7 @@ def raising(error: BaseException) -> Spoil:
 
 def raw(data: bytes, dtype: str = "float32") -> Spoil:
     def spoil(reply: Message, earlier: list[Message]) -> None:
-        arrays = reply.content.array_records[MessageRecord.ARRAYS]
+        arrays = reply.content.array_records[MessageRecordName.ARRAYS]
         arrays[Key.SUM] = Array(dtype=dtype, shape=arrays[Key.SUM].shape, stype="numpy.ndarray", data=data)
 
     return spoil
@@ -67,15 +67,15 @@ def raw(data: bytes, dtype: str = "float32") -> Spoil:
 
 def config(**changes: int | str | None) -> Spoil:
     def spoil(reply: Message, earlier: list[Message]) -> None:
-        kept = dict(reply.content.config_records[MessageRecord.CONFIG]) | changes
+        kept = dict(reply.content.config_records[MessageRecordName.CONFIG]) | changes
         named = {key: value for key, value in kept.items() if value is not None}
-        reply.content[MessageRecord.CONFIG] = ConfigRecord(named)  # type: ignore[arg-type]
+        reply.content[MessageRecordName.CONFIG] = ConfigRecord(named)  # type: ignore[arg-type]
 
     return spoil
 
 
 def content_of_before(reply: Message, earlier: list[Message]) -> None:
-    for name in (MessageRecord.ARRAYS, MessageRecord.CONFIG):
+    for name in (MessageRecordName.ARRAYS, MessageRecordName.CONFIG):
         reply.content[name] = earlier[-1].content[name]
 
 
@@ -112,8 +112,8 @@ TABLE: dict[str, tuple[Spoil, str]] = {
     "no round": (config(round=None), r"of no round, .* 3\b"),
     "no batch": (config(batch=None), "names no batch"),
     "another batch": (config(batch="batch-00077"), r"no answer .*client\(s\) 2"),
-    "no settings": (without(MessageRecord.CONFIG), "names no batch"),
-    "no arrays": (without(MessageRecord.ARRAYS), "sent no 'sum'"),
+    "no settings": (without(MessageRecordName.CONFIG), "names no batch"),
+    "no arrays": (without(MessageRecordName.ARRAYS), "sent no 'sum'"),
     "NaN": (values(lambda sums: sums * np.nan), r"'sum' with 186 of 186 .*not finite"),
     "one shape": (values(lambda sums: sums[0]), r"shape \(62,\), .*float32 .*\(3, 62\)"),
     "no trials": (values(lambda sums: sums[:0]), r"shape \(0, 62\), .*float32 .*\(3, 62\)"),
@@ -146,7 +146,9 @@ def test_on_ray_too(kind: str, small_plan: MakePlan, tmp_path: Path) -> None:
 def stop(kind: str, spoil: Spoil, said: str, engine: Engine, small_plan: MakePlan, directory: Path) -> None:
     plan = small_plan(audit={"trials": 3, "epsilon-star": False}, run={"actors": 1})
     with pytest.raises(FederationError) as caught:
-        run_audit(plan, directory / "run", engine, parties=PartyApps(client_app=app_with(spoil)), with_report=False)
+        run_audit(
+            plan, directory / "run", engine, parties=ClientAppAndStrategy(client_app=app_with(spoil)), with_report=False
+        )
     message = str(caught.value)
     assert re.search(said, message)
     assert message.startswith(f"round {ROUND}: ")
@@ -170,12 +172,12 @@ def test_a_bit_that_is_none_is_refused(kind: str, small_plan: MakePlan, tmp_path
     change, said = BITS[kind]
 
     def spoil(reply: Message, earlier: list[Message]) -> None:
-        arrays = reply.content.array_records[MessageRecord.ARRAYS]
+        arrays = reply.content.array_records[MessageRecordName.ARRAYS]
         arrays[Key.WITHIN] = Array(change(arrays[Key.WITHIN].numpy().copy()))
 
     with pytest.raises(FederationError, match=f"round {ROUND}: client {CLIENT} {said}"):
         run_audit(_of_clients(small_plan, clipping="adaptive"), tmp_path / "run", Engine.LOCAL,
-                  parties=PartyApps(client_app=app_with(spoil)), with_report=False)  # fmt: skip
+                  parties=ClientAppAndStrategy(client_app=app_with(spoil)), with_report=False)  # fmt: skip
 
 
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
@@ -184,7 +186,7 @@ def test_an_update_longer_than_the_norm_is_refused(clipping: str, small_plan: Ma
     long = values(lambda sums: 1e3 * sums / np.linalg.norm(sums, axis=1, keepdims=True))
     with pytest.raises(FederationError, match=rf"client {CLIENT} .*'sum' of length 1000, "):
         run_audit(_of_clients(small_plan, clipping=clipping), tmp_path / "run", Engine.LOCAL,
-                  parties=PartyApps(client_app=app_with(long)), with_report=False)  # fmt: skip
+                  parties=ClientAppAndStrategy(client_app=app_with(long)), with_report=False)  # fmt: skip
 
 
 def _of_clients(small_plan: MakePlan, **privacy: str) -> object:

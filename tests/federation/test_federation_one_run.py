@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from small_audits import MakePlan
 from torch import Tensor
 
+from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
 from fl_audit.audits.canaries.findings_one_run import judge_canaries, measure_one_run
-from fl_audit.audits.canaries.simulated_canaries import PlannedCanaryProperties
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
@@ -105,7 +105,7 @@ def test_noise_that_is_missing_is_found(small_plan: MakePlan, tmp_path: Path) ->
             return super().noise(batch, server_round, total, sigma / 10)
 
     plan = one_run_plan(small_plan, AVERAGED | {"rounds": 20})
-    found = played(plan, tmp_path / "run", parties=PartyApps(strategy=TenthOfTheNoise))
+    found = played(plan, tmp_path / "run", parties=ClientAppAndStrategy(strategy=TenthOfTheNoise))
     assert found.summary["verdict"] == "violated"
     assert found.summary["one_run"]["mu_lower"] > 2 * found.summary["one_run"]["mu_claimed"]
 
@@ -141,7 +141,7 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakeP
     audit, privacy = {"trials": 12, "canaries": 12}, {"delta": 1 - 1e-12}
     plan = one_run_plan(small_plan, AVERAGED, data={"clients": 3}, privacy=privacy, audit=audit)
     run = played(plan, tmp_path / "run").run
-    facts, table = run.facts.find(PlannedCanaryProperties), run.tables.canaries
+    facts, table = run.facts.find(PublicCanaryFacts), run.tables.canaries
     assert facts is not None
     assert table is not None
     assert (facts.others, facts.size) == (3.0, load_federation(plan.public).model.layout.size)
@@ -151,9 +151,7 @@ def test_only_what_updates_of_others_cannot_hide_is_conclusive(small_plan: MakeP
     assert found is not None
     assert found.verdict == "consistent"
     # Behind so many others nothing would be found, and in eight rounds two thirds of the noise would not.
-    crowd = replace(
-        run, facts=replace(run.facts, of_audit=Findings({PlannedCanaryProperties: replace(facts, others=300.0)}))
-    )
+    crowd = replace(run, facts=replace(run.facts, of_audit=Findings({PublicCanaryFacts: replace(facts, others=300.0)})))
     short = replace(run, tables=replace(run.tables, canaries=table[(table["trial"] == 0) & (table["round"] <= 8)]))
     for one, limit in ((crowd, np.inf), (short, 0.0)):
         judged = judge_canaries(one)

@@ -13,11 +13,11 @@ from scipy.special import ndtr, ndtri
 from small_audits import small_settings
 
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
-from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructedImages
+from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import require_playable, run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import load_federation
@@ -104,7 +104,7 @@ def test_updates_of_clients_are_drawn_by_a_server_or_another_client(
     own = next(one for one in found if one["own"])
     assert own["bound"] == pytest.approx(float(ndtr(2 / 2 / np.sqrt(shares) + ndtri(4 / 41))), rel=1e-6)
     assert [one["guesses"] for one in found] == [4] * 5
-    drawn = contents.facts.find(ReconstructedImages)
+    drawn = contents.facts.find(TrueAndReconstructedImages)
     assert drawn is not None
     federation = load_federation(contents.facts.federation)
     first = federation.training.features[torch.from_numpy(federation.shards[0])].numpy()

@@ -20,19 +20,19 @@ from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.cluster import array_transport, call_scheduling
 from fl_audit.experiments.runs.cluster import pool as pool_module
 from fl_audit.experiments.runs.cluster.array_transport import StoreViews, put_back, take_out
-from fl_audit.experiments.runs.cluster.call_context import CallContextPacker, MissingCallContext, compartment_of
+from fl_audit.experiments.runs.cluster.call_context import CallContextPacker, UnsentCallContext, compartment_of
 from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError
 from fl_audit.experiments.runs.cluster.call_scheduling import CallScheduler
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
 from fl_audit.experiments.runs.cluster.flower_runtime_patch import PatchedRuntime
-from fl_audit.experiments.runs.cluster.nodes import Node
+from fl_audit.experiments.runs.cluster.nodes import RayMachine
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
 from fl_audit.experiments.runs.cluster.pool_grid import _Contexts
 from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.protocol import Key, MessageRecord
+from fl_audit.protocol import Key, MessageRecordName
 
-HERE, THERE = Node("1", "10.0.0.1", 2), Node("2", "10.0.0.2", 1)
+HERE, THERE = RayMachine("1", "10.0.0.1", 2), RayMachine("2", "10.0.0.2", 1)
 
 
 class Pool(ClientPool):
@@ -41,15 +41,17 @@ class Pool(ClientPool):
     An outcome belongs to the first calls of a load: replies, an error, or "dies" or "node" for a lost process or node.
     """
 
-    def __init__(self, nodes: tuple[Node, ...], outcomes: Callable[[Node, list[int]], Any] | None = None) -> None:
+    def __init__(
+        self, nodes: tuple[RayMachine, ...], outcomes: Callable[[RayMachine, list[int]], Any] | None = None
+    ) -> None:
         self._nodes, self._outcomes = {node.identity: node for node in nodes}, outcomes
         self._changed, self._closed, self._users = threading.Condition(), threading.Event(), 0
         self._idle, self._processes, self._suspects = {}, [], Counter()
         self._asked, self._welcome, self._watching = set(self._nodes), set(self._nodes), []
         self._views, self._share = StoreViews(0), {}
-        self.calls: list[tuple[Node, list[int]]] = []
+        self.calls: list[tuple[RayMachine, list[int]]] = []
 
-    def _started(self, node: Node, compartment: int) -> Any:
+    def _started(self, node: RayMachine, compartment: int) -> Any:
         return None
 
     def call(self, process: ClientProcess, load: ProcessCalls) -> CallReplies:
@@ -97,7 +99,7 @@ def played(pool: Pool, retries: int = 2, clients: int = 1) -> dict[int, object]:
 def _of_another_app(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_scheduling, "compartment_of", lambda message, context: ORDINARY)
     monkeypatch.setattr(call_scheduling, "weight_of", lambda message, context: 1)
-    monkeypatch.setattr(CallContextPacker, "of", lambda self, calls, has: MissingCallContext([], None, frozenset()))
+    monkeypatch.setattr(CallContextPacker, "of", lambda self, calls, has: UnsentCallContext([], None, frozenset()))
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -123,7 +125,7 @@ def test_calls_share_one_and_each_is_answered() -> None:
     """Each of two processes takes half of the clients."""
     both = threading.Barrier(2)
 
-    def answer(node: Node, clients: list[int]) -> CallReply:
+    def answer(node: RayMachine, clients: list[int]) -> CallReply:
         both.wait(10.0)
         return REPLY
 
@@ -136,7 +138,7 @@ def test_calls_share_one_and_each_is_answered() -> None:
 def test_a_call_that_lasts_holds_nobody_up() -> None:
     """The calls behind it are made in another process, or later, and none is made twice."""
 
-    def slowly(node: Node, clients: list[int]) -> CallReplies:
+    def slowly(node: RayMachine, clients: list[int]) -> CallReplies:
         return CallReplies([REPLY] * (len(clients) > 2), under_way=1)
 
     pool = Pool((THERE,), slowly)
@@ -414,7 +416,7 @@ def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: M
 def _message(federation: str, node: int = 2, arrays: ArrayRecord | None = None) -> Message:
     LocalGrid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
     config = ConfigRecord({Key.FEDERATION: federation})
-    content = RecordDict({MessageRecord.ARRAYS: arrays or ArrayRecord(), MessageRecord.CONFIG: config})
+    content = RecordDict({MessageRecordName.ARRAYS: arrays or ArrayRecord(), MessageRecordName.CONFIG: config})
     message = Message(content, node, "train")
     message.metadata.__dict__["_message_id"] = str(node)
     return message
@@ -434,7 +436,7 @@ def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch:
     messages[0].metadata.delivered_at = "now"
     lights, holes, large = take_out(messages)
     assert [array.data for array in large] == [models.data, alone.data]
-    assert messages[0].content.array_records[MessageRecord.ARRAYS]["models"].data is models.data
+    assert messages[0].content.array_records[MessageRecordName.ARRAYS]["models"].data is models.data
     assert lights[0].metadata.delivered_at == "now"
     sent = pickle.dumps((lights, holes))
     assert len(sent) < 6000
@@ -442,7 +444,9 @@ def test_large_arrays_travel_beside_messages_which_stay_as_they_are(monkeypatch:
     put_back(empty, [array_transport.bytes_of(array) for array in large])
     assert [message.content for message in received] == contents
     assert list(received[0].content) == list(contents[0])
-    first, second, third = (message.content.array_records[MessageRecord.ARRAYS]["models"].data for message in received)
+    first, second, third = (
+        message.content.array_records[MessageRecordName.ARRAYS]["models"].data for message in received
+    )
     assert first is second
     assert first is third
     assert take_out([_message("{}")])[1:] == ([], [])

@@ -11,9 +11,9 @@ from elsewhere import AppElsewhere
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
-from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
+from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.strategies.errors import FederationError
@@ -138,7 +138,7 @@ def test_clients_in_another_process_give_the_same_trials(
     made = app_elsewhere.calls
     local, apart = (
         run_audit(plan, tmp_path / name, Engine.LOCAL, parties=parties, with_report=False)
-        for name, parties in (("local", HONEST), ("apart", PartyApps(client_app=app_elsewhere)))
+        for name, parties in (("local", HONEST), ("apart", ClientAppAndStrategy(client_app=app_elsewhere)))
     )
     assert app_elsewhere.calls > made
     np.testing.assert_array_equal(local.trials["score"], apart.trials["score"])

@@ -15,11 +15,11 @@ from torch import nn
 
 from fl_audit.atomic_files import read_json
 from fl_audit.audits.common.findings_record_guarantee import advantage_of, measured_advantage
-from fl_audit.data.graph_records import unpack_graph
+from fl_audit.data.packed_graphs import unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.federation import Federation

@@ -18,14 +18,14 @@ import fl_audit.clients.request
 from fl_audit.clients.app import build_app
 from fl_audit.data.randomizers import RandomisedBits
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.randomised_records import LocallyRandomisedRecords, _TensorCache, told_by
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.privacy.identifiability_bounds import truth_probability
-from fl_audit.protocol import Key, MessageRecord
+from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.challenger import SeededChallenger
 
@@ -242,7 +242,7 @@ def test_a_seed_is_told_to_its_own_client_alone(small_plan: MakePlan, tmp_path: 
     told: list[tuple[int, int, list[int]]] = []
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[MessageRecord.CONFIG]
+        config = message.content.config_records[MessageRecordName.CONFIG]
         trials = config[Key.TRIALS]
         assert isinstance(trials, list)
         client = int(context.node_config["partition-id"])
@@ -250,7 +250,13 @@ def test_a_seed_is_told_to_its_own_client_alone(small_plan: MakePlan, tmp_path: 
         return call_next(message, context)
 
     plan = carts_plan(small_plan, run={"trials-per-batch": 4})
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=PartyApps(client_app=build_app([note])), with_report=False)
+    run_audit(
+        plan,
+        tmp_path / "run",
+        Engine.LOCAL,
+        parties=ClientAppAndStrategy(client_app=build_app([note])),
+        with_report=False,
+    )
     seeds = {client: SeededChallenger(SEED).noise_seed(client) for client in range(3)}
     assert len(set(seeds.values())) == 3
     assert {(client, seed) for client, seed, _ in told} == set(seeds.items())

@@ -16,8 +16,8 @@ from fl_audit.audits.reconstruction.judging import true_candidates
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import HONEST, PartyApps, run_audit
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.strategies.challenger import SeededChallenger
@@ -137,7 +137,7 @@ def _write_people(path: Path) -> None:
 
 def test_half_of_the_noise_is_named_beyond_the_bound(tmp_path: Path) -> None:
     plan = plan_of(privacy={"reconstruction": 0.4, "candidates": 10}, **DIGITS)
-    parties = PartyApps(strategy=HalvedNoise)
+    parties = ClientAppAndStrategy(strategy=HalvedNoise)
     contents = run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=parties, with_report=False)
     assert contents.summary["verdict"] == "violated"
     assert contents.summary["reconstruction"]["success"][0]["low"] > 0.4
@@ -151,7 +151,7 @@ def test_less_noise_is_found_where_the_right_candidate_is_hardly_ever_named(tmp_
     """
     privacy = {"reconstruction": 0.4, "candidates": 10, "clipping-norm": 1000.0}
     found = {}
-    for name, parties in (("kept", HONEST), ("halved", PartyApps(strategy=HalvedNoise))):
+    for name, parties in (("kept", HONEST), ("halved", ClientAppAndStrategy(strategy=HalvedNoise))):
         contents = run_audit(plan_of(privacy=privacy, **DIGITS), tmp_path / name, Engine.LOCAL, parties=parties)
         told = {test["name"]: test["violated"] for test in contents.summary["noise"]["tests"]}
         found[name] = contents.summary["verdict"], told["noise-along-record"], told["candidates"]

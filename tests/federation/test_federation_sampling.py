@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.models import ModelSpec, build_model, initial_models
-from fl_audit.protocol import Key, MessageRecord, pack_participation, unpack_participation
+from fl_audit.protocol import Key, MessageRecordName, pack_participation, unpack_participation
 from fl_audit.strategies.challenger import SeededChallenger
 
 ALONE: dict[str, Any] = {"trials": 6, "insider": False}
@@ -153,11 +153,17 @@ def test_each_client_is_told_of_its_own_records_alone(small_plan: MakePlan, tmp_
     plan, told = _plan(small_plan, training={"epochs": 0.5}), dict[int, set[bytes]]()
 
     def note(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[MessageRecord.CONFIG]
+        config = message.content.config_records[MessageRecordName.CONFIG]
         told.setdefault(int(context.node_config["partition-id"]), set()).add(config[Key.PARTICIPATION])
         return call_next(message, context)
 
-    run_audit(plan, tmp_path / "run", Engine.LOCAL, parties=PartyApps(client_app=build_app([note])), with_report=False)
+    run_audit(
+        plan,
+        tmp_path / "run",
+        Engine.LOCAL,
+        parties=ClientAppAndStrategy(client_app=build_app([note])),
+        with_report=False,
+    )
     rate, shards = plan.public.mechanism.sampling_rate, load_federation(plan.public).shards
     for client, shard in enumerate(shards):
         draws = [

@@ -20,17 +20,17 @@ from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.attack_queries import attribute_of
 from fl_audit.experiments.runs.attacks import SCORE, by_target
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.report.finding import ReportContents
-from fl_audit.server.evaluator import CheckpointSelector, ReleaseEvaluator
-from fl_audit.server.trial_batch_results import WHITE_BOX, TargetOutputs
+from fl_audit.report.report_elements import ReportContents
+from fl_audit.server.release_evaluation import CheckpointSelector, ReleaseEvaluator
+from fl_audit.server.trial_batch_results import WHITE_BOX, TargetOutputsCollector
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
@@ -304,7 +304,7 @@ def test_less_noise_is_found_however_little_the_targets_stand_out(
     plan = small_plan(data={"clients": 5}, privacy=noise, training=training | {"rounds": 2}, audit=audit)
     verdicts, ratios = {}, []
     for strategy in (DPStrategy, HalvedNoise):
-        parties, directory = PartyApps(strategy=strategy), tmp_path / strategy.__name__
+        parties, directory = ClientAppAndStrategy(strategy=strategy), tmp_path / strategy.__name__
         found = run_audit(plan, directory, Engine.LOCAL, parties=parties, with_report=False)
         told = {test["name"]: test["violated"] for test in found.summary["noise"]["tests"]}
         verdicts[strategy] = found.summary["verdict"], told["noise-along-record"], told["scores"]
@@ -365,7 +365,7 @@ def test_what_is_seen_of_a_stopped_trial_does_not_depend_on_its_batch(small_plan
     models = torch.randn(7, 6, federation.model.layout.size, generator=torch.Generator().manual_seed(0))
 
     def seen(*batches: TrialBatch) -> dict[str, torch.Tensor]:
-        outputs, stopping = TargetOutputs(range(7), sees_weights=True), CheckpointSelector(1)
+        outputs, stopping = TargetOutputsCollector(range(7), sees_weights=True), CheckpointSelector(1)
         evaluator = ReleaseEvaluator(
             federation, SeededChallenger(5, federation.public.targets), batches, [outputs], stopping
         )
@@ -442,7 +442,11 @@ def test_clients_in_another_process_give_the_same_targets(
     plan = small_plan(privacy=_GUARANTEE, training={"expected-batch": 30, "rounds": 2}, audit=audit)
     local = run_audit(plan, tmp_path / "local", Engine.LOCAL, with_report=False)
     apart = run_audit(
-        plan, tmp_path / "apart", Engine.LOCAL, parties=PartyApps(client_app=app_elsewhere), with_report=False
+        plan,
+        tmp_path / "apart",
+        Engine.LOCAL,
+        parties=ClientAppAndStrategy(client_app=app_elsewhere),
+        with_report=False,
     )
     assert_same(local, apart)
     assert local.run.tables.targets is not None

@@ -9,10 +9,10 @@ from small_audits import MakePlan, small_settings
 
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import PartyApps, run_audit
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 from fl_audit.strategies.dp_strategy import DPStrategy
 
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -31,7 +31,9 @@ pytestmark = pytest.mark.xdist_group("verdict")
 def play(directory: Path, strategy: type[DPStrategy] = DPStrategy, **changes: dict[str, Any]) -> ReportContents:
     settings = {name: values | changes.get(name, {}) for name, values in SECTIONS.items()}
     plan = resolve(parse_config(small_settings(**settings)))
-    return run_audit(plan, directory / "run", Engine.LOCAL, parties=PartyApps(strategy=strategy), with_report=False)
+    return run_audit(
+        plan, directory / "run", Engine.LOCAL, parties=ClientAppAndStrategy(strategy=strategy), with_report=False
+    )
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
-from fl_audit.server.evaluator import EvaluatedRelease, utility
+from fl_audit.server.release_evaluation import ReleaseWithOutputs, utility
 from fl_audit.server.user_losses import means_by_unit, of_users
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.trials import TrialBatch
@@ -49,7 +49,7 @@ def test_losses_and_accuracy_of_users_equal_a_direct_computation(tmp_path: Path,
     drawn = (challenger.membership(trials) for challenger in challengers)
     membership = next(one for one in drawn if 0 < one.bits.sum() < 3)
     assert 0 < membership.bits.sum() < 3, "both data sets are used"
-    release = EvaluatedRelease(federation, TrialBatch(0, 0, 3), 2, models, membership)
+    release = ReleaseWithOutputs(federation, TrialBatch(0, 0, 3), 2, models, membership)
     found = of_users(STAR, release).trials
     split, instead = split_of(public), federation.replacement
     inside, others = federation.losses(models, federation.training), federation.losses(models, federation.population)
@@ -124,7 +124,7 @@ def test_test_records_that_are_the_population_pass_once(monkeypatch: pytest.Monk
     models = initial_models(ModelSpec("logistic", federation.model.feature_shape, federation.classes), 0, range(2))
     expected = federation.losses(models, federation.population)
     membership = SeededChallenger(0, federation.public.targets).membership(range(2))
-    release = EvaluatedRelease(federation, TrialBatch(0, 0, 2), 2, models, membership)
+    release = ReleaseWithOutputs(federation, TrialBatch(0, 0, 2), 2, models, membership)
     passed, way = list[int](), federation.model.logits
     monkeypatch.setattr(federation.model, "logits", lambda *given: passed.append(len(given[1])) or way(*given))  # type: ignore[func-returns-value]
     utility(release)

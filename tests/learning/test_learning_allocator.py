@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fl_audit.learning.allocator import give_back_freed_memory, keep_freed_memory
+from fl_audit.learning.glibc_allocator import give_back_freed_memory, keep_freed_memory
 
 _BLOCK = 2**20
 

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning.record_crafting import (
-    Candidates,
     CraftedFeatures,
-    CraftingSetting,
+    CraftingProblem,
+    CraftingStarts,
     FeatureBounds,
     craft_opposite,
     craft_record,
@@ -28,19 +28,19 @@ def _gradient(network: nn.Module, found: CraftedFeatures) -> Tensor:
     return torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(network.parameters()))])
 
 
-def _scene(network: nn.Module, binary: bool = False) -> CraftingSetting:
+def _scene(network: nn.Module, binary: bool = False) -> CraftingProblem:
     model = StackedModel(network, (FEATURES,))
     models = model.layout.flatten(dict(network.named_parameters())).unsqueeze(0)
     kept = torch.zeros(FEATURES, dtype=torch.bool)
     kept[::2] = binary
-    return CraftingSetting(
+    return CraftingProblem(
         model, models, NORM, FeatureBounds(torch.full((FEATURES,), -0.5), torch.full((FEATURES,), 2.0), kept)
     )
 
 
-def _starts(count: int, classes: int = CLASSES) -> Candidates:
+def _starts(count: int, classes: int = CLASSES) -> CraftingStarts:
     source = torch.Generator().manual_seed(1)
-    return Candidates(torch.rand(count, FEATURES, generator=source), torch.arange(count) % classes)
+    return CraftingStarts(torch.rand(count, FEATURES, generator=source), torch.arange(count) % classes)
 
 
 def _others(network: nn.Module, classes: int = CLASSES) -> Tensor:
@@ -72,7 +72,7 @@ def test_a_crafted_record_is_clipped_and_at_right_angles_to_all_others(binary: b
 def test_where_no_gradient_can_be_clipped_the_longest_is_returned() -> None:
     network = _network()
     scene = _scene(network)
-    far = CraftingSetting(scene.model, scene.models, 1e3, scene.box)
+    far = CraftingProblem(scene.model, scene.models, 1e3, scene.box)
     found, others = craft_record(far, _others(network).unsqueeze(0), _starts(6)), _starts(6)
     lengths = [float(_gradient(network, CraftedFeatures(x, int(y))).norm()) for x, y in zip(*others, strict=True)]
     assert float(_gradient(network, found).norm()) > 1.5 * max(lengths)
@@ -103,6 +103,6 @@ class _Detached(nn.Module):
 def test_a_model_without_a_gradient_in_its_features_is_refused() -> None:
     scene = _scene(_network())
     model = StackedModel(_Detached(), (FEATURES,))
-    blind = CraftingSetting(model, torch.zeros(1, CLASSES), NORM, scene.box)
+    blind = CraftingProblem(model, torch.zeros(1, CLASSES), NORM, scene.box)
     with pytest.raises(InputError, match="not differentiable"):
         craft_record(blind, torch.ones(1, CLASSES), _starts(2))

@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.pitfalls import Pitfall
+from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 
@@ -318,7 +318,7 @@ def test_an_accountant_that_goes_on_over_rounds_with_other_noise_is_not_accused(
             kept[:] = engine.accountant.history
         trainings.append(recorder.training(None, 0, number))
     assert trainings[-1].counted_here == ((1.0, 0.2, 5),)
-    assert assess("app", TrainingEvidence(tuple(trainings), 3)).found == ()
+    assert assess("app", RecordedTrainings(tuple(trainings), 3)).found == ()
 
 
 def test_a_count_that_an_adaptive_norm_releases_uncounted_is_named(

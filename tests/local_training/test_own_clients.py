@@ -10,10 +10,10 @@ from fl_audit.learning.private_training import LocalDPSGDSettings, private_updat
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.local_training.assessment import assess
 from fl_audit.local_training.patches import recorded
+from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.replay_state import ReplayPlan
-from fl_audit.local_training.training_evidence import TrainingEvidence
-from fl_audit.local_training.training_facts import RecordedTraining, Sampling
+from fl_audit.local_training.training_facts import BatchSamplingKind, RecordedTraining
 from fl_audit.privacy.accounting import Accountant, client_epsilons
 from fl_audit.randomness import Purpose, generator
 
@@ -45,9 +45,9 @@ def test_own_clients_are_what_they_claim_over_all_rounds() -> None:
         for number in range(1, ROUNDS + 1):
             training, accountant = _round(number, client, accountant, Recorder())
             trainings.append(training)
-    evidence = TrainingEvidence(tuple(trainings), ROUNDS, delta=1e-3)
+    evidence = RecordedTrainings(tuple(trainings), ROUNDS, delta=1e-3)
     assert assess("dp-sgd-clients", evidence).found == ()
-    assert {one.sampling for training in trainings for one in training.batches} == {Sampling.POISSON}
+    assert {one.sampling for training in trainings for one in training.batches} == {BatchSamplingKind.POISSON}
     claimed = client_epsilons([RECORDS], BATCH, ROUNDS, 1.0, 1e-3, Accountant.PLD, epochs=1)
     composed = evidence.composed_of()
     assert composed is not None

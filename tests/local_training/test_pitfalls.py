@@ -10,12 +10,12 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from fl_audit.local_training.accounting_and_output_checks import CHECKS
 from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.patches import recorded
-from fl_audit.local_training.pitfall_checks import CHECKS
 from fl_audit.local_training.pitfalls import ABOUT, FoundPitfall, Pitfall, Severity
+from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.training_evidence import TrainingEvidence
 from fl_audit.local_training.training_facts import TrainingOutputs
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
@@ -171,7 +171,7 @@ def test_an_accountant_that_goes_on_is_not_accused() -> None:
         with recorded(recorder):
             train(nn.Linear(5, 3), _small_data(0))
         trainings.append(recorder.training(None, 0, number))
-    assert assess("app", TrainingEvidence(tuple(trainings), 3)).found == ()
+    assert assess("app", RecordedTrainings(tuple(trainings), 3)).found == ()
 
 
 def _client(seed: int | None, left: TrainingOutputs, client: int):
@@ -188,12 +188,12 @@ def test_what_two_clients_share_and_send_is_named() -> None:
     lefts = [
         TrainingOutputs({"num-examples": 98, "train_loss": 2.0 + client}, {"loss": 1.5 + client}) for client in range(2)
     ]
-    shared = TrainingEvidence(tuple(_client(3, left, client) for client, left in enumerate(lefts)), 1)
+    shared = RecordedTrainings(tuple(_client(3, left, client) for client, left in enumerate(lefts)), 1)
     torch.set_rng_state(state)
     names = _names(assess("app", shared))
     assert names >= FEDERATED
     public = [TrainingOutputs({"num-examples": 1, "noise": 1.0}, {}) for _ in range(2)]
-    apart = TrainingEvidence(tuple(_client(None, left, client) for client, left in enumerate(public)), 1)
+    apart = RecordedTrainings(tuple(_client(None, left, client) for client, left in enumerate(public)), 1)
     assert _names(assess("app", apart)) == set()
 
 

@@ -13,7 +13,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from fl_audit.errors import InputError
 from fl_audit.local_training.composition import composed
-from fl_audit.local_training.neighbours import (
+from fl_audit.local_training.edited_datasets import (
     crafted_record,
     is_sized,
     length_of,
@@ -24,7 +24,7 @@ from fl_audit.local_training.neighbours import (
 )
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.recorder import Recorder
-from fl_audit.local_training.training_facts import Batch, Noise, PrivateStep, RecordedTraining, Sampling
+from fl_audit.local_training.training_facts import Batch, BatchSamplingKind, Noise, PrivateStep, RecordedTraining
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, arguments_of, audit_training
 
 
@@ -80,7 +80,7 @@ def test_classes_are_put_back_after_an_error() -> None:
     assert _patched() == before
 
 
-def _steps(sampling: Sampling, rate: float | None, epochs: int = 1) -> RecordedTraining:
+def _steps(sampling: BatchSamplingKind, rate: float | None, epochs: int = 1) -> RecordedTraining:
     """Return 125 steps an epoch over 4,000 records, as of Flower's example with Opacus."""
     noise = Noise(10_000, 10_000.0, (), torch.zeros(0).numpy(), 0)
     batches = (
@@ -96,24 +96,26 @@ def _steps(sampling: Sampling, rate: float | None, epochs: int = 1) -> RecordedT
 @pytest.mark.parametrize(
     ("sampling", "rate", "rounds", "epsilon"),
     [
-        (Sampling.POISSON, 0.008, 1, 0.614), (Sampling.POISSON, 0.008, 3, 0.926),
-        (Sampling.FIXED, None, 1, 4.377), (Sampling.FIXED, None, 3, 8.385),
+        (BatchSamplingKind.POISSON, 0.008, 1, 0.614), (BatchSamplingKind.POISSON, 0.008, 3, 0.926),
+        (BatchSamplingKind.FIXED, None, 1, 4.377), (BatchSamplingKind.FIXED, None, 3, 8.385),
     ],
 )  # fmt: skip
-def test_composed_steps_give_the_known_epsilon(sampling: Sampling, rate: float | None, rounds: int, epsilon) -> None:
+def test_composed_steps_give_the_known_epsilon(
+    sampling: BatchSamplingKind, rate: float | None, rounds: int, epsilon
+) -> None:
     found = composed([_steps(sampling, rate)], 1e-5, rounds)
     assert found.epsilon == pytest.approx(epsilon, abs=2e-3)
 
 
 def test_steps_on_one_batch_share_its_sample() -> None:
-    training = _steps(Sampling.POISSON, 0.008)
+    training = _steps(BatchSamplingKind.POISSON, 0.008)
     twice = [PrivateStep(**{**vars(step), "is_fresh": False}) for step in training.steps[:1]]
     again = RecordedTraining(batches=training.batches, steps=(training.steps[0], *twice))
     assert composed([again], 1e-5).steps == ((pytest.approx(1 / math.sqrt(2)), pytest.approx(0.008), 1),)
 
 
 def test_steps_without_noise_have_no_bound() -> None:
-    bare = _steps(Sampling.POISSON, 0.008)
+    bare = _steps(BatchSamplingKind.POISSON, 0.008)
     bare = RecordedTraining(batches=bare.batches, steps=(PrivateStep(**{**vars(bare.steps[0]), "noise": None}),))
     assert composed([bare], 1e-5).epsilon == math.inf
     with pytest.raises(InputError, match="delta is 2"):

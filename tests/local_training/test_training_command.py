@@ -8,7 +8,7 @@ import pytest
 from fl_audit.experiments.black_box.page import write_assessment
 from fl_audit.experiments.cli.main import main
 from fl_audit.local_training.assessment import assess, assessment_json, headline, screen
-from fl_audit.local_training.training_evidence import TrainingEvidence
+from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.training_facts import RecordedTraining
 from fl_audit.verdict.verdict import Verdict
 
@@ -75,7 +75,7 @@ def test_wrong_input_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_what_was_not_seen_is_said_on_the_page(tmp_path: Path) -> None:
-    found = assess("train", TrainingEvidence((RecordedTraining(),), 1), ["there was nothing"])
+    found = assess("train", RecordedTrainings((RecordedTraining(),), 1), ["there was nothing"])
     assert found.verdict is Verdict.NOT_AUDITED
     path = write_assessment(found, assessment_json(found), tmp_path)
     text = path.read_text()

@@ -15,12 +15,12 @@ from fl_audit.mechanisms.contribution import (
     Clipping,
     Everybody,
     FixedClipping,
-    FixedCohort,
     LocalTraining,
     NoClipping,
     Participation,
     PoissonSampling,
     RecordGradients,
+    RotatingCohorts,
 )
 from fl_audit.mechanisms.effective_noise import SensitivityKind, effective_noise_multiplier
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
@@ -174,7 +174,7 @@ def _distribution(
             (SampledGaussianRelease(2.0, 0.2, 8, seen=True),),
         ),
         # Three of ten clients: in eight rounds nobody stands in the line more than three times.
-        (_distribution(CentralGaussian(2.0), FixedCohort(3, 10)), CLIENT_ALONE, (GaussianRelease(1.0, 2.0, 3),)),
+        (_distribution(CentralGaussian(2.0), RotatingCohorts(3, 10)), CLIENT_ALONE, (GaussianRelease(1.0, 2.0, 3),)),
         (
             _distribution(DistributedGaussian(2.0, 4), Everybody()),
             CLIENT_ALONE,
@@ -195,7 +195,7 @@ def _distribution(
         ),
         # One round of a client: round 1 is in the nodes of rounds 1, 2, 4 and 8.
         (
-            _distribution(CorrelatedGaussian(2.0, StrategyMatrixKind.TREE, 8), FixedCohort(1, 8)),
+            _distribution(CorrelatedGaussian(2.0, StrategyMatrixKind.TREE, 8), RotatingCohorts(1, 8)),
             CLIENT_ALONE,
             (GaussianRelease(2.0, 2.0),),
         ),
@@ -270,7 +270,7 @@ def test_shares_of_clients_make_up_the_noise() -> None:
 
 def test_a_client_takes_part_as_often_and_as_far_apart_as_the_cohort_says() -> None:
     for size, clients, rounds in ((3, 10, 25), (2, 5, 11), (4, 8, 9), (9, 10, 30), (1, 4, 4)):
-        cohorts = FixedCohort(size, clients)
+        cohorts = RotatingCohorts(size, clients)
         taking_part = np.zeros((rounds, clients), dtype=bool)
         for server_round in range(1, rounds + 1):
             members = cohorts.members(7, server_round)
@@ -284,7 +284,7 @@ def test_a_client_takes_part_as_often_and_as_far_apart_as_the_cohort_says() -> N
 
 @pytest.mark.parametrize("first", [0, 3, 9])
 def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
-    by_chance, cohorts = FixedCohort(3, 10), FixedCohort(3, 10, first)
+    by_chance, cohorts = RotatingCohorts(3, 10), RotatingCohorts(3, 10, first)
     taking_part = [first in cohorts.members(7, server_round) for server_round in range(1, 26)]
     assert taking_part[0]
     assert sum(taking_part) == cohorts.participations(25)
@@ -294,7 +294,7 @@ def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
     moved = [len(set(cohorts.members(7, n)) - set(by_chance.members(7, n))) for n in range(1, 4)]
     assert max(moved) <= 1
     with pytest.raises(InputError, match=r"first client .* is 10: .* 0 to 9"):
-        FixedCohort(3, 10, 10)
+        RotatingCohorts(3, 10, 10)
 
 
 # Refusals.
@@ -321,7 +321,7 @@ def test_refuses_to_guarantee_records_what_only_clients_are_clipped_for(adjacenc
 
 
 TREE = CorrelatedGaussian(2.0, StrategyMatrixKind.TREE, 8)
-POISSON, COHORT, ADAPTIVE = PoissonSampling(0.1), FixedCohort(2, 5), AdaptiveClipping(1.0)
+POISSON, COHORT, ADAPTIVE = PoissonSampling(0.1), RotatingCohorts(2, 5), AdaptiveClipping(1.0)
 LOCAL_SCALING = CentralGaussian(2.0, SensitivityKind.LOCAL)
 
 
@@ -389,7 +389,7 @@ def test_refuses_rates_that_sample_nobody_or_everybody(rate: float) -> None:
 @pytest.mark.parametrize("size", [0, 5, 6])
 def test_refuses_cohorts_of_nobody_or_of_all(size: int) -> None:
     with pytest.raises(InputError, match=f"cohort is {size} of 5 clients: .* 1 to 4"):
-        FixedCohort(size, 5)
+        RotatingCohorts(size, 5)
 
 
 @pytest.mark.parametrize("clients", [0, 1])

@@ -13,7 +13,7 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for, noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds
-from fl_audit.privacy.reconstruction import reconstruction_bound
+from fl_audit.privacy.reconstruction_bounds import reconstruction_bound
 from fl_audit.privacy.targets import ReconstructionTarget, SinglingOutTarget
 
 

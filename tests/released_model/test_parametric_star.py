@@ -14,7 +14,7 @@ from scipy.special import log_ndtr, logit, ndtr
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_scores, parametric_epsilon_star
-from fl_audit.server.evaluator import _predicted
+from fl_audit.server.release_evaluation import _predicted
 
 Array = NDArray[np.float64]
 

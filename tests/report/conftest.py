@@ -24,11 +24,11 @@ from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.contribution import (
     AdaptiveClipping,
     FixedClipping,
-    FixedCohort,
     LocalTraining,
     NoClipping,
     Participation,
     RecordGradients,
+    RotatingCohorts,
 )
 from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import Mechanism
@@ -47,7 +47,7 @@ from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.noise_statistics import NoiseStatistics, stride_sizes
 
 MakeContents = Callable[..., ReportContents]
@@ -189,7 +189,7 @@ def synthetic_signal(shape: tuple[int, ...], noise: float) -> np.ndarray:
 
 def synthetic_participation(sampling_rate: float, cohort: int | None) -> Participation:
     if cohort is not None:
-        return FixedCohort(cohort, CLIENTS)
+        return RotatingCohorts(cohort, CLIENTS)
     return Everybody() if sampling_rate == 1 else PoissonSampling(sampling_rate)
 
 

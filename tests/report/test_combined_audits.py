@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.guarantee_settings import combinations
 from tests.validation.guarantees import CombinationRow, _audits_of, verdict_of

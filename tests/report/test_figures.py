@@ -10,10 +10,10 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from fl_audit.audits.common.findings_guarantee import AlternativeGuaranteesInput
+from fl_audit.audits.common.findings_guarantee import GuaranteesByBelief
 from fl_audit.audits.common.sections_released_model import guarantee_fits
 from fl_audit.audits.identifiability.findings_empirical_epsilon import FEWEST, TprAtFprFinding
-from fl_audit.audits.membership.findings_membership_adversary import MembershipFinding
+from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
 from fl_audit.audits.page.report_page import _page_svg, draw_all
 from fl_audit.audits.sections import SECTIONS, measured, report_contents
 from fl_audit.errors import InputError
@@ -22,7 +22,7 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables, quantiles_by_round
 from fl_audit.report import figure_style
 from fl_audit.report.figure_style import to_png
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 from fl_audit.rounding import rounded
 from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.sections_noise import MOST_TENSORS, NOISE
@@ -222,7 +222,7 @@ def test_figure_shows_every_tensor_and_the_guarantee(make_contents):
 
 
 def test_findings_that_a_run_has_none_of_are_left_out(make_contents):
-    assert make_contents(trials=60, with_membership=False).find(MembershipFinding) is None
+    assert make_contents(trials=60, with_membership=False).find(FinalModelMembershipFinding) is None
     without = make_contents(trials=5, with_insider=False, exact=False, with_clients=False)
     assert set(pictures_of(without)) == {"other-guarantees", "accuracy", "epsilon-star"}
 
@@ -263,7 +263,7 @@ def test_the_trade_off_of_a_kept_guarantee_stays_under_it_and_of_half_the_noise_
 
 def test_other_guarantees_are_those_that_calibration_gives(make_contents):
     contents = make_contents(trials=30, rounds=3)
-    each = contents.find(AlternativeGuaranteesInput).each
+    each = contents.find(GuaranteesByBelief).each
     assert [one.belief for one in each] == [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
     assert all(one.epsilon == pytest.approx(np.log(one.belief / (1 - one.belief)), rel=1e-6) for one in each)
     assert all(first.noise_multiplier > second.noise_multiplier for first, second in pairwise(each))
@@ -275,4 +275,4 @@ def test_this_run_is_seen_among_other_guarantees_even_where_it_guarantees_less(m
     (here,) = next(line for line in axes.get_lines() if line.get_label() == "this run").get_ydata()
     low, high = axes.get_ylim()
     assert low < here < high
-    assert here < min(one.noise_multiplier for one in contents.find(AlternativeGuaranteesInput).each)
+    assert here < min(one.noise_multiplier for one in contents.find(GuaranteesByBelief).each)

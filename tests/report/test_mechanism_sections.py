@@ -12,7 +12,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.audits.common.findings_guarantee import AdaptiveClippingFinding, ColludersFinding
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.common.sections_mechanism import mechanism_tables
-from fl_audit.audits.identifiability.findings_insider import InsiderAgreementFinding
+from fl_audit.audits.identifiability.findings_insider import SeveralInsidersFinding
 from fl_audit.audits.page.first_screen import facts_of, summary_table
 from fl_audit.audits.page.report_page import paragraphs, render_html
 from fl_audit.audits.sections import measured, report_contents
@@ -213,7 +213,7 @@ def test_a_person_is_protected_from_those_whom_the_guarantee_names(make_contents
 
 def test_several_insiders_are_best_and_spread(make_contents):
     contents = make_contents(**CLIENT | {"insiders": 3})
-    numbers = contents.find(InsiderAgreementFinding)
+    numbers = contents.find(SeveralInsidersFinding)
     assert [(one.client, one.estimate.wins) for one in numbers.each] == [(1, 25), (2, 24), (3, 23)]
     assert numbers.best.client == 1
     assert numbers.spread == pytest.approx(4 / 25)

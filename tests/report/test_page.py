@@ -21,9 +21,9 @@ from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, DrawnPict
 from fl_audit.audits.sections import SECTIONS, measured, page_rows, report_contents
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing
-from fl_audit.report.finding import Section
 from fl_audit.report.formatting import ClaimStatus, finding_text
 from fl_audit.report.mechanism_messages import AUDIT_DEVICE
+from fl_audit.report.report_elements import Section
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding
 from fl_audit.verdict.sections_verdict import banner, verdict_of

@@ -9,15 +9,15 @@ import pytest
 from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
+from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalEpsilonEstimate
 from fl_audit.audits.identifiability.sections_insider import INSIDER, _surer_row, advantage_row
 from fl_audit.audits.page.first_screen import facts_of, summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import measured, report_contents
-from fl_audit.experiments.cli.compare import _MARKS
+from fl_audit.experiments.cli.finished_run_commands import _MARKS
 from fl_audit.experiments.comparisons.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
-from fl_audit.report.finding import ReportContents, Row
 from fl_audit.report.formatting import ClaimStatus, finding_text
+from fl_audit.report.report_elements import ReportContents, ReportNumber
 from fl_audit.verdict.noise_estimate import estimate_noise
 from fl_audit.verdict.noise_scale import SquareSum
 from fl_audit.verdict.sections_noise import NOISE
@@ -41,7 +41,7 @@ SHAPES = {
 }
 
 
-def rows_of(contents: ReportContents) -> list[Row]:
+def rows_of(contents: ReportContents) -> list[ReportNumber]:
     """Return every number of every section."""
     return [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]
 
@@ -139,7 +139,7 @@ def test_an_estimate_by_the_classic_formula_is_held_against_no_guarantee(make_co
 
 def test_intervals_in_cells_say_it_too():
     def text(value: float, low: float, limit: float | None) -> str:
-        return Row("Advantage", value, low=low, high=0.4, limit=limit, largest=1.0).text
+        return ReportNumber("Advantage", value, low=low, high=0.4, limit=limit, largest=1.0).text
 
     assert text(0.29, 0.05, 0.206).endswith(f"({ClaimStatus.NO_CONTRADICTION})")
     assert text(0.29, 0.25, 0.206).endswith(f"({ClaimStatus.BROKEN})")
@@ -181,6 +181,6 @@ def test_what_no_trial_has_is_not_measured(make_contents):
 def test_ends_that_arithmetic_alone_tells_apart_have_few_digits(make_contents):
     contents = make_contents(trials=20, rounds=4)
     section, numbers = next(pair for pair in measured(contents) if pair[0].name == "empirical-epsilon")
-    found = EpsilonInterval(2.19722457733622, 2.1972245773362196, 2.19722457733622, 1.0, "")
+    found = EmpiricalEpsilonEstimate(2.19722457733622, 2.1972245773362196, 2.19722457733622, 1.0, "")
     rows = section.rows(replace(numbers, from_sensitivity=found), contents)
     assert next(row for row in rows if row.name.startswith("From sens")).shown.interval == "2.197 to 2.197"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fl_audit.experiments.studies.study_tools import played
-from fl_audit.report.finding import Row
 from fl_audit.report.formatting import ClaimStatus
+from fl_audit.report.report_elements import ReportNumber
 from tests.validation.readings import contradicts, honest_readings, problems_of
 
 
@@ -37,7 +37,7 @@ def test_honest_runs_say_what_their_intervals_say(tmp_path: Path) -> None:
 def test_the_study_finds_words_that_the_printed_interval_does_not_support(
     changes: dict[str, Any], is_wrong: bool
 ) -> None:
-    row = Row("share", 0.25, "", 0.1, 0.39, 0.95, 0.2, largest=1.0)
+    row = ReportNumber("share", 0.25, "", 0.1, 0.39, 0.95, 0.2, largest=1.0)
     assert row.reading is ClaimStatus.NO_CONTRADICTION
     assert bool(contradicts(row.to_json() | changes)) is is_wrong
 

@@ -18,8 +18,8 @@ from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import draw_all, render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.finding import ClaimStatus
 from fl_audit.report.formatting import percent
+from fl_audit.report.report_elements import ClaimStatus
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 

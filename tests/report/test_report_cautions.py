@@ -14,8 +14,8 @@ from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.first_screen import first_screen, summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
-from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import percent
+from fl_audit.report.report_elements import ReportContents
 
 
 def changed(contents: ReportContents, untrained: float = 0.5, **facts: object) -> ReportContents:

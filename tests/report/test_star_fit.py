@@ -11,7 +11,7 @@ from fl_audit.audits.common.findings_released_model import EpsilonStarFinding
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.released_model.normal_fit_tests import FIT
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 
 TRIALS = 40
 

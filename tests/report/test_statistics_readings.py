@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fl_audit.report.finding import Row
 from fl_audit.report.formatting import ClaimStatus, finding_text
+from fl_audit.report.report_elements import ReportNumber
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.statistics.claim_comparisons import read, widened
 from fl_audit.statistics.significance_levels import READING_LEVEL
@@ -59,13 +59,13 @@ def test_an_auc_is_read_like_the_advantage_that_it_is(ends, claim):
 
 @given(bound=st.floats(0, 5), claim=CLAIMS)
 def test_a_lower_bound_contradicts_and_never_keeps(bound, claim):
-    row = Row("epsilon", bound, limit=claim, is_bound=True)
+    row = ReportNumber("epsilon", bound, limit=claim, is_bound=True)
     assert row.reading is (BROKEN if bound > claim else OPEN)
 
 
 @given(number=st.floats(0, 5), claim=CLAIMS)
 def test_a_computed_number_is_kept_or_broken(number, claim):
-    assert Row("epsilon", number, limit=claim).reading is (KEPT if number <= claim else BROKEN)
+    assert ReportNumber("epsilon", number, limit=claim).reading is (KEPT if number <= claim else BROKEN)
 
 
 @pytest.mark.parametrize(
@@ -84,15 +84,17 @@ def test_a_computed_number_is_kept_or_broken(number, claim):
     ],
 )
 def test_readings_of_numbers_as_reports_have_them(value, low, high, claim, is_least, word):
-    row = Row("a number", value, "", low, high, 0.95, claim, is_least=is_least, largest=math.inf if is_least else 1.0)
+    row = ReportNumber(
+        "a number", value, "", low, high, 0.95, claim, is_least=is_least, largest=math.inf if is_least else 1.0
+    )
     assert row.reading is word
     assert word in finding_text(row.to_json()) or math.isinf(high)
 
 
 def test_beyond_the_printed_interval_the_wider_one_decides_and_is_printed():
-    def row(hits: int) -> Row:
+    def row(hits: int) -> ReportNumber:
         ends = clopper_pearson(hits, 800, 0.95)
-        return Row("share", hits / 800, "", *ends, 0.95, 0.1, is_share=True, largest=1.0,
+        return ReportNumber("share", hits / 800, "", *ends, 0.95, 0.1, is_share=True, largest=1.0,
                    wide=lambda confidence: clopper_pearson(hits, 800, confidence))  # fmt: skip
 
     lucky, broken = row(100), row(320)
@@ -106,21 +108,25 @@ def test_beyond_the_printed_interval_the_wider_one_decides_and_is_printed():
 
 
 def test_a_number_without_another_interval_is_widened_as_a_normal_one():
-    row = Row("mean", 0.25, "", 0.21, 0.29, 0.95, 0.2)
+    row = ReportNumber("mean", 0.25, "", 0.21, 0.29, 0.95, 0.2)
     assert row.reading is OPEN
-    assert Row("mean", 0.3, "", 0.28, 0.32, 0.95, 0.2).reading is BROKEN
+    assert ReportNumber("mean", 0.3, "", 0.28, 0.32, 0.95, 0.2).reading is BROKEN
     low, high = widened(0.3, (0.21, 0.39), 0.95)(1 - 2 * READING_LEVEL)
     assert (0.3 - low, high - 0.3) == pytest.approx((0.09 * 4.4172 / 1.95996,) * 2, rel=1e-4)
 
 
 def test_under_a_violated_verdict_nothing_is_kept():
-    row = Row("share", 0.0, "", 0.0, 0.05, 0.95, 0.2, is_violated=True)
+    row = ReportNumber("share", 0.0, "", 0.0, 0.05, 0.95, 0.2, is_violated=True)
     assert row.reading is ClaimStatus.ALONE
-    assert Row("share", 0.5, "", 0.4, 0.6, None, 0.2, is_violated=True).reading is BROKEN
+    assert ReportNumber("share", 0.5, "", 0.4, 0.6, None, 0.2, is_violated=True).reading is BROKEN
 
 
 def test_what_is_not_known_has_no_reading():
-    for row in (Row("share", None, limit=0.1), Row("share", math.nan, limit=0.1), Row("share", 0.1)):
+    for row in (
+        ReportNumber("share", None, limit=0.1),
+        ReportNumber("share", math.nan, limit=0.1),
+        ReportNumber("share", 0.1),
+    ):
         assert row.reading is None
         assert row.reading_text == row.aside == ""
 
@@ -138,6 +144,6 @@ def test_an_honest_number_is_called_broken_as_rarely_as_is_said():
     for hits in draw.binomial(400, 0.2, size=20_000):
         low, high = clopper_pearson(int(hits), 400, 0.95)
         wide = lambda confidence, hits=int(hits): clopper_pearson(hits, 400, confidence)  # noqa: E731
-        words.append(Row("share", hits / 400, "", low, high, 0.95, 0.2, wide=wide).reading)
+        words.append(ReportNumber("share", hits / 400, "", low, high, 0.95, 0.2, wide=wide).reading)
     assert words.count(BROKEN) <= 2
     assert words.count(KEPT) < 0.025 * 20_000

@@ -2,7 +2,7 @@
 
 from fl_audit.audits.page.report_page import DrawnPicture
 from fl_audit.audits.sections import measured
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 
 
 def undrawn(contents: ReportContents) -> list[DrawnPicture]:

@@ -17,7 +17,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_limit, epsilon_lower_bound
 from fl_audit.statistics.shift_bound import gaussian_shift
-from fl_audit.statistics.threshold_bounds import Counts, bound_of, gdp_mu
+from fl_audit.statistics.threshold_bounds import CountsAboveThreshold, bound_of, gdp_mu
 
 Array = NDArray[np.float64]
 BY_THRESHOLD = (BoundMethod.CLOPPER_PEARSON, BoundMethod.ORDER_STATISTIC, BoundMethod.GDP, BoundMethod.BAYES)
@@ -38,7 +38,7 @@ def bound(members: Array, nonmembers: Array, method: BoundMethod, delta: float =
 
 def test_clopper_pearson_is_the_ratio_of_two_binomial_tails() -> None:
     """Both ends by their definition: tail probabilities of the binomial, half of the level each."""
-    found = bound_of(BoundMethod.CLOPPER_PEARSON, Counts(150, 400, 40, 300), 0.01, 0.1)
+    found = bound_of(BoundMethod.CLOPPER_PEARSON, CountsAboveThreshold(150, 400, 40, 300), 0.01, 0.1)
     low, high = beta.ppf(0.05, 150, 251), beta.ppf(0.95, 41, 260)
     assert binom.sf(149, 400, low) == pytest.approx(0.05)
     assert binom.cdf(40, 300, high) == pytest.approx(0.05)
@@ -50,7 +50,10 @@ def test_clopper_pearson_covers_enumerated(n1: int, n0: int, epsilon: float, del
     """All outcomes of both binomials, at points on the edge of what (epsilon, delta)-DP allows."""
     bounds = np.array(
         [
-            [bound_of(BoundMethod.CLOPPER_PEARSON, Counts(h, n1, a, n0), delta, 0.1) for a in range(n0 + 1)]
+            [
+                bound_of(BoundMethod.CLOPPER_PEARSON, CountsAboveThreshold(h, n1, a, n0), delta, 0.1)
+                for a in range(n0 + 1)
+            ]
             for h in range(n1 + 1)
         ]
     )
@@ -79,7 +82,7 @@ def test_gdp_covers_exactly_by_another_quadrature(n1: int, n0: int, rank: int, m
     low, high = 0, n1 + 1
     while high - low > 1:
         middle = (low + high) // 2
-        above = gdp_mu(Counts(middle, n1, rank - 1, n0), level) > mu
+        above = gdp_mu(CountsAboveThreshold(middle, n1, rank - 1, n0), level) > mu
         low, high = (low, middle) if above else (middle, high)
     if high <= n1:
         assert at_least(high) <= level * 1.0001
@@ -89,7 +92,7 @@ def test_gdp_covers_exactly_by_another_quadrature(n1: int, n0: int, rank: int, m
 @pytest.mark.parametrize(("hits", "alarms"), [(130, 50), (390, 250), (300, 80)])
 def test_bayes_agrees_with_draws_from_the_posterior(hits: int, alarms: int) -> None:
     """One million draws: the share of epsilons under the bound is the level up to 5 standard errors."""
-    rng, counts, delta = np.random.default_rng(3), Counts(hits, 400, alarms, 380), 0.01
+    rng, counts, delta = np.random.default_rng(3), CountsAboveThreshold(hits, 400, alarms, 380), 0.01
     tpr, fpr = rng.beta(hits + 0.5, 400.5 - hits, 10**6), rng.beta(alarms + 0.5, 380.5 - alarms, 10**6)
     with np.errstate(divide="ignore", invalid="ignore"):
         pair = np.log(np.maximum(tpr - delta, 0) / fpr), np.log(np.maximum(1 - delta - fpr, 0) / (1 - tpr))

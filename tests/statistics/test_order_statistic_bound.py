@@ -12,7 +12,7 @@ from scipy.stats import beta, binom
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import bound_limit, epsilon_lower_bound
-from fl_audit.statistics.threshold_bounds import Counts, bound_of
+from fl_audit.statistics.threshold_bounds import CountsAboveThreshold, bound_of
 
 Array = NDArray[np.float64]
 Pair = tuple[Array, Array]
@@ -45,7 +45,7 @@ def p_value(epsilon: float, delta: float, hits: int, n1: int, rank: int, n0: int
 def test_the_p_value_at_the_bound_is_the_level_by_another_quadrature(
     hits: int, n1: int, rank: int, n0: int, delta: float, level: float
 ) -> None:
-    found = bound_of(BoundMethod.ORDER_STATISTIC, Counts(hits, n1, rank - 1, n0), delta, level)
+    found = bound_of(BoundMethod.ORDER_STATISTIC, CountsAboveThreshold(hits, n1, rank - 1, n0), delta, level)
     if found > 0:
         assert p_value(found, delta, hits, n1, rank, n0) == pytest.approx(level, rel=1e-4)
     else:
@@ -58,7 +58,7 @@ def test_the_p_value_at_the_bound_is_the_level_by_another_quadrature(
 def test_it_covers_on_the_edge_of_what_is_allowed(n1: int, n0: int, rank: int, epsilon: float, delta: float) -> None:
     """A mechanism that reaches the whole edge min(e^eps V + delta, ...) is certified too high at most at the level."""
     method = BoundMethod.ORDER_STATISTIC
-    bounds = [bound_of(method, Counts(hits, n1, rank - 1, n0), delta, 0.05) for hits in range(n1 + 1)]
+    bounds = [bound_of(method, CountsAboveThreshold(hits, n1, rank - 1, n0), delta, 0.05) for hits in range(n1 + 1)]
     assert bounds == sorted(bounds)
     false = next((hits for hits, found in enumerate(bounds) if found > epsilon + 1e-7), None)
     if false is not None:
@@ -140,5 +140,5 @@ def test_the_ceiling_is_that_of_perfect_scores() -> None:
     """At delta 0 and one hit after another above all others; above Clopper-Pearson's, which shares its level."""
     limit = bound_limit(BoundMethod.ORDER_STATISTIC, 500, 500, 0.0, 0.95)
     assert p_value(limit, 0.0, 400, 400, 1, 400) == pytest.approx(0.05, rel=1e-4)
-    assert limit > bound_of(BoundMethod.CLOPPER_PEARSON, Counts(400, 400, 0, 400), 0.0, 0.05)
+    assert limit > bound_of(BoundMethod.CLOPPER_PEARSON, CountsAboveThreshold(400, 400, 0, 400), 0.0, 0.05)
     assert bound_limit(BoundMethod.ORDER_STATISTIC, 2, 2, 0.0, 0.95) == 0

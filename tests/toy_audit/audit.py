@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.common.targets_audit import TargetsAudit
 
 
@@ -14,6 +14,6 @@ class FirstTargetAudit(TargetsAudit):
     own_settings = ("targets",)
     counted = "targets"
 
-    def query(self, public: Any) -> ReleaseQuery:
+    def query(self, public: Any) -> ReleaseQueryKind:
         """Return the targets."""
-        return ReleaseQuery.TARGETS if public.with_insider else ReleaseQuery.NOTHING
+        return ReleaseQueryKind.TARGETS if public.with_insider else ReleaseQueryKind.NOTHING

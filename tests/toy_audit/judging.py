@@ -3,9 +3,9 @@
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.audit import PlannedAuditRun
+from fl_audit.audits.common.federation_requirements import require_clients, require_targets, require_weighable
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
-from fl_audit.audits.common.requirements import require_clients, require_targets, require_weighable
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.verdict.judging import judge_scores
@@ -24,11 +24,11 @@ class FirstTargetJudging:
         require_targets(public, "first-target")
         require_weighable(public)
 
-    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
+    def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return what insiders find of the noise, along their targets alone."""
         return limits_of_noise(planned, None)
 
-    def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
+    def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
         """Return how often the target could count."""
         return limit_of_signal(planned, is_always_in=False)
 

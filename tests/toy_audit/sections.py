@@ -5,7 +5,7 @@ from typing import Any
 
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.finding import Row, Section
+from fl_audit.report.report_elements import ReportNumber, Section
 from toy_audit.judging import first_target
 
 
@@ -27,6 +27,12 @@ def measure_first_target(run: FinishedRun, findings: Findings) -> FirstTargetFin
 
 
 FIRST_TARGET = Section(
-    "first-target", "The first target", FirstTargetFinding, measure_first_target, keys=("first_target",),
-    rows=lambda numbers, contents: [Row("Right guesses about the first target", numbers.right, "share of trials")],
-)  # fmt: skip
+    "first-target",
+    "The first target",
+    FirstTargetFinding,
+    measure_first_target,
+    keys=("first_target",),
+    rows=lambda numbers, contents: [
+        ReportNumber("Right guesses about the first target", numbers.right, "share of trials")
+    ],
+)

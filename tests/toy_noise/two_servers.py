@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin, NoiseSettings, Normals, ServerDraws
+from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin, NoiseSettings, Normals, ServerNoiseDraws
 from fl_audit.mechanisms.threat_model import ThreatModel
 from fl_audit.privacy.gaussian import require_positive
 
@@ -32,7 +32,7 @@ class TwoServersGaussian(MechanismNoise):
         """Return the noise of a configuration."""
         return cls(settings.multiplier)
 
-    def server_draws(self) -> ServerDraws:
+    def server_draws(self) -> ServerNoiseDraws:
         """Return the draws of both servers together."""
         return _DrawsOfBoth()
 

@@ -6,7 +6,11 @@ from typing import Literal, Self
 import numpy as np
 
 from fl_audit.array_types import Integers
-from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings, ParticipationWords
+from fl_audit.mechanisms.participations.participation import (
+    Participation,
+    ParticipationPhraseContext,
+    ParticipationSettings,
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,6 @@ class TwoHalves(Participation):
         """Return half of the clients."""
         return units / 2
 
-    def words(self, words: ParticipationWords) -> str:
+    def words(self, words: ParticipationPhraseContext) -> str:
         """Return that halves take turns."""
         return f"two halves of the {words.one}s take turns"

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from fl_audit.array_types import Floats
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.run import HONEST, PartyApps
+from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
@@ -120,7 +120,7 @@ class Server(NamedTuple):
     """A kind of server, and the verdict that it deserves."""
 
     name: str  # in words
-    parties: PartyApps  # with this server
+    parties: ClientAppAndStrategy  # with this server
     is_honest: bool
 
     def problems(self, violated: int, seeds: int) -> list[str]:
@@ -140,7 +140,7 @@ class Server(NamedTuple):
         return [f"{self.name}: violated in {violated} of {seeds} runs, {expected} expected"]
 
 
-SERVERS = (Server("honest", HONEST, True), Server("half of the noise", PartyApps(strategy=Halved), False))
+SERVERS = (Server("honest", HONEST, True), Server("half of the noise", ClientAppAndStrategy(strategy=Halved), False))
 
 
 def verdict_of(place: Path, seed: int, trials: int, server: Server) -> Verdict:

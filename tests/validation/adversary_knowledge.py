@@ -19,7 +19,7 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.estimates_from_beliefs import chance_of_being_right
 from fl_audit.audits.identifiability.identifiability_adversary import weigh
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import table_of

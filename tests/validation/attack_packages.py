@@ -31,7 +31,7 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.record_confidences import label_log_probability, log_probabilities, scaled_confidence
 from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
-from fl_audit.audits.membership.shokri_attack import AttackModel, ShokriAttackSettings, shadow_scores
+from fl_audit.audits.membership.shokri_attack import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.cli.main import guarded
@@ -145,7 +145,7 @@ def _rmia(rule: RmiaSettings) -> Scores:
     return lambda trained: rmia_scores(trained.log_p, trained.population_log_p, trained.membership, rule)
 
 
-def _shadow(model: AttackModel) -> Scores:
+def _shadow(model: AttackClassifierKind) -> Scores:
     def scores(trained: Trained) -> Floats:
         answers, rule = log_probabilities(trained.logits), ShokriAttackSettings(model)
         return shadow_scores(answers, trained.labels, trained.membership, rule, trained.shadows)
@@ -176,7 +176,7 @@ def _must_equal(attack: str, key: str, scores: Scores) -> PackageComparison:
     return PackageComparison(attack, key, scores, equal=scores)
 
 
-_ONLINE, _SHARED, _LOGISTIC = _lira(), _lira(spread=LiraSpread.SHARED), _shadow(AttackModel.LOGISTIC)
+_ONLINE, _SHARED, _LOGISTIC = _lira(), _lira(spread=LiraSpread.SHARED), _shadow(AttackClassifierKind.LOGISTIC)
 _NAME, _NAME_SHARED = "LiRA, online", "LiRA, online, shared spread"
 _MEAN = (
     _must_equal(_NAME, "lira mean each", _ONLINE),
@@ -210,12 +210,12 @@ PACKAGES = (
     )),
     Package("art", "Adversarial Robustness Toolbox", ART_SCRIPT, (
         PackageComparison("shadow, logistic", "logistic each class", _LOGISTIC),
-        PackageComparison("shadow, network", "network each class", _shadow(AttackModel.NETWORK)),
+        PackageComparison("shadow, network", "network each class", _shadow(AttackClassifierKind.NETWORK)),
         PackageComparison(
             "shadow, logistic", "logistic all classes", _LOGISTIC, "theirs has one linear model for all classes"
         ),
         PackageComparison(
-            "shadow, trees", "boosting all classes", _shadow(AttackModel.TREES), "theirs has other trees"
+            "shadow, trees", "boosting all classes", _shadow(AttackClassifierKind.TREES), "theirs has other trees"
         ),
     )),
 )  # fmt: skip

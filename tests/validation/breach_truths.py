@@ -15,7 +15,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.verdict.participation import epsilon_without_doubt
+from fl_audit.verdict.participation_tests import epsilon_without_doubt
 from tests.validation.breach_kinds import Breach
 from tests.validation.corpus.truth import NONE, gaussian, laplace, mixed, outside, sampled, tail
 from tests.validation.held_back_breaches import LAG, SHARE

@@ -26,9 +26,9 @@ from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.canaries.cosines import CosineFinding, from_all_iterates, from_final_model
+from fl_audit.audits.canaries.canary_score_bounds import certify
+from fl_audit.audits.canaries.epsilon_from_cosines import EpsilonFromCosines, from_all_iterates, from_final_model
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.audits.canaries.privacy_loss_bounds import certify
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
 from fl_audit.privacy.accounting import Accountant
@@ -136,7 +136,7 @@ def study(training: Training, runs: int, seed: int = 0) -> list[CanaryLine]:
     return lines
 
 
-def _cosines(epsilon: float, draw: np.random.Generator) -> tuple[CosineFinding, CosineFinding]:
+def _cosines(epsilon: float, draw: np.random.Generator) -> tuple[EpsilonFromCosines, EpsilonFromCosines]:
     """Return the findings by cosines of canaries on a Gaussian training at an epsilon, at its end and over 10 rounds.
 
     Each round sends all 500 directions of 20,000 numbers, and as many are not sent.

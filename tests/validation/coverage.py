@@ -80,10 +80,10 @@ STATEMENTS = (
     Statement("advantage, trials counted", distributions.won_trials,
               (f"{_BOUNDS}advantage.empirical_advantage", f"{_BOUNDS}advantage.advantage_ends")),
     Statement("epsilon from advantage, Eq. (6)", distributions.epsilon_of_trials,
-              (f"{_BELIEFS}empirical_epsilon.advantage_interval",)),
+              (f"{_BELIEFS}bernau_empirical_epsilons.advantage_interval",)),
     Statement("mean advantage over trials", distributions.mean_rates, (f"{_BOUNDS}advantage.mean_advantage",)),
     Statement("mean of bounded numbers", distributions.bounded_means,
-              (f"{_BOUNDS}advantage.mean_interval", f"{_BOUNDS}advantage.AdvantageBets.of")),
+              (f"{_BOUNDS}advantage.mean_interval", f"{_BOUNDS}advantage.MeanBettingTest.of")),
     *(
         Statement(name, partial(distributions.of_log_odds, kind=[kind]),
             tuple(f"{_BELIEFS}estimates_from_beliefs.{one}" for one in functions))
@@ -96,7 +96,7 @@ STATEMENTS = (
     ),
     Statement("reliability diagram, a bin", distributions.reliability, (f"{_BELIEFS}calibration._bin",)),
     Statement("largest belief, distribution known", partial(distributions.largest_belief, known=[True]),
-              (f"{_BELIEFS}empirical_epsilon.belief_interval",)),
+              (f"{_BELIEFS}bernau_empirical_epsilons.belief_interval",)),
     Statement("largest belief, its median at least", partial(distributions.largest_belief, known=[False])),
     Statement("real over claimed noise", distributions.noise_ratios, (
         f"{_VERDICT}noise_estimate.ratio_interval", f"{_VERDICT}noise_estimate.estimate_noise",
@@ -122,7 +122,7 @@ STATEMENTS = (
         )
     ),
     Statement("one run, epsilon by cosines", scores.cosines,
-              (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}cosines._finding")),
+              (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}epsilon_from_cosines._finding")),
     Statement("canaries of one training, mu", scores.slopes, ("fl_audit.statistics.shift_bound.gaussian_slope",)),
     Statement("reconstruction, epsilon at least", scores.first_guesses,
               ("fl_audit.audits.reconstruction.reconstruction_metrics.epsilon_of_hits",)),
@@ -159,7 +159,7 @@ STATEMENTS = (
             ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
                        "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._surest",
                        "bernau2019.tradeoffs.gain"]),
-            ("bootstrap", ["statistics.bootstrap", "bernau2019.tradeoffs.AttackAccuracyEstimates.interval",
+            ("bootstrap", ["statistics.bootstrap", "bernau2019.tradeoffs.AucAndAccuracyResamples.interval",
                            "bernau2019.phi_claims.phi_above_one"]),
         )
     ),

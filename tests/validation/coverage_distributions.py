@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.black_box.online_guessing import guessed_epsilon
-from fl_audit.audits.identifiability import calibration, empirical_epsilon, estimates_from_beliefs
+from fl_audit.audits.identifiability import bernau_empirical_epsilons, calibration, estimates_from_beliefs
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.likelihood_ratio import ReleaseUnderHypotheses
@@ -109,7 +109,7 @@ def won_trials(draw: np.random.Generator, size: int, rate: float) -> PrintedStat
 @_of_counts
 def epsilon_of_trials(draw: np.random.Generator, size: int, rate: float) -> PrintedStatement:
     """Play the epsilon of Eq. (6) from won trials."""
-    found = empirical_epsilon.advantage_interval(int(draw.binomial(size, rate)), size, 1e-3, CONFIDENCE)
+    found = bernau_empirical_epsilons.advantage_interval(int(draw.binomial(size, rate)), size, 1e-3, CONFIDENCE)
     truth = epsilon_from_advantage(2 * rate - 1, 1e-3) if rate > 0.5 else 0.0
     return PrintedStatement(found.low, found.high, truth)
 
@@ -212,7 +212,7 @@ def reliability(draw: np.random.Generator, mu: float, trials: int, place: int) -
 def largest_belief(draw: np.random.Generator, mu: float, trials: int, known: bool) -> PrintedStatement:
     """Play the interval of the largest belief: of the found one where mu is known, else of its median."""
     log_odds = mu**2 / 2 + mu * draw.normal(size=trials)
-    found = empirical_epsilon.belief_interval(log_odds, CONFIDENCE, mu if known else None)
+    found = bernau_empirical_epsilons.belief_interval(log_odds, CONFIDENCE, mu if known else None)
     median = max(0.0, mu**2 / 2 + mu * float(ndtri(0.5 ** (1 / trials))))
     return PrintedStatement(found.low, found.high, found.epsilon if known else median)
 

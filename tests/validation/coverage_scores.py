@@ -11,7 +11,7 @@ from scipy.special import expit, ndtr, ndtri
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.black_box.gaussian_noise_estimate import strength
 from fl_audit.audits.canaries.bounds import bound_of_guesses, one_run_bound
-from fl_audit.audits.canaries.cosines import from_final_model
+from fl_audit.audits.canaries.epsilon_from_cosines import from_final_model
 from fl_audit.audits.canaries.guessing_bounds import guesses_of_scores
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.audits.common.findings_record_guarantee import measured_advantage

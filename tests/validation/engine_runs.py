@@ -21,8 +21,8 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
-from fl_audit.experiments.runs.run import HONEST, PartyApps, _federate, _play
+from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, _federate, _play
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext, differing_contributions
 from fl_audit.federation.federation import Federation
@@ -30,7 +30,7 @@ from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.mechanisms.contribution import FixedClipping
-from fl_audit.protocol import Key, MessageRecord
+from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.run_measurements import NoiseMeasurements
@@ -137,7 +137,7 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
         yield breach_plan(int(rng.integers(2**32)), **merged)
 
 
-def measured_run(plan: AuditPlan, parties: PartyApps = HONEST) -> NoiseMeasurements:
+def measured_run(plan: AuditPlan, parties: ClientAppAndStrategy = HONEST) -> NoiseMeasurements:
     """Play a temporary run, in one thread, and return the insider's measurements, without its report and summary.
 
     Parameters
@@ -159,11 +159,11 @@ def measured_run(plan: AuditPlan, parties: PartyApps = HONEST) -> NoiseMeasureme
     return measured_in(FinishedRun(facts, tables))
 
 
-def parties_of(breach: Breach) -> PartyApps:
+def parties_of(breach: Breach) -> ClientAppAndStrategy:
     """Return the parties of a real federation with a breach."""
     if breach.unclipped or breach.clip != 1:
         # A server refuses what is longer than clipped records can add up to, as without any clipping it soon is.
-        return PartyApps(
+        return ClientAppAndStrategy(
             client_app=_clipped_at(3.0 if breach.unclipped else breach.clip, everybody=not breach.unclipped)
         )
 
@@ -198,7 +198,7 @@ def parties_of(breach: Breach) -> PartyApps:
                 drawn = drawn - (drawn * unit).sum(dim=1, keepdim=True) * unit
             return total.mul_(breach.scale).add_(drawn.float())
 
-    return PartyApps(strategy=Broken)
+    return ClientAppAndStrategy(strategy=Broken)
 
 
 def _target_of(public: Federation, models: Tensor, members: Flags, number: int, key: int) -> TargetRound:
@@ -222,7 +222,7 @@ def _clipped_at(factor: float, *, everybody: bool) -> ClientApp:
     """Return an app whose clients clip at a multiple of the norm: one that is neither victim nor insider, or all."""
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        config = message.content.config_records[MessageRecord.CONFIG]
+        config = message.content.config_records[MessageRecordName.CONFIG]
         public = Federation.from_json(str(config[Key.FEDERATION]))
         federation, client = load_federation(public), int(str(context.node_config["partition-id"]))
         honest = next(one for one in range(_CLIENTS) if one not in (federation.victim, federation.insider))

@@ -11,8 +11,8 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import QUICK, TrialBudget
 from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
+from fl_audit.audits.black_box.claim_audit_results import QUICK, TrialBudget
 from fl_audit.audits.black_box.findings import findings, result_json
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
@@ -23,12 +23,12 @@ from fl_audit.device import Device
 from fl_audit.experiments.black_box.review_process import reviewed
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.strategies.black_box.audited_system import AuditedSystem
 from fl_audit.strategies.black_box.scenarios import FIXES, WORDS
-from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.strategies.review.options import ReviewOptions
 from tests.federation.mechanisms import MECHANISMS
 from tests.small_audits import small_settings

@@ -17,7 +17,7 @@ from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.log_odds import TrueHypothesis, log_odds_distribution
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.advantage import empirical_advantage
 from fl_audit.verdict.noise_estimate import ratio_interval
 from fl_audit.verdict.noise_scale import chi_square_quantile, record_squares, total_squares

@@ -29,8 +29,8 @@ from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, c
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.progress import Progress, no_progress, progress_bar
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
@@ -39,7 +39,7 @@ from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses
 from fl_audit.mechanisms.noises.central import CentralGaussian
-from fl_audit.verdict.llr_increments import innovations
+from fl_audit.verdict.standardized_increments import innovations
 
 SETTINGS = ("adult", "adult-global", "adult-model-view", "digits-adam", "mnist-cnn")
 Weigh = Callable[[LoadedFederation, list[Hypotheses], Tensor], Floats]

@@ -14,8 +14,8 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.attribute_inference import attribute_guesses, sampled_distribution
 from fl_audit.audits.membership.lira import LiraForm, LiraSpread, lira_scores
 from fl_audit.audits.membership.rmia import RmiaForm, RmiaSettings, rmia_scores
-from fl_audit.audits.membership.roc_metrics import MembershipRates, membership_rates
-from fl_audit.audits.membership.shokri_attack import AttackModel, ShokriAttackSettings, shadow_scores
+from fl_audit.audits.membership.roc_metrics import RocSummary, membership_rates
+from fl_audit.audits.membership.shokri_attack import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.audits.membership.white_box import known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.audits.membership.white_box_networks import WhiteBoxSettings
@@ -157,7 +157,7 @@ def _rmia(rule: RmiaSettings) -> Attack:
     )
 
 
-def _shadow(model: AttackModel) -> Attack:
+def _shadow(model: AttackClassifierKind) -> Attack:
     def attack(release: CoinAnswers, shadows: Flags | None) -> Floats:
         coins = release.membership
         return shadow_scores(
@@ -213,9 +213,9 @@ ATTACKS: dict[str, Attack] = {
     "RMIA, online": _rmia(RmiaSettings(RmiaForm.ONLINE)),
     "RMIA, offline": _rmia(RmiaSettings(RmiaForm.OFFLINE)),
     "RMIA, offline, gamma 2": _rmia(RmiaSettings(RmiaForm.OFFLINE, gamma=2.0)),
-    "shadow, logistic": _shadow(AttackModel.LOGISTIC),
-    "shadow, trees": _shadow(AttackModel.TREES),
-    "shadow, network": _shadow(AttackModel.NETWORK),
+    "shadow, logistic": _shadow(AttackClassifierKind.LOGISTIC),
+    "shadow, trees": _shadow(AttackClassifierKind.TREES),
+    "shadow, network": _shadow(AttackClassifierKind.NETWORK),
     "white-box": _white_box,
     # By losses under two releases, the second of which has told nothing of the coins.
     "active": lambda release, shadows: active_scores(np.stack([release.losses, np.logaddexp(0, -release.wrong)])),
@@ -239,7 +239,7 @@ MADE_UP_AUDITS = tuple(
 
 def rates_without_leak(
     attack: str, apart: bool, targets: int, confidence: float, draw: np.random.Generator
-) -> MembershipRates:
+) -> RocSummary:
     """Return the rates of an attack on 24 trials whose releases do not depend on coins, and are far from independent.
 
     Parameters

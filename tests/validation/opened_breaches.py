@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Flags, Floats
-from fl_audit.experiments.runs.run import PartyApps
+from fl_audit.experiments.runs.run import ClientAppAndStrategy
 from fl_audit.federation.observed_rounds import SideInformation
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.randomness import Purpose, generator
@@ -56,7 +56,7 @@ class OpenedBreach:
     def real(self, number: int) -> NoiseMeasurements:
         """Play a real run."""
         assert self.strategy is not None, "not every breach has a real form"
-        return measured_run(breach_plan(number + 1, **self.mechanism), PartyApps(strategy=self.strategy))
+        return measured_run(breach_plan(number + 1, **self.mechanism), ClientAppAndStrategy(strategy=self.strategy))
 
 
 def measured_of(

@@ -32,8 +32,8 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
-from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import ClaimStatus, finding_text
+from fl_audit.report.report_elements import ReportContents
 from tests.validation.engine_runs import honest_plans
 
 _OLD_WORDS = re.compile(r"\bas (?:claimed|promised)\b|within chance|outside its interval")

@@ -25,7 +25,7 @@ from fl_audit.statistics.exact_counts import (
 from fl_audit.verdict.declared_tests import OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
-from fl_audit.verdict.participation import epsilon_at_rate, epsilon_without_doubt
+from fl_audit.verdict.participation_tests import epsilon_at_rate, epsilon_without_doubt
 from fl_audit.verdict.run_measurements import OPENED_TESTS
 from fl_audit.verdict.verdict_messages import TestMessage
 from tests.validation.opened_breaches import OPENED_BREACHES, OpenedBreach, measured_of

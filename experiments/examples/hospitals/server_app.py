@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 
 from fl_audit.audits.canaries.observer_store import TrainingObserver
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.strategies.live.observer import watched
+from fl_audit.strategies.live.observed_strategies import watched
 
 app = ServerApp()
 

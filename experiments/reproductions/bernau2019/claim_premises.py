@@ -7,7 +7,7 @@ import numpy as np
 
 from fl_audit.experiments.reproductions.bernau2019 import tradeoffs
 from fl_audit.experiments.reproductions.bernau2019.claim_ranges import MARGIN
-from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings
+from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipSettingResults
 from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.statistics import resampling
@@ -23,7 +23,7 @@ CONFIDENCE = 1 - 0.05 / LOOKS
 """Confidence of the intervals of all claims: whenever trials stop being added, a verdict is wrong with 5 % at most."""
 
 
-def claim_on_runs(played: DataSetRuns, runs: Sequence[MembershipFindings], **told: Any) -> PaperClaim:
+def claim_on_runs(played: DataSetRuns, runs: Sequence[MembershipSettingResults], **told: Any) -> PaperClaim:
     """Return a claim that is tested on runs of a data set; its number of trials is that of the smallest run.
 
     Parameters
@@ -91,7 +91,7 @@ def claim_resampling(what: str, played: DataSetRuns, attack: str) -> np.random.G
     return resampling(f"{what} {played.data.key} {attack}")
 
 
-def is_guessing(played: DataSetRuns, run: MembershipFindings) -> bool:
+def is_guessing(played: DataSetRuns, run: MembershipSettingResults) -> bool:
     """Return whether a model is at chance: the interval of its test accuracy ends at or below 1 / classes + `MARGIN`.
 
     Parameters

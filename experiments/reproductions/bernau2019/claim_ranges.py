@@ -15,19 +15,19 @@ from fl_audit.experiments.reproductions.bernau2019.published import (
     TABLE_2,
     TABLE_3,
     WHITE_BOX_GAIN,
-    PublishedDataset,
+    MembershipDatasetName,
 )
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     ATTACK_NAMES,
     BLACK_BOX,
     WHITE_BOX,
-    MembershipData,
+    MembershipDatasetRecipe,
     MembershipSetting,
     PrivacyMethod,
 )
 from fl_audit.experiments.reproductions.bernau2019.skewed import SKEWED_CLASSES
 from fl_audit.experiments.reproductions.claims import PaperClaim, exact
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 MARGIN = WHITE_BOX_GAIN[0]
 """Largest difference of an AUC or accuracy that counts as none: the smallest one that the paper mentions."""
@@ -52,7 +52,7 @@ class AucDifferenceClaim(NamedTuple):
     highest: float
 
 
-def trade_sentence(data: MembershipData) -> AucDifferenceClaim | None:
+def trade_sentence(data: MembershipDatasetRecipe) -> AucDifferenceClaim | None:
     """Return the paper's statement on an attack's AUC under local minus central DP at equal accuracy, or None.
 
     Section 6 says that local DP has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and
@@ -61,19 +61,19 @@ def trade_sentence(data: MembershipData) -> AucDifferenceClaim | None:
     alike_there = AucDifferenceClaim("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
     better = AucDifferenceClaim("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)
     match data.study:
-        case PublishedDataset.TEXAS | PublishedDataset.LFW:
+        case MembershipDatasetName.TEXAS | MembershipDatasetName.LFW:
             return alike_there
-        case PublishedDataset.PURCHASES:
+        case MembershipDatasetName.PURCHASES:
             return better if data.classes in _FEW_CLASSES else alike_there
-        case PublishedDataset.SKEWED:
+        case MembershipDatasetName.SKEWED:
             return better if data.classes in _FEW_CLASSES else None
-        case PublishedDataset.COLLAB:
+        case MembershipDatasetName.COLLAB:
             return None
         case _:
             assert_never(data.study)
 
 
-def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperClaim:
+def above_half(attack: str, where: str, found: IntervalEstimate, trials: int) -> PaperClaim:
     """Return the claim of section 5.2 that the AUC of an attack stays above 1/2 under weak noise of central DP.
 
     Parameters
@@ -92,7 +92,7 @@ def above_half(attack: str, where: str, found: Interval, trials: int) -> PaperCl
                       trials=trials)  # fmt: skip
 
 
-def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> PaperClaim:
+def black_box_baseline(where: str, found: Sequence[IntervalEstimate], trials: int) -> PaperClaim:
     """Return the claim of section 5.3 that the black-box AUC stays near 1/2, tested where it is farthest off.
 
     Parameters
@@ -109,7 +109,7 @@ def black_box_baseline(where: str, found: Sequence[Interval], trials: int) -> Pa
                       0.5 - MARGIN, 0.5 + MARGIN, trials=trials)  # fmt: skip
 
 
-def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> PaperClaim | None:
+def printed_phi(setting: MembershipSetting, found: IntervalEstimate, trials: int) -> PaperClaim | None:
     """Return the claim that phi is near the value that the paper prints, or None if it prints none there.
 
     The paper prints phi at the noise at which the attack's AUC falls to 1/2.
@@ -126,7 +126,7 @@ def printed_phi(setting: MembershipSetting, found: Interval, trials: int) -> Pap
     printed = PHI_AT_CHANCE.get(setting.data.study, (None, None))[setting.method is PrivacyMethod.CENTRAL]
     if printed is None:
         return None
-    section = "5.1" if setting.data.study is PublishedDataset.TEXAS else "5.4"
+    section = "5.1" if setting.data.study is MembershipDatasetName.TEXAS else "5.4"
     return PaperClaim(section, f"phi is about {printed:g} where the AUC reaches .5", setting.label,
                       "phi (white-box AUC)", found, printed - ABOUT, printed + ABOUT, trials=trials)  # fmt: skip
 
@@ -147,7 +147,10 @@ def entropy_gap(classes: int) -> float:
 def closed_forms() -> tuple[PaperClaim, ...]:
     """Return the claims of the paper that are tested without runs, from formulas and from its printed numbers."""
     gaps = [entropy_gap(classes) for classes in SKEWED_CLASSES]
-    texas = [TABLE_3[PublishedDataset.TEXAS, classes].epsilon for classes in TABLE_2[PublishedDataset.TEXAS].classes]
+    texas = [
+        TABLE_3[MembershipDatasetName.TEXAS, classes].epsilon
+        for classes in TABLE_2[MembershipDatasetName.TEXAS].classes
+    ]
     columns = [(min(column), max(column)) for column in zip(*texas, strict=True)]
     beside = [max(low - said, said - high, 0.0) for said, (low, high) in zip(BLOG_TEXAS, columns, strict=True)]
     return (

@@ -30,14 +30,18 @@ from fl_audit.experiments.reproductions.bernau2019.claim_ranges import (
 )
 from fl_audit.experiments.reproductions.bernau2019.follow_up_analyses import SECOND_LOOKS
 from fl_audit.experiments.reproductions.bernau2019.phi_claims import order_of_phi, phi_above_one, phi_at_chance
-from fl_audit.experiments.reproductions.bernau2019.published import MAJORITY_OF_COLLAB, WHITE_BOX_GAIN, PublishedDataset
-from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings
+from fl_audit.experiments.reproductions.bernau2019.published import (
+    MAJORITY_OF_COLLAB,
+    WHITE_BOX_GAIN,
+    MembershipDatasetName,
+)
+from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipSettingResults
 from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX
 from fl_audit.experiments.reproductions.claims import PaperClaim, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.paper_types import ItemResult
 from fl_audit.experiments.reproductions.statistics import end_by_end, welch_interval
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 
 def at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
@@ -62,7 +66,7 @@ def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
     found, shares = tradeoffs.gain(runs, WHITE_BOX, BLACK_BOX, CONFIDENCE)
     said = "white-box AUC less black-box AUC, mean over settings"
     claim = partial(claim_on_runs, played, runs, quantity=said, found=found, shares=shares)
-    if played.data.study is PublishedDataset.COLLAB:
+    if played.data.study is MembershipDatasetName.COLLAB:
         yield claim(statement="both attacks achieve the same on COLLAB", lowest=-MARGIN, highest=MARGIN)
         return
     more = claim(statement=ACHIEVES_MORE, lowest=MARGIN)
@@ -92,7 +96,7 @@ def trade(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 def above_half_on_purchases(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield for each attack on Purchases the claim that its AUC is above 1/2 at noise multipliers below `UNTIL_Z`."""
-    if played.data.study is not PublishedDataset.PURCHASES:
+    if played.data.study is not MembershipDatasetName.PURCHASES:
         return
     for attack in played.attacks:
         runs = [run for run in played.central if run.setting.level < UNTIL_Z[attack]]
@@ -103,7 +107,7 @@ def above_half_on_purchases(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 def baseline_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that the AUC of the black-box attack stays near 1/2 on COLLAB."""
-    if played.data.study is PublishedDataset.COLLAB:
+    if played.data.study is MembershipDatasetName.COLLAB:
         found = [tradeoffs.area_of(run, BLACK_BOX, confidence_of_each(len(played.runs))) for run in played.runs]
         yield black_box_baseline(played.data.title, found, min(run.trials for run in played.runs))
 
@@ -115,7 +119,7 @@ def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
     are at chance are left out, but counted by the correction.
     """
     pairs = list(zip(played.local, played.central, strict=False))
-    if played.data.study is not PublishedDataset.SKEWED or not pairs:
+    if played.data.study is not MembershipDatasetName.SKEWED or not pairs:
         return
     confidence = confidence_of_each(len(pairs))
     pairs = [pair for pair in pairs if not all(is_guessing(played, run) for run in pair)] or pairs
@@ -131,7 +135,7 @@ def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim that models on Skewed Purchases are most confident at epsilon_i = 1, the epsilon of one value."""
-    found = _surest(played.local, CONFIDENCE) if played.data.study is PublishedDataset.SKEWED else None
+    found = _surest(played.local, CONFIDENCE) if played.data.study is MembershipDatasetName.SKEWED else None
     if found is not None:
         yield claim_on_runs(
             played, played.local, section="5.5", statement="models are surest of their answers at epsilon_i = 1",
@@ -139,7 +143,7 @@ def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
         )  # fmt: skip
 
 
-def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | None:
+def _surest(local: Sequence[MembershipSettingResults], level: float) -> IntervalEstimate | None:
     """Return the confidence at epsilon_i = 1 minus the largest one at any other epsilon_i, or None without both.
 
     Confidence is the maximum class probability on true records. All intervals hold together at `level`.
@@ -154,7 +158,7 @@ def _surest(local: Sequence[MembershipFindings], level: float) -> Interval | Non
 
 def majority_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claims that accuracy on COLLAB under the strongest noise is the share of the largest class."""
-    if played.data.study is not PublishedDataset.COLLAB:
+    if played.data.study is not MembershipDatasetName.COLLAB:
         return
     for run in (one[-1] for one in (played.local, played.central) if one):
         yield claim_on_runs(

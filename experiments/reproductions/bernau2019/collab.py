@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Integers
 from fl_audit.data.encoding import encode_labels
 from fl_audit.data.files import locate_any, read_zip_member
-from fl_audit.data.graph_records import GRAPH_NODES, AdjacencyMatrix, graph_records
+from fl_audit.data.packed_graphs import GRAPH_NODES, AdjacencyMatrix, graph_records
 from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError, require
 
@@ -39,7 +39,7 @@ def collab(directory: Path | None, *, graph_nodes: int = GRAPH_NODES) -> LoadedD
         Directory with the archive, or with a folder `collab` that holds it; None is an `InputError`. The archive is
         unpacked in memory (84 MB).
     graph_nodes
-        Largest number of nodes that a graph keeps, at least 2; larger graphs are cut (see `graph_records`).
+        Largest number of nodes that a graph keeps, at least 2; larger graphs are cut (see `packed_graphs`).
 
     Raises
     ------

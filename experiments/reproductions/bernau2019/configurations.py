@@ -22,7 +22,7 @@ EPOCHS_A_ROUND = 2
 """Epochs between two evaluations of the loss where no noise is added; Adam's moments start anew there."""
 
 
-def _seed_of(part: settings.ShadowTrialGroup, size: settings.DataSetRunExtent) -> int:
+def _seed_of(part: settings.SettingRun, size: settings.DataSetRunExtent) -> int:
     """Return the seed of a run, derived from its name.
 
     Skipped are seeds that make some target a member in too few or too many trials for shadow models.
@@ -42,13 +42,11 @@ def _first_seed(name: str, records: int, trials: int) -> int:
 def all_values(extent: ComputeExtent) -> dict[str, Any]:
     """Return the configuration of the first run of each setting, keyed by the run's name, substitutes included."""
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
-    parts = [settings.ShadowTrialGroup(setting) for one in data for setting in settings.settings_of(one, extent)]
+    parts = [settings.SettingRun(setting) for one in data for setting in settings.settings_of(one, extent)]
     return {part.name: values_of(part, extent, None) for part in parts}
 
 
-def values_of(
-    part: settings.ShadowTrialGroup, extent: ComputeExtent, data_dir: Path | None
-) -> dict[str, dict[str, Any]]:
+def values_of(part: settings.SettingRun, extent: ComputeExtent, data_dir: Path | None) -> dict[str, dict[str, Any]]:
     """Return the configuration of a run as nested dictionaries, by section and setting, that are not validated yet.
 
     Parameters

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2019 import published
-from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, PublishedDataset
+from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, MembershipDatasetName
 from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.plot_style import CurveLook, draw_published, legend_below
 from fl_audit.privacy.accounting_enums import Accountant
@@ -22,11 +22,11 @@ from fl_audit.report.figure_style import INK, MUTED, finish_axes, new_figure
 SUPPOSED_MEMBERS = 8_000
 """n of Skewed Purchases, which is not stated: that of Purchases, whose layers and hyper-parameters it has."""
 _STUDY_LOOKS = {
-    PublishedDataset.TEXAS: CurveLook("Texas", "#12426e", "#b9d0e6", "-", "o", ""),
-    PublishedDataset.PURCHASES: CurveLook("Purchases", "#b35806", "#f8d9b0", "--", "^", "////"),
-    PublishedDataset.COLLAB: CurveLook("COLLAB", "#1a1a1a", "#cccccc", "-.", "s", "...."),
-    PublishedDataset.LFW: CurveLook("LFW", "#1b7837", "#c7e5c9", ":", "v", "xxxx"),
-    PublishedDataset.SKEWED: CurveLook("Skewed Purchases", "#762a83", "#e3cce8", "-", "P", "\\\\\\\\"),
+    MembershipDatasetName.TEXAS: CurveLook("Texas", "#12426e", "#b9d0e6", "-", "o", ""),
+    MembershipDatasetName.PURCHASES: CurveLook("Purchases", "#b35806", "#f8d9b0", "--", "^", "////"),
+    MembershipDatasetName.COLLAB: CurveLook("COLLAB", "#1a1a1a", "#cccccc", "-.", "s", "...."),
+    MembershipDatasetName.LFW: CurveLook("LFW", "#1b7837", "#c7e5c9", ":", "v", "xxxx"),
+    MembershipDatasetName.SKEWED: CurveLook("Skewed Purchases", "#762a83", "#e3cce8", "-", "P", "\\\\\\\\"),
 }
 _HALF_A_DIGIT = 0.5 * 10**-published.EPSILON_DECIMALS
 
@@ -45,7 +45,7 @@ class PrintedGuarantee(NamedTuple):
     Our accountant gives `printed` if training takes between `fewest` and `most` epochs instead of the stated `epochs`.
     """
 
-    study: PublishedDataset
+    study: MembershipDatasetName
     classes: int
     noise_multiplier: float
     printed: float
@@ -62,10 +62,10 @@ class PrintedGuarantee(NamedTuple):
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER
 
 
-def _members_of(study: PublishedDataset, recipe: published.Hyperparameters) -> int:
+def _members_of(study: MembershipDatasetName, recipe: published.Hyperparameters) -> int:
     """Return the stated number of training records; an assumed one for Skewed Purchases, where none is stated."""
     if recipe.members is None:
-        assert study is PublishedDataset.SKEWED, study
+        assert study is MembershipDatasetName.SKEWED, study
         return SUPPOSED_MEMBERS
     return recipe.members
 
@@ -124,7 +124,7 @@ def table_3() -> ItemResult:
 
 def _row(one: PrintedGuarantee) -> ItemRow:
     fits = f"fits {one.fewest:.0f} to {one.most:.0f} epochs, {one.epochs} are stated"
-    supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if one.study is PublishedDataset.SKEWED else ""
+    supposed = f"; n is not stated, {SUPPOSED_MEMBERS:,} supposed" if one.study is MembershipDatasetName.SKEWED else ""
     return ItemRow(
         f"{one.study}, {one.classes} classes, z {one.noise_multiplier:g}", "epsilon of central DP", one.printed,
         one.ours, note=f"difference {one.printed - one.ours:+.2f}: {one.verdict}; {fits}{supposed}",

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from fl_audit.experiments.reproductions.bernau2019 import settings
-from fl_audit.experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, PublishedDataset
-from fl_audit.experiments.reproductions.bernau2019.runs import BINS, DataSetRuns, MembershipFindings, most_epochs
+from fl_audit.experiments.reproductions.bernau2019.published import PHI_AT_CHANCE, TABLE_3, MembershipDatasetName
+from fl_audit.experiments.reproductions.bernau2019.runs import BINS, DataSetRuns, MembershipSettingResults, most_epochs
 from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, PrivacyMethod
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import area_of, mean_interval, phi
 from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, measured_row, table
@@ -24,7 +24,7 @@ from fl_audit.experiments.reproductions.plot_style import (
     legend_below,
 )
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 SIDES = (PrivacyMethod.CENTRAL, PrivacyMethod.LOCAL)
 _LETTERS = {
@@ -32,10 +32,10 @@ _LETTERS = {
     "roc": ("i", "j"), "trade-off": ("k", "k"),
 }  # fmt: skip
 _SHOWN_FORM = {
-    PublishedDataset.TEXAS: 300,
-    PublishedDataset.PURCHASES: 50,
-    PublishedDataset.LFW: 50,
-    PublishedDataset.SKEWED: 10,
+    MembershipDatasetName.TEXAS: 300,
+    MembershipDatasetName.PURCHASES: 50,
+    MembershipDatasetName.LFW: 50,
+    MembershipDatasetName.SKEWED: 10,
 }
 """The number of classes whose ROC curves and trade-off the paper shows."""
 _CLASS_LOOKS = (
@@ -57,7 +57,7 @@ _CALLED_LOOKS = (("called a member", "#12426e", "-", "////"), ("called none", "#
 _NO_WHITE_BOX = "these runs were not attacked with a view inside"
 
 
-def figure_of(study: PublishedDataset, played: Sequence[DataSetRuns]) -> ItemResult:
+def figure_of(study: MembershipDatasetName, played: Sequence[DataSetRuns]) -> ItemResult:
     """Return the table and figure of one data set, with panels of central DP on the left and local DP on the right.
 
     Parameters
@@ -67,7 +67,7 @@ def figure_of(study: PublishedDataset, played: Sequence[DataSetRuns]) -> ItemRes
     played
         The runs on it, grouped by version, such as the number of classes.
     """
-    rows = 8 if study is PublishedDataset.SKEWED else 7
+    rows = 8 if study is MembershipDatasetName.SKEWED else 7
     figure = new_figure(2.86 * rows)
     panels = figure.subplots(rows, 2)
     shown = next((one for one in played if one.data.column == _SHOWN_FORM.get(study)), played[0])
@@ -79,7 +79,7 @@ def figure_of(study: PublishedDataset, played: Sequence[DataSetRuns]) -> ItemRes
         _phis(panels[3, column], played, method)
     for column, attack in enumerate((BLACK_BOX, WHITE_BOX)):
         _tradeoff(panels[6, column], shown, attack)
-        if study is PublishedDataset.SKEWED:
+        if study is MembershipDatasetName.SKEWED:
             _confidences(panels[7, column], shown.local, column)
     legend_below(figure, [panels[0][0], panels[1][0]], columns=2 if len(played) < 3 else 3)
     return ItemResult(
@@ -132,11 +132,11 @@ def _printed_accuracy(setting: settings.MembershipSetting) -> float:
     return (column.local if setting.method is PrivacyMethod.LOCAL else column.central)[setting.position]
 
 
-def _row(run: MembershipFindings, quantity: str, found: Interval, note: str = "") -> ItemRow:
+def _row(run: MembershipSettingResults, quantity: str, found: IntervalEstimate, note: str = "") -> ItemRow:
     return measured_row(run.setting.label, quantity, found, run.trials, note)
 
 
-def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
+def _places(runs: Sequence[MembershipSettingResults], number: int = 0) -> list[float]:
     """Return the horizontal position of each run: its epsilon or, without DP, 6 times the largest epsilon.
 
     Versions of a data set are shifted by factors of 1.05, so that they do not overlap.
@@ -148,7 +148,7 @@ def _places(runs: Sequence[MembershipFindings], number: int = 0) -> list[float]:
 
 def _forms(
     played: Sequence[DataSetRuns], method: PrivacyMethod
-) -> Iterator[tuple[tuple[MembershipFindings, ...], list[float], CurveLook, str]]:
+) -> Iterator[tuple[tuple[MembershipSettingResults, ...], list[float], CurveLook, str]]:
     """Yield for each version of a data set its runs, the one without DP first, with positions, style and label."""
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
@@ -210,7 +210,7 @@ def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, played: 
     finish_axes(axes, f"({letter}) {y_name.partition(':')[0]}, {method}", f"epsilon of a record{end}", y_name)
 
 
-def _rocs(axes: Axes, runs: Sequence[MembershipFindings], method: PrivacyMethod, attack: str) -> None:
+def _rocs(axes: Axes, runs: Sequence[MembershipSettingResults], method: PrivacyMethod, attack: str) -> None:
     letter = _LETTERS["roc"][SIDES.index(method)]
     if not any(attack in run.areas_of_trials for run in runs):
         empty_panel(axes, f"({letter}) {attack}, {method}", _NO_WHITE_BOX)
@@ -244,7 +244,7 @@ def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
     finish_axes(axes, f"(k) {played.data.classes} classes, {kind}", f"{ATTACK_NAMES[attack]}", "Test accuracy")
 
 
-def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) -> None:
+def _confidences(axes: Axes, local: Sequence[MembershipSettingResults], panel: int) -> None:
     """Draw histograms of the models' confidence, for targets that the black-box attack calls members and others.
 
     Panel 0 shows epsilon_i = 1, and panel 1 epsilon_i = 0.1; a panel without such a run stays empty.
@@ -267,7 +267,7 @@ def _confidences(axes: Axes, local: Sequence[MembershipFindings], panel: int) ->
     finish_axes(axes, title, "Largest confidence", "Targets, %")
 
 
-def _remarks(study: PublishedDataset, played: Sequence[DataSetRuns]) -> Iterator[str]:
+def _remarks(study: MembershipDatasetName, played: Sequence[DataSetRuns]) -> Iterator[str]:
     for one in played:
         size, trials = one.original.config, [run.trials for run in one.runs]
         alike = min(trials) == max(trials)
@@ -284,13 +284,16 @@ _STAND_IN = (
     "Its numbers are no check of the paper's for this data set, only of what it says in general."
 )
 _REMARKS = {
-    PublishedDataset.TEXAS: (
+    MembershipDatasetName.TEXAS: (
         _STAND_IN,
         "The layers are those for Texas. The learning rate is .001 instead of .01: Texas has fourteen times as many "
         "features.",
     ),
-    PublishedDataset.PURCHASES: (_STAND_IN, "Layers, learning rates, batch and clipping norm are those for Purchases."),
-    PublishedDataset.COLLAB: (
+    MembershipDatasetName.PURCHASES: (
+        _STAND_IN,
+        "Layers, learning rates, batch and clipping norm are those for Purchases.",
+    ),
+    MembershipDatasetName.COLLAB: (
         "Graphs keep their 64 nodes of highest degree, and training is much shorter than 300 epochs, at learning rate "
         ".003 instead of .0001. Local DP counts a node's 64 possible edges, the paper 2,000.",
         "The code of the network's authors turns its share of .9 into k, the nodes that sort pooling keeps, such that "
@@ -299,7 +302,7 @@ _REMARKS = {
         "Members are so few that their classes tell something: whoever knew of each class how many of its targets are "
         "members, and nothing else, would get an AUC of .53. Models learn that even from graphs of coins.",
     ),
-    PublishedDataset.LFW: (
+    MembershipDatasetName.LFW: (
         "The paper trains the last layer on VGG-16 with weights learned from faces, which cannot be had. Here a small "
         "convolutional network is trained from random weights, at learning rate .003, on images of 64 x 64 instead of "
         "250 x 250. The archive has the people with 20 images or more, 62 of them: 100 people cannot be played.",
@@ -307,7 +310,7 @@ _REMARKS = {
         "the noise that is left when images of 250 x 250 with m = 250 are averaged to 64 x 64. Epsilon counts 4,096 "
         "pixels, as the paper counts 62,500.",
     ),
-    PublishedDataset.SKEWED: (
+    MembershipDatasetName.SKEWED: (
         "Data, layers, learning rate, batch and clipping norm are the paper's. It does not state n. With a few hundred "
         "members 100 classes, whose own bits are 6 of 600, are hardly learned, so that there is little to trade.",
         "The paper's non-members are test records, whose noise bits have another distribution than those of the "

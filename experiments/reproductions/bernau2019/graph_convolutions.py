@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fl_audit.data.graph_records import is_packed_shape, unpack_graphs
+from fl_audit.data.packed_graphs import is_packed_shape, unpack_graphs
 from fl_audit.errors import require
 from fl_audit.learning.models import glorot
 
@@ -37,7 +37,7 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None =
     Parameters
     ----------
     feature_shape
-        Shape of one example, a packed graph (see `fl_audit.data.graph_records`).
+        Shape of one example, a packed graph (see `fl_audit.data.packed_graphs`).
     classes
         Number of classes.
     sorted_nodes
@@ -52,11 +52,11 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None =
     shape = tuple(feature_shape)
     require(is_packed_shape(shape), f"dgcnn: examples have shape {shape}: accepted are graphs, as of COLLAB")
     usual = max(_FEWEST_SORTED, min(SORTED_NODES, shape[0]))
-    return glorot(GraphNetwork(classes, usual if sorted_nodes is None else sorted_nodes))
+    return glorot(DeepGraphCNN(classes, usual if sorted_nodes is None else sorted_nodes))
 
 
-class GraphNetwork(nn.Module):
-    """The graph classifier DGCNN, which takes packed graphs (`fl_audit.data.graph_records`).
+class DeepGraphCNN(nn.Module):
+    """The graph classifier DGCNN, which takes packed graphs (`fl_audit.data.packed_graphs`).
 
     Four graph convolutions H' = tanh(D^-1 (A + I) H W) of widths 32, 32, 32 and 1, where D holds the row sums of A + I
     (Zhang et al. 2018, Eq. 1). Their outputs are concatenated to 97 numbers for each node. Sort pooling sorts the nodes

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 
-from fl_audit.audits.page.markup import page_table
+from fl_audit.audits.page.html_building_blocks import page_table
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.adversaries import adversaries_item
 from fl_audit.experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
 from fl_audit.experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, guarantees, table_2, table_3
 from fl_audit.experiments.reproductions.bernau2019.figures import figure_of
-from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
-from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings, most_epochs
+from fl_audit.experiments.reproductions.bernau2019.published import MembershipDatasetName
+from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipSettingResults, most_epochs
 from fl_audit.experiments.reproductions.bernau2019.sequential_trial_allocation import MOST_OPEN, play
-from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, ShadowTrialGroup
+from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, SettingRun
 from fl_audit.experiments.reproductions.bernau2019.verdicts_from_published import rejudge
 from fl_audit.experiments.reproductions.claims import verdicts_said
 from fl_audit.experiments.reproductions.dataset_availability import DatasetItem, find_data_of_items
@@ -39,7 +39,7 @@ class MembershipPaperItem(DatasetItem):
     build: Callable[[Sequence[DataSetRuns]], ItemResult]
 
 
-def _figure(number: int, study: PublishedDataset) -> MembershipPaperItem:
+def _figure(number: int, study: MembershipDatasetName) -> MembershipPaperItem:
     title = f"Figure {number}. Accuracy and privacy on {study}"
     return MembershipPaperItem(f"fig{number}", title, partial(figure_of, study), studies=(study,))
 
@@ -48,20 +48,20 @@ _ADVERSARIES = "Who learns more at the same epsilon: the adversaries of all thre
 _ITEMS = (
     MembershipPaperItem("table2", "Table 2. Epsilon of local DP", lambda played: table_2()),
     MembershipPaperItem("table3", "Table 3. Epsilon of central DP", lambda played: table_3()),
-    _figure(3, PublishedDataset.TEXAS),
-    _figure(4, PublishedDataset.PURCHASES),
-    _figure(5, PublishedDataset.COLLAB),
-    _figure(6, PublishedDataset.LFW),
-    _figure(7, PublishedDataset.SKEWED),
+    _figure(3, MembershipDatasetName.TEXAS),
+    _figure(4, MembershipDatasetName.PURCHASES),
+    _figure(5, MembershipDatasetName.COLLAB),
+    _figure(6, MembershipDatasetName.LFW),
+    _figure(7, MembershipDatasetName.SKEWED),
     MembershipPaperItem("adversaries", _ADVERSARIES, adversaries_item, studies=settings.WITH_INSIDER),
-    MembershipPaperItem("claims", "Claims of sections 5 and 6", claims_item, studies=tuple(PublishedDataset)),
+    MembershipPaperItem("claims", "Claims of sections 5 and 6", claims_item, studies=tuple(MembershipDatasetName)),
 )
 
 
 def _make(items: Sequence[MembershipPaperItem], context: ItemContext) -> PaperResults:
     """Carry out the runs that the items need, each once, and make the items; those without data are left out."""
     found, remarks = find_data_of_items(items, settings.CANDIDATES, context)
-    if any(one.study is PublishedDataset.LFW for one in found):
+    if any(one.study is MembershipDatasetName.LFW for one in found):
         context.announce(_NO_FACES)
         remarks = (*remarks, _NO_FACES)
     data = tuple(one for one in found if one.size(context.extent) is not None)
@@ -84,9 +84,7 @@ def _make(items: Sequence[MembershipPaperItem], context: ItemContext) -> PaperRe
 def _made(item: MembershipPaperItem, played: Sequence[DataSetRuns], context: ItemContext) -> ItemResult:
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
-    parts = {
-        ShadowTrialGroup(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)
-    }
+    parts = {SettingRun(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)}
     spent = spent_on({context.runs / part.name: trials for part, trials in parts.items()})
     return replace(item.build(own), spent=spent)
 
@@ -103,7 +101,7 @@ PAPER = Paper(
 )
 
 
-def _why(item: MembershipPaperItem, found: Sequence[settings.MembershipData], extent: ComputeExtent) -> str:
+def _why(item: MembershipPaperItem, found: Sequence[settings.MembershipDatasetRecipe], extent: ComputeExtent) -> str:
     return f"not played in the {extent} form" if item.data_of(found) else "its data are not there"
 
 
@@ -135,16 +133,16 @@ def _opening(played: Sequence[DataSetRuns], results: Sequence[tuple[MembershipPa
     return " ".join(said)
 
 
-def _missing(data: Sequence[settings.MembershipData]) -> Iterator[str]:
+def _missing(data: Sequence[settings.MembershipDatasetRecipe]) -> Iterator[str]:
     """Yield sentences on the paper's data sets and models that are not available and were replaced."""
     replaced = [str(one.study) for one in data if one.name == "location30"]
     if replaced:
         yield f"What cannot be had are the data of {' and '.join(replaced)}, for which Location-30 stands in."
-    if any(one.study is PublishedDataset.LFW for one in data):
+    if any(one.study is MembershipDatasetName.LFW for one in data):
         yield "The archive of faces has no 100 people, and weights learned from faces cannot be had."
 
 
-def _played(runs: Sequence[MembershipFindings]) -> str:
+def _played(runs: Sequence[MembershipSettingResults]) -> str:
     if not runs:
         return "<p>Nothing: everything here follows from closed forms.</p>"
     common = (

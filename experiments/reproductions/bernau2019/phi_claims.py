@@ -22,8 +22,8 @@ from fl_audit.experiments.reproductions.bernau2019.claim_premises import (
     model_premise,
 )
 from fl_audit.experiments.reproductions.bernau2019.claim_ranges import MARGIN, printed_phi
-from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
-from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipFindings
+from fl_audit.experiments.reproductions.bernau2019.published import MembershipDatasetName
+from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipSettingResults
 from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, PrivacyMethod
 from fl_audit.experiments.reproductions.claims import NOTHING, PaperClaim
 from fl_audit.experiments.reproductions.statistics import end_by_end
@@ -42,7 +42,7 @@ def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
             yield replace(claim, premises=premises, runs=(run.setting.name,))
 
 
-def _is_spent(played: DataSetRuns, run: MembershipFindings) -> bool:
+def _is_spent(played: DataSetRuns, run: MembershipSettingResults) -> bool:
     """Return whether a run's test accuracy and its attack's AUC are both at chance, within `MARGIN`."""
     area = tradeoffs.area_of(run, played.of_phi, CONFIDENCE)
     return is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
@@ -70,7 +70,7 @@ def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
             known, default=runs[0],
             key=lambda run: (known[run].value > 1, known[run].low) if above else (False, known[run].high),
         )  # fmt: skip
-        below = played.data.study is PublishedDataset.COLLAB
+        below = played.data.study is MembershipDatasetName.COLLAB
         said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
         drawn = tradeoffs.curve(
             (played.original, nearest), played.of_phi, claim_resampling("phi", played, played.of_phi)
@@ -95,10 +95,10 @@ def _mean_phi(played: DataSetRuns, ahead: int, auc: Floats, accuracy: Floats) ->
 
 
 _HIGHER_PHI = {
-    PublishedDataset.TEXAS: PrivacyMethod.CENTRAL,
-    PublishedDataset.LFW: PrivacyMethod.CENTRAL,
-    PublishedDataset.PURCHASES: PrivacyMethod.LOCAL,
-    PublishedDataset.SKEWED: PrivacyMethod.LOCAL,
+    MembershipDatasetName.TEXAS: PrivacyMethod.CENTRAL,
+    MembershipDatasetName.LFW: PrivacyMethod.CENTRAL,
+    MembershipDatasetName.PURCHASES: PrivacyMethod.LOCAL,
+    MembershipDatasetName.SKEWED: PrivacyMethod.LOCAL,
 }
 """The kind of privacy with the higher phi, according to section 6."""
 

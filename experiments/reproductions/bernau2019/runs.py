@@ -20,7 +20,7 @@ from fl_audit.audits.membership.findings_attacks import SCORE
 from fl_audit.audits.membership.roc_metrics import RocCurve, _areas_between_trials, roc_curve
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.configurations import values_of
-from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
+from fl_audit.experiments.reproductions.bernau2019.published import MembershipDatasetName
 from fl_audit.experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, PrivacyMethod
 from fl_audit.experiments.reproductions.paper_types import ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
@@ -38,7 +38,7 @@ _RATES = np.linspace(0.0, 1.0, 401)  # false-positive rates at which ROC curves 
 
 
 @dataclass(frozen=True)
-class AttackConfidences:
+class ConfidenceByAttackGuess:
     """Models' maximum class probabilities on the targets' true records, for targets called members or non-members.
 
     Row 0 holds targets that the black-box attack calls members, and row 1 the others.
@@ -49,7 +49,7 @@ class AttackConfidences:
 
 
 @dataclass(frozen=True, eq=False)
-class MembershipFindings:
+class MembershipSettingResults:
     """The results of one setting (data set, kind of privacy, noise level), joined over its runs and reduced in size."""
 
     setting: settings.MembershipSetting  # the setting of the run
@@ -61,7 +61,7 @@ class MembershipFindings:
     test_accuracy: Floats  # share of the test records that the model of each trial classifies right, (trials,)
     chosen_epoch: Floats  # after how many passes each trial's model was taken, (trials,)
     confidence: Floats  # mean over targets of the model's largest confidence in their true records, (trials,)
-    called: AttackConfidences | None  # None without the black-box attack
+    called: ConfidenceByAttackGuess | None  # None without the black-box attack
     # AUC of the loss in each trial of members against *test* records, as the paper asks, (trials,). None where test
     # records have the distribution of the targets, so that it makes no difference.
     areas_against_test: Floats | None = None
@@ -90,18 +90,18 @@ class MembershipFindings:
 class DataSetRuns:
     """The results on one data set: without DP (`original`), under local DP and under central DP, by falling epsilon."""
 
-    data: settings.MembershipData
-    original: MembershipFindings
-    local: tuple[MembershipFindings, ...]
-    central: tuple[MembershipFindings, ...]
+    data: settings.MembershipDatasetRecipe
+    original: MembershipSettingResults
+    local: tuple[MembershipSettingResults, ...]
+    central: tuple[MembershipSettingResults, ...]
 
     @property
-    def runs(self) -> tuple[MembershipFindings, ...]:
+    def runs(self) -> tuple[MembershipSettingResults, ...]:
         """The results of all settings: without DP, then under local DP and under central DP."""
         return (self.original, *self.private)
 
     @property
-    def private(self) -> tuple[MembershipFindings, ...]:
+    def private(self) -> tuple[MembershipSettingResults, ...]:
         """The results of all settings with DP: local DP, then central DP."""
         return (*self.local, *self.central)
 
@@ -115,16 +115,16 @@ class DataSetRuns:
         """The attack from which phi is computed: white-box if it was run, else black-box."""
         return self.attacks[-1]
 
-    def of(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
+    def of(self, method: PrivacyMethod) -> tuple[MembershipSettingResults, ...]:
         """Return the results under local DP if `method` is local, else those under central DP."""
         return self.local if method is PrivacyMethod.LOCAL else self.central
 
-    def side(self, method: PrivacyMethod) -> tuple[MembershipFindings, ...]:
+    def side(self, method: PrivacyMethod) -> tuple[MembershipSettingResults, ...]:
         """Return the result without DP, followed by those under local or central DP."""
         return (self.original, *self.of(method))
 
 
-def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings]) -> DataSetRuns:
+def played_of(data: settings.MembershipDatasetRecipe, runs: Iterable[MembershipSettingResults]) -> DataSetRuns:
     """Return the results on one data set, grouped by kind of privacy and sorted by falling epsilon.
 
     Parameters
@@ -141,7 +141,7 @@ def played_of(data: settings.MembershipData, runs: Iterable[MembershipFindings])
     return DataSetRuns(data, own[0], local, central)
 
 
-def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
+def joined(parts: Sequence[MembershipSettingResults]) -> MembershipSettingResults:
     """Return the results of one setting, joined from its runs: trials are concatenated and ROC curves are averaged.
 
     There is at least one run, and all have the same number of trials.
@@ -166,24 +166,24 @@ def joined(parts: Sequence[MembershipFindings]) -> MembershipFindings:
 _BY_TRIAL = ("train_accuracy", "test_accuracy", "chosen_epoch", "confidence", "areas_against_test")
 
 
-def _called_together(parts: Sequence[AttackConfidences]) -> AttackConfidences | None:
+def _called_together(parts: Sequence[ConfidenceByAttackGuess]) -> ConfidenceByAttackGuess | None:
     if not parts:
         return None
     counts = np.sum([one.counts for one in parts], axis=0)
     sums = np.nansum([one.counts.sum(axis=1) * one.means for one in parts], axis=0)
     with np.errstate(invalid="ignore"):
-        return AttackConfidences(counts, sums / counts.sum(axis=1))
+        return ConfidenceByAttackGuess(counts, sums / counts.sum(axis=1))
 
 
 def _reduced(
-    part: settings.ShadowTrialGroup,
+    part: settings.SettingRun,
     config: RunConfig,
     summary: Mapping[str, Any],
     membership: TargetMembership,
     scores: Mapping[str, Floats],
     confidence: Floats,
     by_trial: Mapping[str, Floats | None],
-) -> MembershipFindings:
+) -> MembershipSettingResults:
     """Return the results of one run. Scores, high for likely members, and confidences have shape (trials, targets).
 
     `by_trial` holds further fields, shape (trials,).
@@ -193,11 +193,11 @@ def _reduced(
     if BLACK_BOX in scores:
         of_members = scores[BLACK_BOX] > 0  # log-odds of membership
         kinds = [confidence[chosen] for chosen in (of_members, ~of_members)]
-        called = AttackConfidences(
+        called = ConfidenceByAttackGuess(
             np.stack([np.histogram(values, BINS)[0] for values in kinds]),
             np.array([values.mean() if values.size else nan for values in kinds]),
         )
-    return MembershipFindings(
+    return MembershipSettingResults(
         part.setting,
         config,
         summary,
@@ -220,7 +220,7 @@ def _areas(scores: Floats, is_in: Flags) -> Floats:
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def play_parts(parts: Iterable[settings.ShadowTrialGroup], context: ItemContext) -> list[MembershipFindings]:
+def play_parts(parts: Iterable[settings.SettingRun], context: ItemContext) -> list[MembershipSettingResults]:
     """Carry out the runs that are not finished, and return the results of each setting, joined over its runs.
 
     Parameters
@@ -239,13 +239,13 @@ def play_parts(parts: Iterable[settings.ShadowTrialGroup], context: ItemContext)
     """
     planned = planned_runs(parts, values_of, context)
     carry_out_all([run for run in planned.values() if not run.is_finished], context)
-    of: dict[settings.MembershipSetting, list[MembershipFindings]] = {}
+    of: dict[settings.MembershipSetting, list[MembershipSettingResults]] = {}
     for part, run in planned.items():
         of.setdefault(part.setting, []).append(_read_part(part, run.config, run.directory))
     return [joined(found) for found in of.values()]
 
 
-def _read_part(part: settings.ShadowTrialGroup, config: RunConfig, run: RunDirectory) -> MembershipFindings:
+def _read_part(part: settings.SettingRun, config: RunConfig, run: RunDirectory) -> MembershipSettingResults:
     targets, trials = (read_frame(run.path / f"{label}.parquet") for label in ("targets", "trials"))
     federation, membership = (
         load_federation(read_plan(run.path).public),
@@ -273,13 +273,13 @@ def _read_part(part: settings.ShadowTrialGroup, config: RunConfig, run: RunDirec
 
 
 def _areas_against_test(
-    part: settings.ShadowTrialGroup,
+    part: settings.SettingRun,
     run: RunDirectory,
     federation: LoadedFederation,
     targets: pd.DataFrame,
     membership: TargetMembership,
 ) -> Floats | None:
-    if part.setting.data.study is not PublishedDataset.SKEWED:
+    if part.setting.data.study is not MembershipDatasetName.SKEWED:
         return None
     models = torch.cat([load_file(path)["models"] for path in sorted((run.path / "public").glob("models-*"))])
     found, member_losses = [], -by_target(targets, "log_probability")

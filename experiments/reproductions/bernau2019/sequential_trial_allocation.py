@@ -13,9 +13,9 @@ from fl_audit.experiments.reproductions.bernau2019.claim_premises import LOOKS
 from fl_audit.experiments.reproductions.bernau2019.claims import claims_of
 from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, play_parts, played_of
 from fl_audit.experiments.reproductions.bernau2019.settings import (
-    MembershipData,
+    MembershipDatasetRecipe,
     MembershipSetting,
-    ShadowTrialGroup,
+    SettingRun,
     settings_of,
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
@@ -32,7 +32,7 @@ because some stay open with the trials that they seem to need.
 Parts = dict[str, int]  # number of parts of each setting, by its name
 
 
-def play(data: Sequence[MembershipData], context: ItemContext, adding: bool) -> list[DataSetRuns]:
+def play(data: Sequence[MembershipDatasetRecipe], context: ItemContext, adding: bool) -> list[DataSetRuns]:
     """Carry out the runs of all settings, add runs for undecided claims if wanted, and return all runs by data set.
 
     A setting is a data set with a kind of privacy and a noise level; its runs are its parts. First one part of every
@@ -126,16 +126,16 @@ def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) ->
     return {run: ceil(count - 1e-9) for run, count in zip(claim.runs, own * times(high), strict=True)}
 
 
-def _played(data: Sequence[MembershipData], plan: Parts, context: ItemContext) -> list[DataSetRuns]:
+def _played(data: Sequence[MembershipDatasetRecipe], plan: Parts, context: ItemContext) -> list[DataSetRuns]:
     settings = [setting for one in data for setting in settings_of(one, context.extent)]
-    parts = [ShadowTrialGroup(one, number) for one in settings for number in range(plan.get(one.name, 1))]
+    parts = [SettingRun(one, number) for one in settings for number in range(plan.get(one.name, 1))]
     runs = play_parts(parts, context)
     return [played_of(one, runs) for one in data]
 
 
 def _seconds_a_part(context: ItemContext, settings: Sequence[MembershipSetting]) -> dict[str, float]:
     """Return the seconds of each setting's first run; 0 before it has run."""
-    found = {one.name: seconds_of(context.runs / ShadowTrialGroup(one).name) for one in settings}
+    found = {one.name: seconds_of(context.runs / SettingRun(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 
 

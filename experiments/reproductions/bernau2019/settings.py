@@ -6,13 +6,13 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from fl_audit.experiments.reproductions.bernau2019 import published
-from fl_audit.experiments.reproductions.bernau2019.models import SMALL_FACES
 from fl_audit.experiments.reproductions.bernau2019.published import (
     NOISE_MULTIPLIERS,
     RECIPES,
     TABLE_2,
-    PublishedDataset,
+    MembershipDatasetName,
 )
+from fl_audit.experiments.reproductions.bernau2019.small_faces_network import SMALL_FACES
 from fl_audit.experiments.reproductions.paper_types import ComputeExtent
 
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
@@ -27,7 +27,10 @@ ATTACK_NAMES = {
     INSIDER: "AUC of the insider",
 }
 _HERE = __name__.rpartition(".")[0]
-WITH_INSIDER = (PublishedDataset.PURCHASES, PublishedDataset.SKEWED)  # settings whose central runs also have an insider
+WITH_INSIDER = (
+    MembershipDatasetName.PURCHASES,
+    MembershipDatasetName.SKEWED,
+)  # settings whose central runs also have an insider
 REPETITIONS = 5
 """The paper repeats each experiment five times. Every trial is such a repetition, as all others are its shadows."""
 
@@ -62,10 +65,10 @@ class DataSetRunExtent:
 
 
 @dataclass(frozen=True)
-class MembershipData:
+class MembershipDatasetRecipe:
     """A data set of the reproduction, with its number of classes, model, sizes and hyper-parameters."""
 
-    study: PublishedDataset  # the data set of the paper
+    study: MembershipDatasetName  # the data set of the paper
     name: str  # its name in a configuration
     title: str  # its name in tables; it says where one data set stands in for another
     classes: int
@@ -93,11 +96,11 @@ class MembershipData:
     def local_randomizer(self) -> Randomizer:
         """The randomizer that perturbs this data set's records under local DP."""
         match self.study:
-            case PublishedDataset.COLLAB:
+            case MembershipDatasetName.COLLAB:
                 return Randomizer.EDGES
-            case PublishedDataset.LFW:
+            case MembershipDatasetName.LFW:
                 return Randomizer.PIXELS
-            case PublishedDataset.TEXAS | PublishedDataset.PURCHASES | PublishedDataset.SKEWED:
+            case MembershipDatasetName.TEXAS | MembershipDatasetName.PURCHASES | MembershipDatasetName.SKEWED:
                 return Randomizer.BITS
             case _:
                 assert_never(self.study)
@@ -112,68 +115,88 @@ _FEW = (0, 4)  # the levels of the quick form
 _ALL = (0, 1, 2, 3, 4)
 
 
-def _skewed(classes: int) -> MembershipData:
-    return MembershipData(
-        PublishedDataset.SKEWED, f"{_HERE}.skewed:skewed_purchases", f"Skewed Purchases, {classes} classes", classes,
-        "dense-128", classes, 600,
+def _skewed(classes: int) -> MembershipDatasetRecipe:
+    return MembershipDatasetRecipe(
+        MembershipDatasetName.SKEWED,
+        f"{_HERE}.skewed:skewed_purchases",
+        f"Skewed Purchases, {classes} classes",
+        classes,
+        "dense-128",
+        classes,
+        600,
         DataSetRunExtent(800, 40, 40, levels=_ALL if classes == 10 else _FEW),
         DataSetRunExtent(240, 12, 12, test_records=300, population_records=200, levels=_FEW) if classes == 10 else None,
         {"classes": classes, "generated-records": 10_000},
-    )  # fmt: skip
+    )
 
 
-_PURCHASES_LOCATION = MembershipData(
-    PublishedDataset.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446,
+_PURCHASES_LOCATION = MembershipDatasetRecipe(
+    MembershipDatasetName.PURCHASES, "location30", "Location-30 for Purchases", 30, "dense-128", 50, 446,
     DataSetRunExtent(800, 48, 40),
     DataSetRunExtent(240, 10, 10, test_records=300, population_records=200, levels=_FEW),
 )  # fmt: skip
-_TEXAS_LOCATION = MembershipData(
-    PublishedDataset.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446,
+_TEXAS_LOCATION = MembershipDatasetRecipe(
+    MembershipDatasetName.TEXAS, "location30", "Location-30 for Texas", 30, "dense-512-128", 100, 446,
     DataSetRunExtent(800, 20, 24),
     rates=(0.001, 0.001),  # the rate of Table 3, .01, is Texas's with 6,169 features
 )  # fmt: skip
-COLLAB = MembershipData(
-    PublishedDataset.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
+COLLAB = MembershipDatasetRecipe(
+    MembershipDatasetName.COLLAB, f"{_HERE}.collab:collab", "COLLAB", 3, f"{_HERE}.graph_convolutions:dgcnn", 3, 64,
     DataSetRunExtent(400, 12, 12, population_records=200, test_records=400, levels=(0, 2, 4)),
     DataSetRunExtent(80, 2, 2, test_records=50, population_records=50, levels=(4,)), {"graph-nodes": 64},
     rates=(0.003, 0.003),
 )  # fmt: skip
 
 
-def _faces(people: int) -> MembershipData:
-    members = RECIPES[PublishedDataset.LFW, people].members
+def _faces(people: int) -> MembershipDatasetRecipe:
+    members = RECIPES[MembershipDatasetName.LFW, people].members
     assert members is not None
-    return MembershipData(
-        PublishedDataset.LFW, f"{_HERE}.labeled_faces:lfw", f"LFW at 64 x 64, {people} people", people, SMALL_FACES,
-        people, 64 * 64,
+    return MembershipDatasetRecipe(
+        MembershipDatasetName.LFW,
+        f"{_HERE}.labeled_faces:lfw",
+        f"LFW at 64 x 64, {people} people",
+        people,
+        SMALL_FACES,
+        people,
+        64 * 64,
         DataSetRunExtent(
             2 * members, 16, 10, test_records=500, population_records=300, levels=_ALL if people == 20 else _FEW
         ),
         DataSetRunExtent(240, 5, 5, test_records=200, population_records=100, levels=_FEW) if people == 20 else None,
         # A small network from random weights needs larger steps than the last layer of a trained one.
-        {"classes": people}, rates=(0.003, 0.003),
-    )  # fmt: skip
+        {"classes": people},
+        rates=(0.003, 0.003),
+    )
 
 
-def _published(study: PublishedDataset, name: str, model: str, classes: int) -> MembershipData:
+def _published(study: MembershipDatasetName, name: str, model: str, classes: int) -> MembershipDatasetRecipe:
     recipe, title = RECIPES[study, classes], f"{study}, {classes} classes"
     assert recipe.members is not None, study
     size = DataSetRunExtent(2 * recipe.members, recipe.epochs, recipe.central_epochs)
-    return MembershipData(study, f"{_HERE}.class_counts:{name}", title, classes, model, classes, TABLE_2[study].values,
-                          size, options={"classes": classes})  # fmt: skip
+    return MembershipDatasetRecipe(
+        study,
+        f"{_HERE}.purchases_and_texas:{name}",
+        title,
+        classes,
+        model,
+        classes,
+        TABLE_2[study].values,
+        size,
+        options={"classes": classes},
+    )
 
 
-CANDIDATES: dict[PublishedDataset, tuple[tuple[MembershipData, ...], ...]] = {
+CANDIDATES: dict[MembershipDatasetName, tuple[tuple[MembershipDatasetRecipe, ...], ...]] = {
     **{
         study: (tuple(_published(study, name, model, classes) for classes in TABLE_2[study].classes), (location,))
         for study, name, model, location in (
-            (PublishedDataset.TEXAS, "texas", "dense-512-128", _TEXAS_LOCATION),
-            (PublishedDataset.PURCHASES, "purchases", "dense-128", _PURCHASES_LOCATION),
+            (MembershipDatasetName.TEXAS, "texas", "dense-512-128", _TEXAS_LOCATION),
+            (MembershipDatasetName.PURCHASES, "purchases", "dense-128", _PURCHASES_LOCATION),
         )
     },
-    PublishedDataset.COLLAB: ((COLLAB,),),
-    PublishedDataset.LFW: (tuple(map(_faces, (20, 50))),),  # the archive has no 100 people with 20 images
-    PublishedDataset.SKEWED: (tuple(map(_skewed, TABLE_2[PublishedDataset.SKEWED].classes)),),
+    MembershipDatasetName.COLLAB: ((COLLAB,),),
+    MembershipDatasetName.LFW: (tuple(map(_faces, (20, 50))),),  # the archive has no 100 people with 20 images
+    MembershipDatasetName.SKEWED: (tuple(map(_skewed, TABLE_2[MembershipDatasetName.SKEWED].classes)),),
 }
 """The data sets that may be used for each data set of the paper, best first, each in one or several forms."""
 
@@ -182,7 +205,7 @@ CANDIDATES: dict[PublishedDataset, tuple[tuple[MembershipData, ...], ...]] = {
 class MembershipSetting:
     """A data set with a kind of privacy (none, local or central DP) and its noise level."""
 
-    data: MembershipData  # the data set
+    data: MembershipDatasetRecipe  # the data set
     method: PrivacyMethod = PrivacyMethod.ORIGINAL  # the kind of privacy
     level: float = 0.0  # epsilon_i of local DP, z of central DP, 0 of the original model
 
@@ -226,7 +249,7 @@ class MembershipSetting:
 
 
 @dataclass(frozen=True)
-class ShadowTrialGroup:
+class SettingRun:
     """One run of a setting; the models of its other trials are the shadow models in the attack on each trial.
 
     All runs of a setting have the same number of trials, and therefore equally strong attacks, so that their results
@@ -247,7 +270,7 @@ class ShadowTrialGroup:
         return f"{self.setting.label}, part {self.number + 1}"
 
 
-def settings_of(data: MembershipData, extent: ComputeExtent) -> tuple[MembershipSetting, ...]:
+def settings_of(data: MembershipDatasetRecipe, extent: ComputeExtent) -> tuple[MembershipSetting, ...]:
     """Return the settings on a data set: without DP, then local and central DP, each by falling epsilon.
 
     The result is empty if the quick form leaves the data set out.

@@ -12,18 +12,18 @@ from scipy.special import stdtrit
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attack_results import relative_tradeoff
-from fl_audit.experiments.reproductions.bernau2019.runs import MembershipFindings
+from fl_audit.experiments.reproductions.bernau2019.runs import MembershipSettingResults
 from fl_audit.experiments.reproductions.bernau2019.settings import INSIDER
 from fl_audit.experiments.reproductions.paper_types import CONFIDENCE
 from fl_audit.experiments.reproductions.statistics import resampling, t_interval
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 _RESAMPLES, _RESAMPLES_OF_SHARES = 1000, 100
 _FEWEST_DEFINED = 0.5  # share of the resamples in which a number must be defined for its interval to be stated
 
 
 @dataclass(frozen=True)
-class AttackAccuracyEstimates:
+class AucAndAccuracyResamples:
     """An attack's AUC and the test accuracy of several runs: the estimates, and bootstrap resamples of them."""
 
     # Mean over trials of the AUC of each run, shape (1 + resamples, runs): the first row as found, then one row for
@@ -31,7 +31,9 @@ class AttackAccuracyEstimates:
     auc: Floats
     accuracy: Floats  # mean over trials of the test accuracy of each run, in the shape of `auc`
 
-    def interval(self, statistic: Callable[[Floats, Floats], float], confidence: float = CONFIDENCE) -> Interval:
+    def interval(
+        self, statistic: Callable[[Floats, Floats], float], confidence: float = CONFIDENCE
+    ) -> IntervalEstimate:
         """Return a statistic of AUCs and accuracies, with its percentile bootstrap interval.
 
         The ends are NaN if the statistic is undefined for the estimates, or for too many resamples.
@@ -46,9 +48,9 @@ class AttackAccuracyEstimates:
         values = np.array([statistic(*pair) for pair in zip(self.auc, self.accuracy, strict=True)])
         drawn = values[1:][np.isfinite(values[1:])]
         if len(drawn) < _FEWEST_DEFINED * _RESAMPLES or not np.isfinite(values[0]):
-            return Interval(float(values[0]), nan, nan)
+            return IntervalEstimate(float(values[0]), nan, nan)
         low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
-        return Interval(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
+        return IntervalEstimate(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
     def shares(self, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
         """Return each run's share in the bootstrap variance of a statistic; empty if the variance is 0 or undefined.
@@ -68,7 +70,9 @@ class AttackAccuracyEstimates:
         return tuple(float(one) / total for one in variances) if np.isfinite(total) and total > 0 else ()
 
 
-def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Generator) -> AttackAccuracyEstimates:
+def curve(
+    runs: Sequence[MembershipSettingResults], attack: str, random: np.random.Generator
+) -> AucAndAccuracyResamples:
     """Return the AUC of an attack and the test accuracy of several runs, with bootstrap resamples of their trials.
 
     The trials of a run are shadow models of each other, and therefore dependent. To account for this, the deviation of
@@ -91,12 +95,12 @@ def curve(runs: Sequence[MembershipFindings], attack: str, random: np.random.Gen
         stretched = np.clip(middle + sqrt(2) * (area[drawn].mean(axis=1) - middle), 0.0, 1.0)
         areas.append(np.append(middle, stretched))
         accuracies.append(np.append(accuracy.mean(), accuracy[drawn].mean(axis=1)))
-    return AttackAccuracyEstimates(np.stack(areas, axis=1), np.stack(accuracies, axis=1))
+    return AucAndAccuracyResamples(np.stack(areas, axis=1), np.stack(accuracies, axis=1))
 
 
 def phi(
-    original: MembershipFindings, private: MembershipFindings, attack: str, confidence: float = CONFIDENCE
-) -> Interval:
+    original: MembershipSettingResults, private: MembershipSettingResults, attack: str, confidence: float = CONFIDENCE
+) -> IntervalEstimate:
     """Return phi of a run with DP relative to the run without DP, with its bootstrap interval (fixed seed).
 
     It is NaN, with its interval, if the attack or the model is no better than guessing without DP.
@@ -162,7 +166,9 @@ def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near:
     return float(np.mean(auc[split:][asked] - np.interp(accuracy[split:][asked], reached, area)))
 
 
-def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_each_other: bool = False) -> Interval:
+def mean_interval(
+    values: Floats, confidence: float = CONFIDENCE, shadows_of_each_other: bool = False
+) -> IntervalEstimate:
     """Return the mean of one value per trial, with its interval by Student's t.
 
     Parameters
@@ -177,10 +183,10 @@ def mean_interval(values: Floats, confidence: float = CONFIDENCE, shadows_of_eac
     """
     wider, found = sqrt(2) if shadows_of_each_other else 1.0, t_interval(values, confidence)
     low, high = (found.value + wider * (end - found.value) for end in (found.low, found.high))
-    return Interval(found.value, low, high)
+    return IntervalEstimate(found.value, low, high)
 
 
-def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE) -> Interval:
+def area_of(run: MembershipSettingResults, attack: str, confidence: float = CONFIDENCE) -> IntervalEstimate:
     """Return an attack's AUC in a run, averaged over trials, with its interval, which is cut to [0, 1].
 
     Parameters
@@ -193,12 +199,12 @@ def area_of(run: MembershipFindings, attack: str, confidence: float = CONFIDENCE
         Confidence of the interval, above 0 and below 1.
     """
     found = mean_interval(run.areas_of_trials[attack], confidence, shadows_of_each_other=attack != INSIDER)
-    return Interval(found.value, max(found.low, 0.0), min(found.high, 1.0))
+    return IntervalEstimate(found.value, max(found.low, 0.0), min(found.high, 1.0))
 
 
 def gain(
-    runs: Sequence[MembershipFindings], stronger: str, weaker: str, confidence: float = CONFIDENCE
-) -> tuple[Interval, tuple[float, ...]]:
+    runs: Sequence[MembershipSettingResults], stronger: str, weaker: str, confidence: float = CONFIDENCE
+) -> tuple[IntervalEstimate, tuple[float, ...]]:
     """Return how much one attack's AUC exceeds another's, averaged over runs, and each run's share in its variance.
 
     Both attacks see the same models, so differences are paired by trial. Runs are independent, and the interval uses
@@ -221,7 +227,7 @@ def gain(
     freedom = np.array([len(one) - 1 for one in each])
     total = variances.sum()
     if total == 0:
-        return Interval(value, value, value), ()
+        return IntervalEstimate(value, value, value), ()
     quantile = float(stdtrit(total**2 / np.sum(variances**2 / freedom), (1 + confidence) / 2))
     reach = quantile * sqrt(2 * total) / len(each)
-    return Interval(value, value - reach, value + reach), tuple((variances / total).tolist())
+    return IntervalEstimate(value, value - reach, value + reach), tuple((variances / total).tolist())

@@ -19,11 +19,11 @@ from fl_audit.experiments.reproductions.bernau2019.claim_ranges import (
     trade_sentence,
 )
 from fl_audit.experiments.reproductions.bernau2019.claims import UNTESTED, claims_of_text
-from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
+from fl_audit.experiments.reproductions.bernau2019.published import MembershipDatasetName
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     ATTACK_NAMES,
     BLACK_BOX,
-    MembershipData,
+    MembershipDatasetRecipe,
     MembershipSetting,
     PrivacyMethod,
     settings_of,
@@ -32,13 +32,13 @@ from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.paper_types import CONFIDENCE as PUBLISHED_CONFIDENCE
 from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemResult, ItemRow, PublishedReproduction
 from fl_audit.experiments.reproductions.statistics import end_by_end
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 _FIGURES = {
-    PublishedDataset.TEXAS: "fig3",
-    PublishedDataset.PURCHASES: "fig4",
-    PublishedDataset.COLLAB: "fig5",
-    PublishedDataset.LFW: "fig6",
+    MembershipDatasetName.TEXAS: "fig3",
+    MembershipDatasetName.PURCHASES: "fig4",
+    MembershipDatasetName.COLLAB: "fig5",
+    MembershipDatasetName.LFW: "fig6",
 }
 _BY_TITLE = {
     one.title: one for groups in settings.CANDIDATES.values() for forms in groups for one in forms
@@ -74,7 +74,7 @@ def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[Pape
         yield claim
 
 
-def _from_tables(data: MembershipData, published: PublishedReproduction) -> Iterator[PaperClaim]:
+def _from_tables(data: MembershipDatasetRecipe, published: PublishedReproduction) -> Iterator[PaperClaim]:
     """Yield the claims about AUC and phi that follow from rows of a data set's published figure."""
     figure = _FIGURES.get(data.study)
     if figure is None or figure not in published.tables:
@@ -82,16 +82,16 @@ def _from_tables(data: MembershipData, published: PublishedReproduction) -> Iter
     rows = {(row.setting, row.quantity): row for row in published.rows(figure)}
     played = [one for one in settings_of(data, ComputeExtent.FULL) if (one.label, ATTACK_NAMES[BLACK_BOX]) in rows]
 
-    def areas(attack: str, chosen: list[MembershipSetting]) -> list[Interval]:
+    def areas(attack: str, chosen: list[MembershipSetting]) -> list[IntervalEstimate]:
         own = [rows[one.label, ATTACK_NAMES[attack]] for one in chosen]
         return [wider(row, confidence_of_each(len(own))) for row in own]
 
     def trials(chosen: list[MembershipSetting]) -> int:
         return min(rows[one.label, ATTACK_NAMES[BLACK_BOX]].repetitions for one in chosen)
 
-    if data.study is PublishedDataset.COLLAB:
+    if data.study is MembershipDatasetName.COLLAB:
         yield black_box_baseline(data.title, areas(BLACK_BOX, played), trials(played))
-    if data.study is PublishedDataset.PURCHASES:
+    if data.study is MembershipDatasetName.PURCHASES:
         for attack, until in UNTIL_Z.items():
             weaker = [one for one in played if one.method is PrivacyMethod.CENTRAL and one.level < until]
             yield above_half(attack, data.title, end_by_end(min, areas(attack, weaker)), trials(weaker))
@@ -101,12 +101,12 @@ def _from_tables(data: MembershipData, published: PublishedReproduction) -> Iter
         if first is None or row is None:
             continue
         found = wider(row, CONFIDENCE)
-        within = Interval(found.value, max(found.low, 0.0), min(found.high, MOST_PHI))
+        within = IntervalEstimate(found.value, max(found.low, 0.0), min(found.high, MOST_PHI))
         if (claim := printed_phi(first, within, row.repetitions)) is not None:
             yield claim
 
 
-def wider(row: ItemRow, confidence: float) -> Interval:
+def wider(row: ItemRow, confidence: float) -> IntervalEstimate:
     """Return a published number with its interval, rescaled from the published confidence to another one (Student's t).
 
     Parameters
@@ -120,4 +120,4 @@ def wider(row: ItemRow, confidence: float) -> Interval:
     wanted, printed = (float(stdtrit(row.repetitions - 1, end)) for end in ends)
     found, factor = row.found, wanted / printed
     low, high = (found.value + factor * (end - found.value) for end in (found.low, found.high))
-    return Interval(found.value, low, high)
+    return IntervalEstimate(found.value, low, high)

@@ -16,19 +16,19 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions import plot_style, statistics
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_2_REPETITIONS, TABLE_2_UNROUNDED
-from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderResultsBySetting, InsiderRunResults
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     SCALINGS,
-    InsiderData,
     InsiderDatasetName,
+    InsiderDatasetRecipe,
     InsiderSetting,
     main_settings,
 )
 from fl_audit.experiments.reproductions.paper_types import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.report.figure_style import INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 ADVANTAGE = "advantage"
 EXCEEDED = "delta' (share of beliefs above rho_beta)"
@@ -37,13 +37,13 @@ AGAINST_PUBLISHED = "against the published"
 _SHADES = ("#ffffff", "#bdbdbd", "#7f7f7f")
 
 
-def table_2(played: InsiderRuns) -> ItemResult:
+def table_2(played: InsiderResultsBySetting) -> ItemResult:
     """Return Table 2 from runs: the insider's advantage, and its share of beliefs above the bound rho_beta = 0.9."""
     data, runs = played.data, played.runs
     return table_2_of([row for setting in main_settings(data) for row in identified(runs[setting])], data)
 
 
-def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderData]) -> ItemResult:
+def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderDatasetRecipe]) -> ItemResult:
     """Return Table 2, with its figure, from rows that are already computed.
 
     Parameters
@@ -85,7 +85,7 @@ def unrounded_text(advantage: float) -> str:
     return f" ({advantage:g} before rounding, not in print)"
 
 
-def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
+def identified(found: InsiderRunResults) -> tuple[ItemRow, ItemRow]:
     """Return two table rows of a run: the insider's advantage, and the share of its beliefs above rho_beta.
 
     Each row has the measured, the published and the predicted value.
@@ -103,14 +103,27 @@ def identified(found: InsiderFindings) -> tuple[ItemRow, ItemRow]:
         seen = statistics.predicted_advantage(found.mu_of_trials)
         note += f"; {100 * found.floored_share:.2g} % of rounds without evidence, which leaves {seen:.4f}"
     passed = int(np.sum(found.trials["belief"] > setting.belief))
-    share = Interval(passed / trials, *clopper_pearson(passed, trials, CONFIDENCE))
+    share = IntervalEstimate(passed / trials, *clopper_pearson(passed, trials, CONFIDENCE))
     return (
-        measured_row(setting.label, ADVANTAGE, Interval(measured.advantage, measured.low, measured.high), trials, note,
-            published=published.advantage, theory=expected),
-        measured_row(setting.label, EXCEEDED, share, trials,
-            f"{passed} of {trials}; claimed is at most {setting.data.delta:g}", published=published.exceeded,
-            theory=_predicted_exceedance(found.mu_of_trials, setting.belief)),
-    )  # fmt: skip
+        measured_row(
+            setting.label,
+            ADVANTAGE,
+            IntervalEstimate(measured.advantage, measured.low, measured.high),
+            trials,
+            note,
+            published=published.advantage,
+            theory=expected,
+        ),
+        measured_row(
+            setting.label,
+            EXCEEDED,
+            share,
+            trials,
+            f"{passed} of {trials}; claimed is at most {setting.data.delta:g}",
+            published=published.exceeded,
+            theory=_predicted_exceedance(found.mu_of_trials, setting.belief),
+        ),
+    )
 
 
 def _predicted_exceedance(mu: Floats, belief: float) -> float:
@@ -148,7 +161,7 @@ def _draw(axes: Axes, settings: Sequence[InsiderSetting], rows: Sequence[ItemRow
     axes.set_xlim(-0.6, len(rows) - 0.4)
 
 
-def figure_6(played: InsiderRuns) -> ItemResult:
+def figure_6(played: InsiderResultsBySetting) -> ItemResult:
     """Return Figure 6: the distributions of the final belief in the true data set, and of the test accuracy."""
     data, runs, figure = played.data, played.runs, new_figure(7.2)
     panels = figure.subplots(2, 2).ravel()
@@ -181,7 +194,7 @@ def figure_6(played: InsiderRuns) -> ItemResult:
     )
 
 
-def _draw_beliefs(axes: Axes, found: Sequence[InsiderFindings]) -> None:
+def _draw_beliefs(axes: Axes, found: Sequence[InsiderRunResults]) -> None:
     for scaling in SCALINGS:
         own = [(place, one) for place, one in enumerate(found) if one.setting.scaling is scaling]
         values = [one.trials["belief"].to_numpy() for _, one in own]
@@ -196,7 +209,7 @@ def _draw_beliefs(axes: Axes, found: Sequence[InsiderFindings]) -> None:
     axes.set_ylim(-0.02, 1.02)
 
 
-def _draw_accuracies(axes: Axes, played: InsiderRuns) -> None:
+def _draw_accuracies(axes: Axes, played: InsiderResultsBySetting) -> None:
     for index, one in enumerate(played.data):
         settings = main_settings([one])
         values = [100 * played.runs[setting].trials["test_accuracy"].to_numpy() for setting in settings]
@@ -208,7 +221,7 @@ def _draw_accuracies(axes: Axes, played: InsiderRuns) -> None:
     axes.set_xlim(-0.6, 3.6)
 
 
-def _belief_rows(found: InsiderFindings) -> list[ItemRow]:
+def _belief_rows(found: InsiderRunResults) -> list[ItemRow]:
     setting, trials, random = found.setting, found.repetitions, statistics.resampling(found.setting.name)
     beliefs = found.trials["belief"].to_numpy(dtype=np.float64)
     accuracy = found.trials["test_accuracy"].to_numpy(dtype=np.float64)

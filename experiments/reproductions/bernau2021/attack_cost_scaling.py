@@ -22,7 +22,7 @@ from fl_audit.experiments.reproductions.statistics import resampling
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.report.figure_style import finish_axes, new_figure
 from fl_audit.statistics.advantage import empirical_advantage
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 SIZES = (500, 1000, 2000, 4000)
 ROUNDS = (4, 8, 16, 32)
@@ -81,7 +81,7 @@ _PARTS: tuple[tuple[str, str, float, str, Prepared, Sequence[int]], ...] = (
 )
 
 
-def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> Interval:
+def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> IntervalEstimate:
     """Return the exponent of time as a power of size, with its t interval, by regression of log time on log size.
 
     Parameters
@@ -93,7 +93,7 @@ def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> Interval:
     """
     fitted = stats.linregress(np.log(sizes), np.log(seconds))
     reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(sizes) - 2)) * float(fitted.stderr)
-    return Interval(float(fitted.slope), float(fitted.slope) - reach, float(fitted.slope) + reach)
+    return IntervalEstimate(float(fitted.slope), float(fitted.slope) - reach, float(fitted.slope) + reach)
 
 
 def table_1() -> ItemResult:

@@ -27,17 +27,21 @@ from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import 
     SENSITIVITIES,
     audit_rows,
 )
-from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderResultsBySetting, InsiderRunResults
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import outlier_share
-from fl_audit.experiments.reproductions.bernau2021.settings import InsiderData, InsiderDatasetName, InsiderSetting
+from fl_audit.experiments.reproductions.bernau2021.settings import (
+    InsiderDatasetName,
+    InsiderDatasetRecipe,
+    InsiderSetting,
+)
 from fl_audit.experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.paper_types import ItemResult
 from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
-Runs = Mapping[InsiderSetting, InsiderFindings]
+Runs = Mapping[InsiderSetting, InsiderRunResults]
 
 LS, GS = SensitivityKind.LOCAL, SensitivityKind.GLOBAL
 REPLACED, REMOVED = Adjacency.REPLACE_RECORD, Adjacency.ADD_REMOVE_RECORD
@@ -52,15 +56,15 @@ FEW_OUTLIERS = 0.016
 """The smallest share of outliers that section 6.1 mentions; a share up to this counts as none."""
 
 
-def _ratio(interval: Interval, by: float) -> Interval:
-    return Interval(interval.value / by, interval.low / by, interval.high / by)
+def _ratio(interval: IntervalEstimate, by: float) -> IntervalEstimate:
+    return IntervalEstimate(interval.value / by, interval.low / by, interval.high / by)
 
 
-def _resampled(found: InsiderFindings, values: Floats, statistic: Callable[[Floats], float]) -> Interval:
+def _resampled(found: InsiderRunResults, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
     return statistics.bootstrap(values, statistic, statistics.resampling(f"claim {found.setting.name}"))
 
 
-def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _neighbours(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.1: dissimilar neighbours have larger sensitivities and few outliers."""
     at = partial(InsiderSetting, data, LS, REPLACED)
     most, least = (runs.get(at(neighbour=kind)) for kind in ("most-dissimilar", "least-dissimilar"))
@@ -77,7 +81,7 @@ def _neighbours(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                          trials=found.repetitions)  # fmt: skip
 
 
-def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _sensitivities(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims that local sensitivities are smaller than the global one (section 6.2, Figure 5)."""
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
     half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * settings.CLIPPING_NORM)
@@ -91,7 +95,7 @@ def _sensitivities(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                      trials=removed.repetitions)  # fmt: skip
 
 
-def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _beliefs(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.2 on the mean belief, and on the share of beliefs above rho_beta."""
     for setting in settings.main_settings([data]):
         found, claim = runs[setting], partial(PaperClaim, "6.2", where=setting.label, trials=runs[setting].repetitions)
@@ -101,7 +105,7 @@ def _beliefs(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
         yield exceedance(setting.label, identified(found)[1].found, data.delta, found.repetitions)
 
 
-def exceedance(where: str, counted: Interval, delta: float, trials: int) -> PaperClaim:
+def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int) -> PaperClaim:
     """Return the claim that the insider's belief exceeds rho_beta in at most a share delta of the trials.
 
     Parameters
@@ -119,7 +123,7 @@ def exceedance(where: str, counted: Interval, delta: float, trials: int) -> Pape
                       trials=trials, narrows=0.5 if counted.value else 1.0)  # fmt: skip
 
 
-def _insider_advantage(found: InsiderFindings) -> Interval:
+def _insider_advantage(found: InsiderRunResults) -> IntervalEstimate:
     """Return the insider's advantage: exact under local noise without floored rounds, else the mean of |2b - 1|.
 
     Its beliefs b are calibrated, so this has the mean of counted wins, and less variance.
@@ -129,7 +133,7 @@ def _insider_advantage(found: InsiderFindings) -> Interval:
     return statistics.t_interval(np.abs(2 * found.trials["belief"].to_numpy(dtype=np.float64) - 1))
 
 
-def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _advantages(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.2 on the advantage under local and global noise scaling."""
     of = {(one.scaling, one.relation): _insider_advantage(runs[one]) for one in settings.main_settings([data])}
     claim = partial(PaperClaim, trials=runs[settings.main_settings([data])[0]].repetitions)
@@ -149,12 +153,12 @@ def _advantages(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                 inf if adult else CLOSE)  # fmt: skip
 
 
-def advantage_name(found: InsiderFindings) -> str:
+def advantage_name(found: InsiderRunResults) -> str:
     """Return "exact advantage" for local noise that was never at its floor, else "measured advantage"."""
     return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
 
 
-def counted_advantage(setting: InsiderSetting, counted: Interval, trials: int) -> PaperClaim:
+def counted_advantage(setting: InsiderSetting, counted: IntervalEstimate, trials: int) -> PaperClaim:
     """Return the claim that the advantage by counting won trials equals rho_alpha, the paper's bound on it.
 
     Parameters
@@ -167,13 +171,13 @@ def counted_advantage(setting: InsiderSetting, counted: Interval, trials: int) -
         Number of trials.
     """
     bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
-    off = Interval(counted.value - bound, counted.low - bound, counted.high - bound)
+    off = IntervalEstimate(counted.value - bound, counted.low - bound, counted.high - bound)
     return PaperClaim("6", IS_RHO_ALPHA, setting.label, "advantage by counted trials less rho_alpha", off, -CLOSE,
         CLOSE,
                       trials=trials)  # fmt: skip
 
 
-def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _accuracy(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claim that too large a global sensitivity costs test accuracy (section 6.2, Figure 6d)."""
     pair = [runs[InsiderSetting(data, scaling, REPLACED)] for scaling in (LS, GS)]
     one, other = (_resampled(run, run.trials["test_accuracy"].to_numpy(dtype=np.float64), np.mean) for run in pair)
@@ -182,7 +186,7 @@ def _accuracy(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                      trials=pair[0].repetitions)  # fmt: skip
 
 
-def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _audits(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.3 on how far the empirical epsilons are from the claimed one."""
     rows = {one: audit_rows(runs[one]) for one in settings.audit_settings([data])}
     local, whole = ([one for one in rows if one.scaling is scaling] for scaling in (LS, GS))
@@ -198,23 +202,27 @@ def _audits(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
                 "largest relative distance of both, bookkeeping", exact(exceeded), highest=0.01)  # fmt: skip
     for nearer, farther in ((SENSITIVITIES, BELIEF), (BELIEF, ADVANTAGE)):
         one, other = apart[farther], apart[nearer]
-        yield claim(f"{nearer} is nearer to epsilon than that {farther.partition(' ')[2]}", data.title,
-                    f"mean distance from epsilon, {farther.rpartition(' ')[2]} less {nearer.rpartition(' ')[2]}",
-                    Interval(one.value - other.value, one.low - other.high, one.high - other.low), 0.0)  # fmt: skip
+        yield claim(
+            f"{nearer} is nearer to epsilon than that {farther.partition(' ')[2]}",
+            data.title,
+            f"mean distance from epsilon, {farther.rpartition(' ')[2]} less {nearer.rpartition(' ')[2]}",
+            IntervalEstimate(one.value - other.value, one.low - other.high, one.high - other.low),
+            0.0,
+        )
     under = [_ratio(rows[one][SENSITIVITIES].found, epsilon_from_belief(one.belief)) for one in whole]
     largest = max(under, key=lambda one: one.high)
     yield claim("under global sensitivity epsilon' is too small", data.title,
                 "largest epsilon' from sensitivities over epsilon", largest, highest=1.0)  # fmt: skip
 
 
-def _distance(found: Interval, truth: float) -> Interval:
+def _distance(found: IntervalEstimate, truth: float) -> IntervalEstimate:
     """Return the absolute difference of a number from `truth`, with the range that its interval allows."""
     ends = abs(found.low - truth), abs(found.high - truth)
     covers = found.low <= truth <= found.high
-    return Interval(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
+    return IntervalEstimate(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))
 
 
-def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
+def _adversaries(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims of section 6.3: the insider learns more than Yeom's adversary, whose bound is loose."""
     for setting in settings.audit_settings([data]):
         found, trials = runs[setting], runs[setting].repetitions
@@ -226,11 +234,11 @@ def _adversaries(data: InsiderData, runs: Runs) -> Iterator[PaperClaim]:
         bound = float((found.summary.get("membership") or {}).get("yeom_bound") or np.nan)
         yield PaperClaim("6.3", "the bound of membership inference is loose", setting.label,
                          "bound e^epsilon - 1 less the advantage of Yeom's adversary",
-                         Interval(bound - member.value, bound - member.high, bound - member.low), CLOSE,
+                         IntervalEstimate(bound - member.value, bound - member.high, bound - member.low), CLOSE,
                          trials=trials)  # fmt: skip
 
 
-TESTS: tuple[Callable[[InsiderData, Runs], Iterator[PaperClaim]], ...] = (
+TESTS: tuple[Callable[[InsiderDatasetRecipe, Runs], Iterator[PaperClaim]], ...] = (
     _neighbours, _sensitivities, _beliefs, _advantages, _accuracy, _audits, _adversaries,
 )  # fmt: skip
 
@@ -247,7 +255,7 @@ UNTESTED = (
 """Statements that cannot be tested, with the reasons."""
 
 
-def claims_item(played: InsiderRuns) -> ItemResult:
+def claims_item(played: InsiderResultsBySetting) -> ItemResult:
     """Return the table of all claims: tested by closed forms, tested on runs, and untestable ones with reasons."""
     tested = [claim for test in TESTS for one in played.data for claim in test(one, played.runs)]
     return claims_of_text(tested, [one.title for one in played.data])

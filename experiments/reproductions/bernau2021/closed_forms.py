@@ -7,7 +7,7 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
-from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3, PrintedScores
+from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3, PrintedIdentifiabilityScores
 from fl_audit.experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, InsiderDatasetName
 from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.plot_style import draw_published, legend_below
@@ -75,7 +75,7 @@ def calibrated(belief: float, delta: float) -> Guarantee:
     return derive_guarantee(claim.with_noise(noise_multiplier_for(BeliefTarget(belief), claim)))
 
 
-def _rows_of_column(study: InsiderDatasetName, column: PrintedScores) -> list[ItemRow]:
+def _rows_of_column(study: InsiderDatasetName, column: PrintedIdentifiabilityScores) -> list[ItemRow]:
     belief, delta = float(column.belief), float(column.delta)
     epsilon, guarantee = epsilon_from_belief(belief), calibrated(float(column.belief), float(column.delta))
     setting = f"{study}, rho_beta {column.belief}"

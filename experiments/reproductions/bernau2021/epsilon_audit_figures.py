@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from scipy.special import ndtri
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.identifiability.empirical_epsilon import epsilon_from_measured_advantage
+from fl_audit.audits.identifiability.bernau_empirical_epsilons import epsilon_from_measured_advantage
 from fl_audit.audits.membership.yeom_attack import chance_spread
 from fl_audit.experiments.reproductions import plot_style
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
@@ -24,11 +24,11 @@ from fl_audit.experiments.reproductions.bernau2021.published import (
     TABLE_2,
     published_repetitions,
 )
-from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderResultsBySetting, InsiderRunResults
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     MAIN_BELIEF,
     SCALINGS,
-    InsiderData,
+    InsiderDatasetRecipe,
     InsiderSetting,
     audit_settings,
 )
@@ -36,7 +36,7 @@ from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, 
 from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 from fl_audit.report.figure_style import INK, MUTED, finish_axes, new_figure
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 SENSITIVITIES = "epsilon' from sensitivities"
 BELIEF = "epsilon' from the largest belief"
@@ -50,7 +50,7 @@ _MEMBERSHIP_LOOKS = {
 }
 
 
-def audit_of_epsilon(played: InsiderRuns) -> ItemResult:
+def audit_of_epsilon(played: InsiderResultsBySetting) -> ItemResult:
     """Return the figure of one data set from its runs: three estimates of epsilon, and two adversaries' advantages.
 
     Epsilon is estimated from sensitivities, from the insider's beliefs, and from its advantage.
@@ -59,7 +59,7 @@ def audit_of_epsilon(played: InsiderRuns) -> ItemResult:
     return audit_of({setting: audit_rows(played.runs[setting]) for setting in settings}, data)
 
 
-def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: InsiderData) -> ItemResult:
+def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: InsiderDatasetRecipe) -> ItemResult:
     """Return the figure of one data set, with four panels, from rows that are already computed.
 
     Parameters
@@ -93,7 +93,7 @@ def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: Insider
     )  # fmt: skip
 
 
-def audit_rows(found: InsiderFindings) -> dict[str, ItemRow]:
+def audit_rows(found: InsiderRunResults) -> dict[str, ItemRow]:
     """Return the table rows of one run, keyed by quantity: three estimates of epsilon, two adversaries' advantages."""
     return {row.quantity: row for row in (*_epsilon_rows(found), *_advantage_rows(found))}
 
@@ -107,13 +107,13 @@ def _median_of_largest(mu: float, trials: int) -> float:
     return max(0.0, mu * mu / 2 - mu * float(ndtri(-expm1(-log(2) / trials))))
 
 
-def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
+def _epsilon_rows(found: InsiderRunResults) -> Iterator[ItemRow]:
     """Yield the rows of a run's three empirical epsilons; a missing value or upper end counts as infinite."""
     setting, trials, stored = found.setting, found.repetitions, found.summary["empirical_epsilon"]
 
     def row(quantity: str, name: str, printed: Mapping[float, float], theory: float, note: str) -> ItemRow:
         ends = stored["intervals"][name]
-        measured = Interval(_number(stored[name], inf), _number(ends["low"]), _number(ends["high"], inf))
+        measured = IntervalEstimate(_number(stored[name], inf), _number(ends["low"]), _number(ends["high"], inf))
         published = printed.get(setting.belief, nan)
         return measured_row(setting.label, quantity, measured, trials, note, published=published, theory=theory)
 
@@ -136,13 +136,13 @@ def _epsilon_rows(found: InsiderFindings) -> Iterator[ItemRow]:
     yield row(ADVANTAGE, "from_advantage", EPSILON_FROM_ADVANTAGE_LOCAL[study] if local else {}, expected, note)
 
 
-def _advantage_rows(found: InsiderFindings) -> Iterator[ItemRow]:
+def _advantage_rows(found: InsiderRunResults) -> Iterator[ItemRow]:
     """Yield the rows of the advantages of the insider and of Yeom's membership adversary."""
     setting, insider, config = found.setting, found.summary["insider"], found.config
     main = setting.belief == MAIN_BELIEF
     published = TABLE_2[setting.data.study, setting.scaling, setting.relation].advantage if main else nan
     bound = rho_alpha(epsilon_from_belief(setting.belief), setting.data.delta)
-    measured = Interval(*(insider[name] for name in ("advantage", "advantage_low", "advantage_high")))
+    measured = IntervalEstimate(*(insider[name] for name in ("advantage", "advantage_low", "advantage_high")))
     note = f"rho_alpha {bound:.4f}{'; published: Table 2' if main else ''}"
     yield measured_row(
         setting.label, INSIDER, measured, found.repetitions, note, published=published, theory=found.expected_advantage
@@ -150,7 +150,7 @@ def _advantage_rows(found: InsiderFindings) -> Iterator[ItemRow]:
     section: Mapping[str, Any] = found.summary.get("membership") or {}
     yeom, bound = _number(section.get("yeom_bound")), _number(section.get("bound"))
     chance = chance_spread(config.data.records, config.data.population_records)
-    member = Interval(*(_number(section.get(name)) for name in ("advantage", "low", "high")))
+    member = IntervalEstimate(*(_number(section.get(name)) for name in ("advantage", "low", "high")))
     yield measured_row(
         setting.label, MEMBERSHIP, member, found.repetitions,
         f"mean over trials; published: under {LARGEST_MEMBERSHIP_ADVANTAGE:g} everywhere; bound of Yeom et al. "

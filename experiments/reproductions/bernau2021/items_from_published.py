@@ -18,7 +18,7 @@ from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import 
 from fl_audit.experiments.reproductions.bernau2021.noisy_query import figure_1
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import remarks_of_figure_4
-from fl_audit.experiments.reproductions.bernau2021.settings import InsiderData, InsiderSetting
+from fl_audit.experiments.reproductions.bernau2021.settings import InsiderDatasetRecipe, InsiderSetting
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, PublishedReproduction
 from fl_audit.report.figure_style import new_figure
@@ -44,7 +44,7 @@ def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
     }
 
 
-def _audit(published: PublishedReproduction, item: str, data: list[InsiderData]) -> ItemResult:
+def _audit(published: PublishedReproduction, item: str, data: list[InsiderDatasetRecipe]) -> ItemResult:
     """Return the figure of one data set's audit of epsilon, from its published rows.
 
     Where the belief is the main one, the insider's published advantage is that of the printed Table 2.
@@ -61,7 +61,9 @@ def _audit(published: PublishedReproduction, item: str, data: list[InsiderData])
     return audit_of(made, one)
 
 
-def _claims(published: PublishedReproduction, data: list[InsiderData], own: Mapping[str, InsiderSetting]) -> ItemResult:
+def _claims(
+    published: PublishedReproduction, data: list[InsiderDatasetRecipe], own: Mapping[str, InsiderSetting]
+) -> ItemResult:
     rows = {(row.setting, row.quantity): row for row in published.rows("table2")}
     fixed = {(one.statement, one.where) for one in (*closed_forms(), *UNTESTED)}
     tested = [_kept(one, rows, own) for one in published.claims if (one.statement, one.where) not in fixed]

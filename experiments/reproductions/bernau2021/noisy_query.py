@@ -19,7 +19,7 @@ from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, gaussian_belief_bound, rho_alpha, rho_beta
 from fl_audit.report.figure_style import BIT_STYLES, INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 TRIALS = 20_000
 
@@ -159,16 +159,29 @@ def _rows_of_the_boundary(query: NoisyQuery, trials: QueryTrials) -> list[ItemRo
     last, first = float(answers[said].max()), float(answers[~said].min())
     beliefs = expit(trials.towards_truth)
     wins = int(trials.won.sum())
-    won = Interval(wins / TRIALS, *clopper_pearson(wins, TRIALS, CONFIDENCE))
+    won = IntervalEstimate(wins / TRIALS, *clopper_pearson(wins, TRIALS, CONFIDENCE))
     mean = bootstrap(beliefs, np.mean, resampling("figure 1, belief"))
     return [
-        measured_row(query.label, "decision boundary (units of f)", Interval((last + first) / 2, last, first), TRIALS,
-            "between the last answer taken for D and the first taken for D'", theory=0.5),
-        measured_row(query.label, "share of trials won", won, TRIALS, "theory: Phi(mu / 2)",
-            theory=float(ndtr(query.mu / 2))),
-        measured_row(query.label, "mean belief in the truth", mean, TRIALS, "theory: E sigmoid(L), L ~ N(mu^2/2, mu^2)",
-            theory=mean_belief(query.mu)),
-    ]  # fmt: skip
+        measured_row(
+            query.label,
+            "decision boundary (units of f)",
+            IntervalEstimate((last + first) / 2, last, first),
+            TRIALS,
+            "between the last answer taken for D and the first taken for D'",
+            theory=0.5,
+        ),
+        measured_row(
+            query.label, "share of trials won", won, TRIALS, "theory: Phi(mu / 2)", theory=float(ndtr(query.mu / 2))
+        ),
+        measured_row(
+            query.label,
+            "mean belief in the truth",
+            mean,
+            TRIALS,
+            "theory: E sigmoid(L), L ~ N(mu^2/2, mu^2)",
+            theory=mean_belief(query.mu),
+        ),
+    ]
 
 
 def _draw_densities(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
@@ -225,7 +238,7 @@ def _rows_of_errors(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:
     for used, name in ((True, "share of D taken for D'"), (False, "share of D' taken for D")):
         group = trials.used == used
         errors, count = int(np.sum(~trials.won[group])), int(group.sum())
-        share = Interval(errors / count, *clopper_pearson(errors, count, CONFIDENCE))
+        share = IntervalEstimate(errors / count, *clopper_pearson(errors, count, CONFIDENCE))
         theory = float(ndtr(-query.mu / 2))
         rows.append(measured_row(query.label, name, share, count, "theory: Phi(-mu / 2)", theory=theory))
     return [*rows, _advantage_row(query, trials)]
@@ -233,7 +246,7 @@ def _rows_of_errors(query: NoisyQuery, trials: QueryTrials) -> list[ItemRow]:
 
 def _advantage_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
     found = empirical_advantage(trials.won, CONFIDENCE)
-    interval, bound = Interval(found.advantage, found.low, found.high), rho_alpha(query.epsilon, query.delta)
+    interval, bound = IntervalEstimate(found.advantage, found.low, found.high), rho_alpha(query.epsilon, query.delta)
     return measured_row(query.label, "advantage", interval, found.trials, "theory: rho_alpha, Theorem 3", theory=bound)
 
 
@@ -277,7 +290,7 @@ def figure_3() -> ItemResult:
 
 def _belief_row(query: NoisyQuery, trials: QueryTrials) -> ItemRow:
     passed = int(np.sum(trials.towards_truth > query.epsilon))
-    share = Interval(passed / TRIALS, *clopper_pearson(passed, TRIALS, CONFIDENCE))
+    share = IntervalEstimate(passed / TRIALS, *clopper_pearson(passed, TRIALS, CONFIDENCE))
     note = f"theory: P(L > epsilon); claimed is at most {query.delta:g}"
     name = f"share of beliefs above rho_beta = {rho_beta(query.epsilon):.4f}"
     return measured_row(query.label, name, share, TRIALS, note, theory=query.exceeded)

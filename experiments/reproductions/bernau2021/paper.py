@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from fl_audit.audits.page.markup import page_table
+from fl_audit.audits.page.html_building_blocks import page_table
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import figure_6, table_2
 from fl_audit.experiments.reproductions.bernau2021.attack_cost_scaling import table_1
@@ -13,14 +13,14 @@ from fl_audit.experiments.reproductions.bernau2021.closed_forms import table_3
 from fl_audit.experiments.reproductions.bernau2021.epsilon_audit_figures import audit_of_epsilon
 from fl_audit.experiments.reproductions.bernau2021.items_from_published import rejudge
 from fl_audit.experiments.reproductions.bernau2021.noisy_query import figure_1, figure_2, figure_3
-from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns, play
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderResultsBySetting, InsiderRunResults, play
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import figure_4, figure_5
 from fl_audit.experiments.reproductions.bernau2021.settings import (
     CLIPPING_NORM,
     LEARNING_RATE,
     OPTIMIZER,
-    InsiderData,
     InsiderDatasetName,
+    InsiderDatasetRecipe,
     InsiderSetting,
 )
 from fl_audit.experiments.reproductions.dataset_availability import DatasetItem, find_data_of_items
@@ -40,9 +40,9 @@ class InsiderItem(DatasetItem):
 
     # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
     # needed.
-    build: Callable[[InsiderRuns], ItemResult]
+    build: Callable[[InsiderResultsBySetting], ItemResult]
     # Returns the settings that it needs to be run on given data sets.
-    settings: Callable[[Iterable[InsiderData]], tuple[InsiderSetting, ...]] = lambda data: ()
+    settings: Callable[[Iterable[InsiderDatasetRecipe]], tuple[InsiderSetting, ...]] = lambda data: ()
 
 
 def _audit(number: int, study: InsiderDatasetName) -> InsiderItem:
@@ -79,7 +79,7 @@ def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
     runs = play([setting for item in makeable for setting in item.settings(item.data_of(found))], context)
     played = tuple(runs.values())
     return PaperResults(
-        tuple((item, _made(item, InsiderRuns(item.data_of(found), runs), context)) for item in makeable),
+        tuple((item, _made(item, InsiderResultsBySetting(item.data_of(found), runs), context)) for item in makeable),
         tuple(f"{item.title}: left out, {NO_DATA}" for item in items if item not in makeable),
         remarks,
         (", ".join(one.title for one in found) or "no data needed", plural(len(played), "run")),
@@ -88,7 +88,7 @@ def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
     )
 
 
-def _made(item: InsiderItem, played: InsiderRuns, context: ItemContext) -> ItemResult:
+def _made(item: InsiderItem, played: InsiderResultsBySetting, context: ItemContext) -> ItemResult:
     own = dict.fromkeys(item.settings(played.data))
     spent = spent_on({context.runs / one.name: played.runs[one].repetitions for one in own})
     return replace(item.build(played), spent=spent)
@@ -106,14 +106,14 @@ PAPER = Paper(
 )
 
 
-def _warnings(runs: Sequence[InsiderFindings], extent: ComputeExtent) -> list[str]:
+def _warnings(runs: Sequence[InsiderRunResults], extent: ComputeExtent) -> list[str]:
     if not runs:
         return []
     quick = [f"{QUICK_WARNING} {_other_measures(runs)}".strip()] if extent is ComputeExtent.QUICK else []
     return [*quick, f"Settings marked LS: {AUDIT_DEVICE}"]
 
 
-def _other_measures(runs: Sequence[InsiderFindings]) -> str:
+def _other_measures(runs: Sequence[InsiderRunResults]) -> str:
     """Return a sentence on data sets whose neighbours were chosen by another measure than the paper's; else ""."""
     others = {
         f"on {found.setting.data.title} by the {found.config.audit.dissimilarity} measure instead of "
@@ -124,7 +124,7 @@ def _other_measures(runs: Sequence[InsiderFindings]) -> str:
     return f"Neighbours are chosen {', '.join(sorted(others))}." if others else ""
 
 
-def _played(runs: Sequence[InsiderFindings]) -> str:
+def _played(runs: Sequence[InsiderRunResults]) -> str:
     if not runs:
         return "<p>Nothing: everything here follows from closed forms and a simulated query.</p>"
     common = (

@@ -47,7 +47,7 @@ def published_repetitions(belief: float) -> int:
     return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 
 
-class PrintedScores(NamedTuple):
+class PrintedIdentifiabilityScores(NamedTuple):
     """A column of Table 3, as printed: bound rho_beta on the belief, delta, epsilon, and bound on the advantage."""
 
     belief: str
@@ -56,16 +56,18 @@ class PrintedScores(NamedTuple):
     advantage: str
 
 
-def _columns(first: tuple[str, str], delta: str, advantages: tuple[str, ...]) -> tuple[PrintedScores, ...]:
+def _columns(
+    first: tuple[str, str], delta: str, advantages: tuple[str, ...]
+) -> tuple[PrintedIdentifiabilityScores, ...]:
     beliefs = (first[0], "0.75", "0.9", "0.99")
     epsilons = (first[1], "1.1", "2.2", "4.6")
     return tuple(
-        PrintedScores(belief, delta, epsilon, advantage)
+        PrintedIdentifiabilityScores(belief, delta, epsilon, advantage)
         for belief, epsilon, advantage in zip(beliefs, epsilons, advantages, strict=True)
     )
 
 
-TABLE_3: dict[InsiderDatasetName, tuple[PrintedScores, ...]] = {
+TABLE_3: dict[InsiderDatasetName, tuple[PrintedIdentifiabilityScores, ...]] = {
     InsiderDatasetName.MNIST: _columns(("0.52", "0.08"), "0.01", ("0.01", "0.14", "0.28", "0.54")),
     InsiderDatasetName.PURCHASE: _columns(("0.53", "0.12"), "0.001", ("0.01", "0.12", "0.23", "0.46")),
     InsiderDatasetName.ADULT: _columns(("0.53", "0.12"), "0.001", ("0.01", "0.12", "0.23", "0.46")),

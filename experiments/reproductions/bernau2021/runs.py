@@ -17,7 +17,12 @@ from fl_audit.data.dissimilarity import Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
 from fl_audit.data.record_selection import select_records
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, InsiderData, InsiderSetting, values_of
+from fl_audit.experiments.reproductions.bernau2021.settings import (
+    CLIPPING_NORM,
+    InsiderDatasetRecipe,
+    InsiderSetting,
+    values_of,
+)
 from fl_audit.experiments.reproductions.paper_types import ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
@@ -30,7 +35,7 @@ from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 
 
 @dataclass(frozen=True)
-class InsiderFindings:
+class InsiderRunResults:
     """The results of one run, read from its directory."""
 
     setting: InsiderSetting  # the setting that was run
@@ -82,11 +87,11 @@ class InsiderFindings:
 
 
 @dataclass(frozen=True)
-class InsiderRuns:
+class InsiderResultsBySetting:
     """The available data sets, and the results of all runs on them, keyed by setting."""
 
-    data: Sequence[InsiderData]
-    runs: Mapping[InsiderSetting, InsiderFindings]
+    data: Sequence[InsiderDatasetRecipe]
+    runs: Mapping[InsiderSetting, InsiderRunResults]
 
     @property
     def stands_in(self) -> bool:
@@ -94,7 +99,7 @@ class InsiderRuns:
         return any(one.stands_in for one in self.data)
 
 
-def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[InsiderSetting, InsiderFindings]:
+def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[InsiderSetting, InsiderRunResults]:
     """Carry out the runs that are not finished, and return the results of all runs, keyed by setting.
 
     Parameters
@@ -119,10 +124,10 @@ def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[Insid
     return {one: _read_findings(one, run.config, run.directory) for one, run in planned.items()}
 
 
-def _read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderFindings:
+def _read_findings(setting: InsiderSetting, config: RunConfig, run: RunDirectory) -> InsiderRunResults:
     frames = {label: read_frame(run.path / f"{label}.parquet") for label in ("trials", "rounds")}
     public, _ = read_public(run.path)
-    return InsiderFindings(setting, config, read_json(run.summary), **frames, pair=public.pair)
+    return InsiderRunResults(setting, config, read_json(run.summary), **frames, pair=public.pair)
 
 
 RANKS = 3  # number of most and of least dissimilar neighbours that one search keeps: as many as in Figure 4
@@ -141,7 +146,7 @@ def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirecto
     return _ranked(search)[rank - 1]
 
 
-def labels_of(found: InsiderFindings) -> tuple[int, ...]:
+def labels_of(found: InsiderRunResults) -> tuple[int, ...]:
     """Return the labels of the records in which D and D' differ: D's, then its replacement's, if there is one."""
     data, pair = found.config.data, found.pair
     split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)

@@ -11,7 +11,7 @@ from fl_audit.experiments.reproductions import plot_style
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
-from fl_audit.experiments.reproductions.bernau2021.runs import InsiderFindings, InsiderRuns, labels_of
+from fl_audit.experiments.reproductions.bernau2021.runs import InsiderResultsBySetting, InsiderRunResults, labels_of
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderDatasetName
 from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, resampling
@@ -32,7 +32,7 @@ def outlier_share(values: Floats) -> float:
     return float(np.mean((values < low - reach) | (values > high + reach)))
 
 
-def figure_4(played: InsiderRuns) -> ItemResult:
+def figure_4(played: InsiderResultsBySetting) -> ItemResult:
     """Return Figure 4: box plots of local sensitivities for several neighbours of D, from most to least dissimilar."""
     data, figure = played.data, new_figure(4.6)
     widths = [len(settings.neighbours_shown(one, _REPLACE)) + 1.5 for one in data]
@@ -73,7 +73,7 @@ def remarks_of_figure_4(stands_in: bool) -> tuple[str, ...]:
     return explained(keys, stands_in)
 
 
-def _finish_neighbours(axes: Axes, data: settings.InsiderData) -> None:
+def _finish_neighbours(axes: Axes, data: settings.InsiderDatasetRecipe) -> None:
     shown = settings.neighbours_shown(data, _REPLACE)
     names = [f"{'most' if neighbour.startswith('most') else 'least'} {rank}" for neighbour, rank in shown]
     axes.set_xticks(range(len(shown)), names if len(shown) > 2 else ["most", "least"], rotation=45, ha="right")
@@ -82,7 +82,7 @@ def _finish_neighbours(axes: Axes, data: settings.InsiderData) -> None:
     plot_style.draw_published(axes, [-0.2, len(shown) - 1.2], medians)
 
 
-def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
+def _neighbour_rows(found: InsiderRunResults) -> list[ItemRow]:
     setting, values = found.setting, found.sensitivities
     random = resampling(setting.name)
     found_median, share = (bootstrap(values, of, random) for of in (np.median, outlier_share))
@@ -104,7 +104,7 @@ def _neighbour_rows(found: InsiderFindings) -> list[ItemRow]:
     ]  # fmt: skip
 
 
-def figure_5(played: InsiderRuns) -> ItemResult:
+def figure_5(played: InsiderResultsBySetting) -> ItemResult:
     """Return Figure 5: local and global sensitivities over the rounds, for a claimed belief bound rho_beta of 0.9."""
     data, figure = played.data, new_figure(4.2)
     panels = figure.subplots(1, len(data), squeeze=False, sharey=True)[0]
@@ -132,7 +132,7 @@ def figure_5(played: InsiderRuns) -> ItemResult:
     )
 
 
-def _round_rows(found: InsiderFindings) -> list[ItemRow]:
+def _round_rows(found: InsiderRunResults) -> list[ItemRow]:
     limit, rows = _limit(found.setting.relation), []
     for index, values in enumerate(found.sensitivities.T):
         low, high = np.percentile(values, [25, 75])
@@ -146,7 +146,7 @@ def _round_rows(found: InsiderFindings) -> list[ItemRow]:
     return rows
 
 
-def _draw_rounds(axes: Axes, found: InsiderFindings) -> None:
+def _draw_rounds(axes: Axes, found: InsiderRunResults) -> None:
     relation, values = found.setting.relation, found.sensitivities
     look, rounds = plot_style.RELATION_LOOKS[relation], np.arange(1, values.shape[1] + 1)
     low, middle, high = np.percentile(values, [25, 50, 75], axis=0)

@@ -40,7 +40,7 @@ class InsiderDatasetName(StrEnum):
 
 
 @dataclass(frozen=True)
-class InsiderData:
+class InsiderDatasetRecipe:
     """A data set, with what the paper fixes for it: sizes, model, delta, and measure of dissimilarity."""
 
     study: InsiderDatasetName  # the paper's data set that it is, or stands in for
@@ -75,20 +75,20 @@ class InsiderData:
         return self.title != self.study
 
 
-MNIST = InsiderData(
+MNIST = InsiderDatasetRecipe(
     InsiderDatasetName.MNIST, "mnist", "MNIST", 100, 0.01, "mnist-cnn", "ssim", 0.52, 200, 250,
     (6, 2, 2), "euclidean",
 )  # fmt: skip
-PURCHASE = InsiderData(
+PURCHASE = InsiderDatasetRecipe(
     InsiderDatasetName.PURCHASE, "purchase100", "Purchase-100", 1000, 0.001, "dense-128", "hamming", 0.53, 1000,
     125, (12, 4, 2), "hamming",
 )  # fmt: skip
 LOCATION = replace(PURCHASE, name="location30", title="Location-30 for Purchase-100")
-ADULT = InsiderData(
+ADULT = InsiderDatasetRecipe(
     InsiderDatasetName.ADULT, "adult", "Adult", 1000, 0.001, "adult-mlp", "manhattan", 0.53, 1000, 250,
     (60, 30, 10), "manhattan",
 )  # fmt: skip
-CANDIDATES: dict[InsiderDatasetName, tuple[tuple[InsiderData], ...]] = {
+CANDIDATES: dict[InsiderDatasetName, tuple[tuple[InsiderDatasetRecipe], ...]] = {
     InsiderDatasetName.MNIST: ((MNIST,),),
     InsiderDatasetName.PURCHASE: ((PURCHASE,), (LOCATION,)),
     InsiderDatasetName.ADULT: ((ADULT,),),
@@ -100,7 +100,7 @@ CANDIDATES: dict[InsiderDatasetName, tuple[tuple[InsiderData], ...]] = {
 class InsiderSetting:
     """The setting of one audit run: data set, noise scaling, adjacency, bound on the belief, and neighbour."""
 
-    data: InsiderData  # the data set, with all that the paper fixes for it
+    data: InsiderDatasetRecipe  # the data set, with all that the paper fixes for it
     scaling: SensitivityKind  # whether noise follows the local or the global sensitivity
     relation: Adjacency  # relation of D and D'
     belief: float = MAIN_BELIEF  # rho_beta, the claimed bound on the insider's belief
@@ -214,19 +214,19 @@ def values_of(setting: InsiderSetting, extent: ComputeExtent, data_dir: Path | N
     }
 
 
-def main_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
+def main_settings(data: Iterable[InsiderDatasetRecipe]) -> tuple[InsiderSetting, ...]:
     """Return the settings of Table 2 and Figures 5 and 6: rho_beta = 0.9, both noise scalings and both adjacencies."""
     each = product(data, SCALINGS, RELATIONS)
     return tuple(InsiderSetting(one, scaling, relation) for one, scaling, relation in each)
 
 
-def audit_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
+def audit_settings(data: Iterable[InsiderDatasetRecipe]) -> tuple[InsiderSetting, ...]:
     """Return the settings of Figures 7 to 9: bounded DP (replaced record), both noise scalings and all rho_beta."""
     each = ((one, scaling, belief) for one in data for scaling in SCALINGS for belief in one.beliefs)
     return tuple(InsiderSetting(one, scaling, Adjacency.REPLACE_RECORD, belief) for one, scaling, belief in each)
 
 
-def neighbour_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
+def neighbour_settings(data: Iterable[InsiderDatasetRecipe]) -> tuple[InsiderSetting, ...]:
     """Return the settings of Figure 4: the most and the least dissimilar neighbours of each data set."""
     return tuple(
         InsiderSetting(one, SensitivityKind.LOCAL, relation, MAIN_BELIEF, neighbour, rank)
@@ -236,13 +236,13 @@ def neighbour_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...
     )
 
 
-def all_settings(data: Iterable[InsiderData]) -> tuple[InsiderSetting, ...]:
+def all_settings(data: Iterable[InsiderDatasetRecipe]) -> tuple[InsiderSetting, ...]:
     """Return the settings of all tables and figures, with duplicates of those that several share."""
     own = tuple(data)
     return (*main_settings(own), *audit_settings(own), *neighbour_settings(own))
 
 
-def neighbours_shown(data: InsiderData, relation: Adjacency) -> tuple[tuple[str, int], ...]:
+def neighbours_shown(data: InsiderDatasetRecipe, relation: Adjacency) -> tuple[tuple[str, int], ...]:
     """Return the neighbours of D in one panel of Figure 4 as (kind, rank), from most to least dissimilar.
 
     On MNIST with replaced records there are three of each kind, otherwise one. The sensitivities in the paper's figure

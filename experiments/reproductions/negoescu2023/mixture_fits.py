@@ -17,12 +17,12 @@ from safetensors.torch import load_file
 from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import available_study
-from fl_audit.experiments.reproductions.negoescu2023.studies import EpsilonStarStudy, EpsilonStarTask
+from fl_audit.experiments.reproductions.negoescu2023.studies import EpsilonStarTask, EpsilonStarTaskSettings
 from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.statistics import mean_of_shares, t_interval
-from fl_audit.experiments.runs.engines import RayOptions
+from fl_audit.experiments.runs.ray_engine import RayOptions
 from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.experiments.sweeps.grid import Point
 from fl_audit.experiments.sweeps.sweep import RUNS, run_sweep
@@ -40,7 +40,7 @@ _FITTED = 10_000
 _LOOKS = {100: ("-", "o", "#12426e"), 300: ("--", "s", "#5c5c5c"), 1000: (":", "v", "#b35806")}
 
 
-def _chosen_points(study: EpsilonStarStudy, data_dir: Path | None) -> tuple[Point, ...]:
+def _chosen_points(study: EpsilonStarTaskSettings, data_dir: Path | None) -> tuple[Point, ...]:
     """Return the four examined settings: fewest and most epochs without DP, least and largest epsilon with DP."""
     baselines = study.baselines(data_dir)
     wanted = {"privacy.clipping-norm": study.clipping_norms[0], "training.expected-batch": study.batches[-1]}

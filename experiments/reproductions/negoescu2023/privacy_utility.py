@@ -16,7 +16,7 @@ from fl_audit.data.catalogue import is_found
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.experiments.reproductions.claims import PaperClaim, untested, verdicts_said
-from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarStudy, EpsilonStarTask
+from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarTask, EpsilonStarTaskSettings
 from fl_audit.experiments.reproductions.paper_types import (
     CONFIDENCE,
     ItemContext,
@@ -28,7 +28,7 @@ from fl_audit.experiments.reproductions.paper_types import (
 )
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.runs.audit_plan import resolve
-from fl_audit.experiments.runs.engines import RayOptions
+from fl_audit.experiments.runs.ray_engine import RayOptions
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.sweeps.privacy_utility_plot import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, SweepResults, run_sweep
@@ -36,7 +36,7 @@ from fl_audit.experiments.sweeps.tables import models_table
 from fl_audit.plurals import plural
 from fl_audit.released_model.parametric_star import epsilon_star_gaussian
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 PUBLISHED = {
     EpsilonStarTask.PURCHASE: {10: (2.48, 0.86), 50: (7.06, 0.904), 100: (7.79, 0.906)},
@@ -50,10 +50,10 @@ OVERFITTED_FROM = 5  # section 4.2 compares private models with baselines that w
 
 
 @dataclass(frozen=True)
-class PrivacyUtilityStudy:
+class PrivacyUtilityResults:
     """The trained models of a classification task, with the Epsilon* and the utility of each."""
 
-    study: EpsilonStarStudy  # the study
+    study: EpsilonStarTaskSettings  # the study
     baselines: dict[int, Floats]  # Epsilon* of the models without privacy, shape (repetitions,), by their epochs
     private: pd.DataFrame  # the private models, as rows of `models_table`
     models: pd.DataFrame  # all models, likewise
@@ -66,7 +66,7 @@ def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
     }
 
 
-def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarStudy:
+def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarTaskSettings:
     """Return the study of a task on the first of its data sets that is available.
 
     Parameters
@@ -128,15 +128,15 @@ def _figure(task: EpsilonStarTask, context: ItemContext) -> ItemResult:
 figure_1, figure_2 = partial(_figure, EpsilonStarTask.PURCHASE), partial(_figure, EpsilonStarTask.ADULT)
 
 
-def _landscape_of(study: EpsilonStarStudy, models: pd.DataFrame, context: ItemContext) -> PrivacyUtilityStudy:
+def _landscape_of(study: EpsilonStarTaskSettings, models: pd.DataFrame, context: ItemContext) -> PrivacyUtilityResults:
     """Return the models of a study, split into those without and with DP."""
     names = {one.name: int(dict(one.settings)["training.epochs"]) for one in study.baselines(context.data_dir)}
     star = {epochs: models.loc[models["point"] == name, "epsilon_star"] for name, epochs in names.items()}
     baselines = {epochs: values.to_numpy(dtype=np.float64) for epochs, values in star.items()}
-    return PrivacyUtilityStudy(study, baselines, models[models["private"]], models)
+    return PrivacyUtilityResults(study, baselines, models[models["private"]], models)
 
 
-def _finished_landscape(task: EpsilonStarTask, context: ItemContext) -> PrivacyUtilityStudy | None:
+def _finished_landscape(task: EpsilonStarTask, context: ItemContext) -> PrivacyUtilityResults | None:
     """Return a task's study with its models; None if data or some models are missing."""
     try:
         study = available_study(task, context)
@@ -148,7 +148,7 @@ def _finished_landscape(task: EpsilonStarTask, context: ItemContext) -> PrivacyU
     return _landscape_of(study, models_table(points, runs), context)
 
 
-def _point_rows(sweep: SweepResults, found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
+def _point_rows(sweep: SweepResults, found: PrivacyUtilityResults) -> Iterator[ItemRow]:
     task, epochs_of = found.study.task, {one: f"training.epochs = {one}" for one in found.baselines}
     for row in sweep.points.itertuples():
         models = sweep.models[sweep.models["point"] == row.point]
@@ -167,7 +167,7 @@ def _point_rows(sweep: SweepResults, found: PrivacyUtilityStudy) -> Iterator[Ite
             yield measured_row(setting, quantity, mean, len(values), "; ".join(note), published=published)
 
 
-def _claims(found: PrivacyUtilityStudy) -> Iterator[PaperClaim]:
+def _claims(found: PrivacyUtilityResults) -> Iterator[PaperClaim]:
     """Yield the claims of section 4.2 on one task. Intervals of all settings hold together (Bonferroni).
 
     Repetitions share initial weights and samples across settings, so differences are paired.
@@ -201,7 +201,7 @@ EIGHT_TIMES = 'privacy lowers Epsilon* "by up to 800 %", read as: the largest ra
 EIGHT_TIMES_NUMBER = "largest Epsilon* of baselines over the smallest of private settings, geometric mean"
 
 
-def _claims_of_utility(found: PrivacyUtilityStudy, claim: "partial[PaperClaim]") -> Iterator[PaperClaim]:
+def _claims_of_utility(found: PrivacyUtilityResults, claim: "partial[PaperClaim]") -> Iterator[PaperClaim]:
     """Yield the claims of section 4.2 about utility and its trade-off; `claim` fills in the number of trials."""
     study, title, many = found.study, found.study.title, found.study.task is EpsilonStarTask.PURCHASE
     column, said = ("test_accuracy", "test accuracy") if many else ("test_auroc", "test auroc")
@@ -216,7 +216,7 @@ def _claims_of_utility(found: PrivacyUtilityStudy, claim: "partial[PaperClaim]")
         best = np.max(list(found.baselines.values()), axis=0)
         ratio = np.log(best / np.min(list(_by_setting(found.private, "epsilon_star").values()), axis=0))
         yield claim("abstract", EIGHT_TIMES, title, EIGHT_TIMES_NUMBER,
-                    Interval(*map(float, np.exp(astuple(statistics.t_interval(ratio))))), 8.0)  # fmt: skip
+                    IntervalEstimate(*map(float, np.exp(astuple(statistics.t_interval(ratio))))), 8.0)  # fmt: skip
     else:
         first = next(values for name, values in plain.items() if name.endswith(f"epochs={min(found.baselines)}"))
         beaten = np.mean([first > values for values in private.values()], axis=0)
@@ -238,13 +238,13 @@ def _claims_of_utility(found: PrivacyUtilityStudy, claim: "partial[PaperClaim]")
                        "the data of Purchase-100 cannot be had", str(study.task))  # fmt: skip
 
 
-def _largest(settings: Mapping[str, Floats]) -> Interval:
+def _largest(settings: Mapping[str, Floats]) -> IntervalEstimate:
     """Return the largest mean over settings, with an interval that accounts for all of them (Bonferroni)."""
     confidence = 1 - (1 - CONFIDENCE) / len(settings)
     return statistics.end_by_end(max, [statistics.t_interval(values, confidence) for values in settings.values()])
 
 
-def _level_rows(found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
+def _level_rows(found: PrivacyUtilityResults) -> Iterator[ItemRow]:
     """Yield a row of the Epsilon* by chance, and a row of mean Epsilon* for each claimed epsilon."""
     yield _floor(found.study)
     for epsilon, own in found.private.groupby("privacy.epsilon"):
@@ -254,7 +254,7 @@ def _level_rows(found: PrivacyUtilityStudy) -> Iterator[ItemRow]:
         yield measured_row(found.study.title, quantity, mean, len(values), note)
 
 
-def _floor(study: EpsilonStarStudy) -> ItemRow:
+def _floor(study: EpsilonStarTaskSettings) -> ItemRow:
     """Return the row of Epsilon* by chance: losses of both kinds are simulated from one normal distribution."""
     random = statistics.resampling(f"negoescu2023-{study.data}")
     counts = np.array([study.records, study.population_records])
@@ -265,11 +265,11 @@ def _floor(study: EpsilonStarStudy) -> ItemRow:
     star = epsilon_star_gaussian(means[:, 0], stds[:, 0], means[:, 1], stds[:, 1], study.delta, PARAMETRIC_CUT)
     low, high = (float(value) for value in np.quantile(star, (0.025, 0.975)))
     return measured_row(study.title, "Epsilon* by chance, of samples of one normal distribution",
-                        Interval(float(star.mean()), low, high), SAMPLES,
+                        IntervalEstimate(float(star.mean()), low, high), SAMPLES,
                         "mean and middle 95 %; numbers of losses as here")  # fmt: skip
 
 
-def _contrast(many: PrivacyUtilityStudy, adult: PrivacyUtilityStudy) -> PaperClaim:
+def _contrast(many: PrivacyUtilityResults, adult: PrivacyUtilityResults) -> PaperClaim:
     """Return the claim that Epsilon* of Purchase-100 exceeds that of Adult, both without DP at the most epochs."""
     longest = max(many.baselines), max(adult.baselines)
     apart = statistics.welch_interval(many.baselines[longest[0]], adult.baselines[longest[1]])
@@ -279,7 +279,9 @@ def _contrast(many: PrivacyUtilityStudy, adult: PrivacyUtilityStudy) -> PaperCla
                       trials=min(many.study.repetitions, adult.study.repetitions))  # fmt: skip
 
 
-def _remarks(study: EpsilonStarStudy, found: PrivacyUtilityStudy, claims: Sequence[PaperClaim]) -> tuple[str, ...]:
+def _remarks(
+    study: EpsilonStarTaskSettings, found: PrivacyUtilityResults, claims: Sequence[PaperClaim]
+) -> tuple[str, ...]:
     remarks = [
         "Lost settings: the paper's text has lost delta and the cut of Epsilon*, and it does not state the epochs of "
         "private training, the batch size of baselines and the network for Adult. Ours are named above. The paper "

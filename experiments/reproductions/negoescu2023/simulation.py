@@ -99,7 +99,7 @@ def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class SimulationErrors:
+class EstimatorErrors:
     """Bias, standard deviation and root mean squared error of an estimator, in nats."""
 
     bias: float
@@ -113,7 +113,7 @@ def cells(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
     return {cast(Cell, key): group for key, group in groups}
 
 
-def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, SimulationErrors]:
+def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, EstimatorErrors]:
     """Return bias, standard deviation and RMSE of the estimates, keyed by separation, size and estimator.
 
     Parameters
@@ -126,7 +126,7 @@ def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, SimulationE
     found = {}
     for key, cell in cells(table).items():
         errors = (cell["estimate"] - cell[truth]).to_numpy(dtype=np.float64)
-        found[key] = SimulationErrors(
+        found[key] = EstimatorErrors(
             float(errors.mean()), float(errors.std(ddof=1)), math.sqrt(float(np.mean(errors**2)))
         )
     return found

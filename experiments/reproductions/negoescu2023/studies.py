@@ -29,7 +29,7 @@ class EpsilonStarTask(StrEnum):
 
 
 @dataclass(frozen=True)
-class EpsilonStarStudy:
+class EpsilonStarTaskSettings:
     """A classification task with its data set, its network and the grid of its training settings."""
 
     task: EpsilonStarTask  # the paper's task that it is, or stands in for
@@ -69,7 +69,7 @@ class EpsilonStarStudy:
             f"delta {self.delta:g}. Every setting {self.repetitions} times."
         )
 
-    def in_form(self, extent: ComputeExtent) -> "EpsilonStarStudy":
+    def in_form(self, extent: ComputeExtent) -> "EpsilonStarTaskSettings":
         """Return the study in its full form, or with fewer records, settings and repetitions."""
         if extent is ComputeExtent.FULL:
             return self
@@ -145,16 +145,16 @@ class EpsilonStarStudy:
         }
 
 
-ADULT = EpsilonStarStudy(
+ADULT = EpsilonStarTaskSettings(
     EpsilonStarTask.ADULT, "Adult", "adult-all", "dense-128", 32_561, 16_280, 16_280, (64, 512), (1, 5, 10, 20), 5, 1e-5
 )  # fmt: skip
 """Records with missing values are kept, so that the numbers of records are those of the paper."""
-PURCHASE = EpsilonStarStudy(
+PURCHASE = EpsilonStarTaskSettings(
     EpsilonStarTask.PURCHASE, "Purchase-100", "purchase100", "dense-3x100", 131_550, 30_000, 30_000, (256, 1024),
     (10, 50, 100), 20, 1e-6,
 )  # fmt: skip
 """Two thirds of the published 197,324 records are training records; the paper had 311,540 records."""
-LOCATION = EpsilonStarStudy(
+LOCATION = EpsilonStarTaskSettings(
     EpsilonStarTask.PURCHASE, "Location-30 in place of Purchase-100", "location30", "dense-3x100", 3_340, 670, 1_000,
     (256, 1024), (10, 50, 100), 50, 1e-4,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fl_audit.experiments.reproductions.claims import FailureCause, FollowUpAnalysis, PaperClaim, exact, untested
+from fl_audit.experiments.reproductions.claims import FailureCause, FailureExplanation, PaperClaim, exact, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
 from fl_audit.experiments.reproductions.paper_types import ItemResult
 from fl_audit.released_model.empirical_star import definition_ratios
@@ -40,32 +40,32 @@ UNTESTED = (
     untested("1", "auditors need neither training nor the pipeline", "a property of the definition, no measurement"),
 )
 _SECOND_LOOKS = (
-    FollowUpAnalysis(
+    FailureExplanation(
         "the mean Epsilon* of models is at least that of their mechanism", "", FailureCause.REAL,
         "the theorem is false; the page of errors has the counterexample.",
     ),
-    FollowUpAnalysis(
+    FailureExplanation(
         "Epsilon* of private models is below 1", "Location-30", FailureCause.OURS,
         "Location-30 has 3,340 training records where Purchase-100 has 208,731, and models of epsilon 10 and 100 with "
         "a clipping norm of 10 or 30 fit them: the membership adversary has an advantage of .12 to .24 on the four "
         "with the largest Epsilon*. The other values above 1 stand beside advantages of at most .09.",
     ),
-    FollowUpAnalysis(
+    FailureExplanation(
         "Epsilon* of all models is below 0.3", "Adult", FailureCause.OURS,
         "only baselines of 10 and 20 epochs are above; the paper states neither their batch size nor the network, and "
         "ours fits its records more. All private models stay below .2.",
     ),
-    FollowUpAnalysis(
+    FailureExplanation(
         "at one epsilon utility depends strongly on the other settings", "Adult", FailureCause.REAL,
         "the paper shows it on its many-class task, where it holds here as well; private models of Adult have "
         "an AUROC of .82 to .89 whatever the settings.",
     ),
-    FollowUpAnalysis(
+    FailureExplanation(
         "one component suffices for private models at most sizes", "Adult", FailureCause.OURS,
         "the test rejects one normal for every private model at every size, with p at most 6.3e-5; three components "
         "suffice. The paper does not state its network, on which the distribution of the losses depends.",
     ),
-    FollowUpAnalysis(
+    FailureExplanation(
         "where nothing leaks the parametric form is nearer to 0", "100 losses", FailureCause.REAL,
         "100 losses cannot show the error rates to which fitted normals are followed: 200 repetitions give the "
         "parametric form a bias of 2.3 nats and the empirical one 1.4; from 1,000 losses on the claim holds.",

@@ -23,7 +23,7 @@ from fl_audit.experiments.runs.cluster.pool import ORDINARY
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.serialization import sent_federation, sent_shard
-from fl_audit.protocol import Key, MessageRecord, NonTrainingQuery
+from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.sent_modules import sent_modules
 from fl_audit.user_modules import PortableValue
 
@@ -105,7 +105,7 @@ def weight_of(message: Message, context: Context) -> int:
 
 
 @dataclass(frozen=True)
-class MissingCallContext:
+class UnsentCallContext:
     """Data and code that a process needs for some client calls and has not received yet."""
 
     references: list[Any]  # Ray's references to functions that load shared pieces, in the order in which to call them
@@ -124,7 +124,7 @@ class CallContextPacker:
         self._lock = threading.Lock()
         self._references: dict[Hashable, Any] = {}
 
-    def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> MissingCallContext:
+    def of(self, calls: Sequence[tuple[Message, Context]], has: Set[Hashable]) -> UnsentCallContext:
         """Return the packed data and code that a process needs for client calls and has not received yet.
 
         Parameters
@@ -141,7 +141,7 @@ class CallContextPacker:
         buffers = list[pickle.PickleBuffer]()
         pickled = pickle.dumps(own, protocol=5, buffer_callback=buffers.append)
         arrays = [np.frombuffer(one.raw(), np.uint8) for one in buffers]
-        return MissingCallContext(references, (pickled, arrays) if own else None, frozenset(needed))
+        return UnsentCallContext(references, (pickled, arrays) if own else None, frozenset(needed))
 
     def _reference(self, key: Hashable, packed: Callable[[], Callable[[], None]]) -> Any:
         with self._lock:
@@ -157,7 +157,7 @@ def _is_own(key: Hashable) -> bool:
 
 def _federation_of_message(message: Message) -> str | None:
     """Return the JSON text of the federation in a message; None for a message of another app."""
-    config = message.content.get(MessageRecord.CONFIG) if message.has_content() else None
+    config = message.content.get(MessageRecordName.CONFIG) if message.has_content() else None
     return str(config[Key.FEDERATION]) if isinstance(config, ConfigRecord) and Key.FEDERATION in config else None
 
 

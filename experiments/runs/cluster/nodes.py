@@ -11,7 +11,7 @@ _VIEWED_SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class Node:
+class RayMachine:
     """A machine of the Ray cluster."""
 
     identity: str  # Ray's id of the machine
@@ -19,7 +19,7 @@ class Node:
     slots: int  # number of client calls that the machine can run at the same time
 
 
-def living_nodes(share: Mapping[str, float]) -> dict[str, Node]:
+def living_nodes(share: Mapping[str, float]) -> dict[str, RayMachine]:
     """Return the living machines of the Ray cluster that have room for a client, by Ray's id of the machine.
 
     Parameters
@@ -28,7 +28,7 @@ def living_nodes(share: Mapping[str, float]) -> dict[str, Node]:
         Resources of one client: `num_cpus` and `num_gpus`.
     """
     alive = [(row["NodeID"], row["NodeManagerAddress"], row["Resources"]) for row in alive_rows()]
-    found = [Node(identity, address, _slots(resources, share)) for identity, address, resources in alive]
+    found = [RayMachine(identity, address, _slots(resources, share)) for identity, address, resources in alive]
     return {node.identity: node for node in found if node.slots > 0}
 
 

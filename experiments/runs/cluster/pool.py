@@ -24,7 +24,7 @@ from fl_audit.experiments.runs.cluster.array_transport import SharedArray, Store
 from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError, room_is_told
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
 from fl_audit.experiments.runs.cluster.machine_versions import versions_of
-from fl_audit.experiments.runs.cluster.nodes import Node, living_nodes, viewed_bytes
+from fl_audit.experiments.runs.cluster.nodes import RayMachine, living_nodes, viewed_bytes
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_OF_A_CALL = 0.1
@@ -46,7 +46,7 @@ class ClientProcess:
     """A Ray actor that runs client calls on a machine."""
 
     handle: Any  # Ray's handle of the actor
-    node: Node  # machine on which the process runs
+    node: RayMachine  # machine on which the process runs
     compartment: int  # compartment of the clients that may be called in the process
     has: set[Hashable] = field(default_factory=set)  # keys of the call context that the process has received
 
@@ -229,7 +229,7 @@ class ClientPool:
                 self._users -= 1
                 self._changed.notify_all()
 
-    def _room(self, compartment: int) -> Node | None:
+    def _room(self, compartment: int) -> RayMachine | None:
         """Return the machine for a new process of a compartment, or None if no machine has room.
 
         Machines with few dead processes, then with few processes of the compartment, are preferred.
@@ -243,7 +243,7 @@ class ClientPool:
         order = {node: (self._suspects[node.identity], own[node.identity], -node.slots) for node in found}
         return min(order, key=order.__getitem__, default=None)
 
-    def _started(self, node: Node, compartment: int) -> Any:
+    def _started(self, node: RayMachine, compartment: int) -> Any:
         placed = NodeAffinitySchedulingStrategy(node_id=node.identity, soft=False)
         share = self._share if compartment == ORDINARY else self._share | {"num_cpus": 0}
         return self._actor.options(scheduling_strategy=placed, max_restarts=0, **share).remote(
@@ -280,7 +280,7 @@ class ClientPool:
             self._suspects[process.node.identity] += 1
             self._changed.notify_all()
 
-    def _is_alive(self, node: Node, is_last_chance: bool) -> bool:
+    def _is_alive(self, node: RayMachine, is_last_chance: bool) -> bool:
         """Return whether a machine is still in the cluster.
 
         With `is_last_chance`, Ray first gets up to 30 seconds to notice that the machine is gone.
@@ -311,7 +311,7 @@ class ClientPool:
                     self._drop_from(lost)
                     self._changed.notify_all()
 
-    def _meet(self, node: Node) -> None:
+    def _meet(self, node: RayMachine) -> None:
         """Let the pool use a machine that has joined, if its versions of Python and Flower match."""
         for found in versions_of([node.identity], self._closed.is_set).values():
             unused = "" if found.is_ours else f" and is not used: it has {found}"
@@ -319,7 +319,7 @@ class ClientPool:
             if found.is_ours:
                 self._welcome.add(node.identity)
 
-    def _drop_from(self, lost: list[Node]) -> None:
+    def _drop_from(self, lost: list[RayMachine]) -> None:
         for node in lost:
             on_it = [one for one in self._processes if one.node.identity == node.identity]
             idle = [one for waiting in self._idle.values() for one in waiting]

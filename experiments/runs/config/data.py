@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from fl_audit.data.option_names import PartitionScheme, PictureOrSequence, UsersAcrossClients
 from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OwnName, Scalar, Words
-from fl_audit.federation.federation_enums import InitialWeights
+from fl_audit.federation.federation_enums import InitialWeightsSource
 
 _CLIENTS = 10
 DATA_PATHS = ("data-dir", "path", "test-path", "vocabulary", "images", "labels", "test-images", "test-labels")
@@ -139,7 +139,7 @@ class ModelSection(ConfigSection):
     """Name of a built-in model, or `package.module:factory` of your own."""
     weights: str | None = None
     """File with the weights of the frozen core of `vgg16`."""
-    initial: Choice[InitialWeights] = InitialWeights.DRAWN
+    initial: Choice[InitialWeightsSource] = InitialWeightsSource.DRAWN
     """Initial model: weights drawn for every trial, or the same pretrained ones (the worst case) in all."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     """Public seed of the initial weights."""

@@ -4,7 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import assert_never
 
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, IncompleteTrials, NotRefutingReason
+from fl_audit.audits.black_box.claim_audit_results import (
+    ClaimAudit,
+    DistinguisherTest,
+    OthersNoiseShareReason,
+    TrialErrorShares,
+)
 from fl_audit.audits.black_box.distinguishers import least_shift
 from fl_audit.audits.black_box.gaussian_noise_estimate import noise_reading
 from fl_audit.verdict.verdict import Verdict
@@ -104,8 +109,10 @@ def could_find(result: ClaimAudit) -> float:
 
 
 _NOT_COVERED = {
-    NotRefutingReason.SHARES: "the others reply something else each time to the same model, which may be such shares",
-    NotRefutingReason.SHARES_OUTSIDE: "modifiers of the others add something else each time to what is held still",
+    OthersNoiseShareReason.SHARES: (
+        "the others reply something else each time to the same model, which may be such shares"
+    ),
+    OthersNoiseShareReason.SHARES_OUTSIDE: "modifiers of the others add something else each time to what is held still",
 }
 
 
@@ -180,7 +187,7 @@ def _claim_words(result: ClaimAudit) -> str:
             assert_never(result.verdict)
 
 
-def refusal_words(refusals: Sequence[IncompleteTrials]) -> tuple[str, ...]:
+def refusal_words(refusals: Sequence[TrialErrorShares]) -> tuple[str, ...]:
     """Return sentences on the trials that the mechanism ended with an error, one sentence for each error message.
 
     Parameters
@@ -188,13 +195,13 @@ def refusal_words(refusals: Sequence[IncompleteTrials]) -> tuple[str, ...]:
     refusals
         One entry for each scenario with such trials, in the order of the scenarios.
     """
-    alike = dict[tuple[str, bool], list[IncompleteTrials]]()
+    alike = dict[tuple[str, bool], list[TrialErrorShares]]()
     for refusal in refusals:
         alike.setdefault((_beginning(refusal.said), refusal.is_allowed), []).append(refusal)
     return tuple(_refused_alike(some) for some in alike.values())
 
 
-def _refused_alike(refusals: Sequence[IncompleteTrials]) -> str:
+def _refused_alike(refusals: Sequence[TrialErrorShares]) -> str:
     kinds, first = [one.kind for one in refusals], refusals[0]
     with_it, without = (
         _share_words([getattr(one, name) for one in refusals]) for name in ("share_present", "share_absent")

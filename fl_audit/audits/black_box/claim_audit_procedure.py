@@ -14,14 +14,14 @@ import numpy as np
 
 from fl_audit.array_types import Flags
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import (
+from fl_audit.audits.black_box.claim_audit_results import (
     FEWEST_OF_EACH,
     ClaimAudit,
     DistinguisherTest,
-    IncompleteTrials,
     OutOfTimeError,
     Tell,
     TrialBudget,
+    TrialErrorShares,
     attempt_of,
     verdict_of,
 )
@@ -111,7 +111,7 @@ class _DistinguisherSearch:
     tell: Tell
     ranked: dict[str, list[Distinguisher]] = field(default_factory=dict)  # distinguishers of each scenario, by name
     looked: dict[str, tuple[Transcripts, Flags]] = field(default_factory=dict)  # search trials of each scenario
-    refusals: list[IncompleteTrials] = field(default_factory=list)
+    refusals: list[TrialErrorShares] = field(default_factory=list)
     entirely: set[str] = field(default_factory=set)  # scenarios whose trials all ended with an error
     silent: list[str] = field(default_factory=list)  # scenarios without a valid trial
     unplayed: tuple[str, ...] = ()  # scenarios without any trial, because the time ran out
@@ -150,7 +150,7 @@ class _DistinguisherSearch:
         if not np.any(trials.refused):
             return False
         one, zero = (float(np.mean(trials.refused[which])) for which in (present, ~present))
-        self.refusals.append(IncompleteTrials(kind, self.said(kind), one, zero, is_allowed=kind in self.malformed))
+        self.refusals.append(TrialErrorShares(kind, self.said(kind), one, zero, is_allowed=kind in self.malformed))
         if np.all(trials.refused):
             self.entirely.add(kind)
         return kind in self.malformed or kind in self.entirely

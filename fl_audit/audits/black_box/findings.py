@@ -8,13 +8,13 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from fl_audit.array_types import finite
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest
 from fl_audit.audits.black_box.claim_audit_messages import could_find, floating_words, not_tried, trials_words
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, DistinguisherTest
 from fl_audit.audits.black_box.gaussian_noise_estimate import GaussianNoiseEstimate, noise_reading
 
 
 @dataclass(frozen=True)
-class ScenarioFinding:
+class DistinguisherFinding:
     """The result of testing one distinguisher on fresh trials of its scenario, with texts for the report."""
 
     attempt: DistinguisherTest  # the test
@@ -89,7 +89,7 @@ class ScenarioFinding:
 
 def findings(
     result: ClaimAudit, words: Mapping[str, str], fixes: Mapping[str, str], provisos: Mapping[str, str] | None = None
-) -> tuple[ScenarioFinding, ...]:
+) -> tuple[DistinguisherFinding, ...]:
     """Return one finding for each tested distinguisher.
 
     Findings that refute the claim come first, ordered by scenario from plain to special. The others follow in the order
@@ -114,12 +114,14 @@ def findings(
     kinds = [(one, words[one.distinguisher.kind], fixes[one.distinguisher.kind]) for one in ranked]
     given = provisos or {}
     return tuple(
-        ScenarioFinding(one, said, fix, noise_reading(claim, one), claim.success, given.get(one.distinguisher.kind, ""))
+        DistinguisherFinding(
+            one, said, fix, noise_reading(claim, one), claim.success, given.get(one.distinguisher.kind, "")
+        )
         for one, said, fix in kinds
     )
 
 
-def result_json(result: ClaimAudit, found: tuple[ScenarioFinding, ...]) -> dict[str, Any]:
+def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
     """Return the result of an audit as a dict of JSON values, as the file `verdict.json` stores it.
 
     `lower_bound` is that of the test with the strongest evidence.
@@ -157,7 +159,7 @@ def result_json(result: ClaimAudit, found: tuple[ScenarioFinding, ...]) -> dict[
     }
 
 
-def _finding_json(finding: ScenarioFinding) -> dict[str, Any]:
+def _finding_json(finding: DistinguisherFinding) -> dict[str, Any]:
     attempt, reading = finding.attempt, finding.noise
     gaussian = None
     if reading is not None:

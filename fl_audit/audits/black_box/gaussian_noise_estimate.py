@@ -11,7 +11,7 @@ from scipy.stats import normaltest
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import DistinguisherTest
+from fl_audit.audits.black_box.claim_audit_results import DistinguisherTest
 from fl_audit.statistics.claim_comparisons import ClaimComparison, read
 from fl_audit.statistics.shift_bound import ShiftEstimate, gaussian_shift
 from fl_audit.statistics.significance_levels import READING_LEVEL

@@ -15,7 +15,7 @@ from scipy.stats import beta
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, attempt_of, verdict_of
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, DistinguisherTest, attempt_of, verdict_of
 from fl_audit.audits.black_box.distinguishers import Distinguisher, Rule, find_distinguishers, learned_rule
 from fl_audit.audits.black_box.features import BESIDE_OTHERS, LOW_BITS, feature_groups
 from fl_audit.audits.black_box.transcript import Transcripts

@@ -6,7 +6,7 @@ A canary is a test contribution in a random direction.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fl_audit.audits.audit import ClientRole, ReleaseQuery
+from fl_audit.audits.audit import ClientRole, ReleaseQueryKind
 from fl_audit.audits.common.pair_audit import PairAudit
 from fl_audit.federation.target_membership import MembershipScheme
 
@@ -32,9 +32,9 @@ class CanaryAudit(PairAudit):
         at = {"adversary": "server"} if strategy == "dp-sgd-clients" else {}
         return {"insider": False, "trials": 1, "canaries": 10} | at, {}
 
-    def query(self, public: "Federation") -> ReleaseQuery:
+    def query(self, public: "Federation") -> ReleaseQueryKind:
         """Return `CANARIES`: the observer computes the score of each canary."""
-        return ReleaseQuery.CANARIES
+        return ReleaseQueryKind.CANARIES
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
         """Return a client's role: CANARY for a canary, VICTIM for the client with the target, OWNER for any other."""

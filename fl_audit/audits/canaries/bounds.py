@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from fl_audit.array_types import Floats, finite
 from fl_audit.audits.canaries import guessing_bounds
-from fl_audit.audits.canaries.cosines import from_final_model
+from fl_audit.audits.canaries.epsilon_from_cosines import from_final_model
 from fl_audit.audits.canaries.guessing_bounds import Guesses
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.audits.canaries.order_statistic import order_statistic_mu

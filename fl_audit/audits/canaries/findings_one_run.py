@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.adjacency import Relation
+from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
+from fl_audit.audits.canaries.canary_score_bounds import CanaryScoreBounds, certify, over_the_training
 from fl_audit.audits.canaries.live_checks import dilution, squared_spread
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.audits.canaries.privacy_loss_bounds import PrivacyLossBounds, certify, over_the_training
-from fl_audit.audits.canaries.simulated_canaries import PlannedCanaryProperties
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.learning.private_training import opacus_epsilon
@@ -22,14 +22,14 @@ from fl_audit.statistics.shift_bound import detectable_slope, spread_of_parts
 from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
 from fl_audit.verdict.judging import judged_by_one
 from fl_audit.verdict.noise_estimate import breach_ratio
-from fl_audit.verdict.verdict import VerdictDetails, VerdictPhrases
+from fl_audit.verdict.verdict import AuditKindPhrases, VerdictDetails
 
 
 @dataclass(frozen=True)
-class CanaryTrainingFinding:
+class CanaryBoundsFinding:
     """The lower bounds from the canaries of the first training, and a summary of the bounds from all trainings."""
 
-    finding: PrivacyLossBounds  # lower bounds from the first training
+    finding: CanaryScoreBounds  # lower bounds from the first training
     # The mu of Gaussian DP of a canary in one round (in one local step for DP-SGD at the clients), from the noise that
     # the mechanism prescribes.
     mu_true: float
@@ -53,22 +53,22 @@ class CanaryTrainingFinding:
         return {"one_run": json_of(told | {"epsilon_told": self.epsilon_told})}
 
 
-def measure_one_run(run: FinishedRun, _: Findings) -> CanaryTrainingFinding | None:
+def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None:
     """Return the lower bounds from the canaries of the first training, and a summary of the bounds from all trainings.
 
     None if the run has no canaries or no guarantee.
     """
-    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PlannedCanaryProperties)
+    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PublicCanaryFacts)
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
     each = [_certified(run, one, claim, run.facts.confidence) for _, one in table.groupby("trial", sort=True)]
     lower = np.array([one.mu_lower for one in each])
     held, mean = int((lower <= facts.mu).sum()), float(lower.mean())
-    return CanaryTrainingFinding(each[0], facts.mu, len(each), held, mean, _told(run, facts, claim))
+    return CanaryBoundsFinding(each[0], facts.mu, len(each), held, mean, _told(run, facts, claim))
 
 
-def certified_at(run: FinishedRun, confidence: float) -> PrivacyLossBounds:
+def certified_at(run: FinishedRun, confidence: float) -> CanaryScoreBounds:
     """Return the lower bounds on privacy loss from the canaries of the first training, at the given confidence.
 
     Parameters
@@ -78,7 +78,7 @@ def certified_at(run: FinishedRun, confidence: float) -> PrivacyLossBounds:
     confidence
         Confidence of the lower bounds, above 0.5 and below 1.
     """
-    table, facts = run.tables.canaries, run.facts.find(PlannedCanaryProperties)
+    table, facts = run.tables.canaries, run.facts.find(PublicCanaryFacts)
     assert table is not None, "only a run with canaries certifies anything"
     assert facts is not None, "only a run with canaries certifies anything"
     first = table[table["trial"] == table["trial"].min()]
@@ -86,7 +86,7 @@ def certified_at(run: FinishedRun, confidence: float) -> PrivacyLossBounds:
 
 
 _MORE = "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
-_WORDS = VerdictPhrases(
+_WORDS = AuditKindPhrases(
     shown_by="canaries",
     blind="The canaries cannot tell: they are too few, or what other clients send could hide any breach from them, and "
     "they showed none.",
@@ -102,7 +102,7 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     None if the run has no canaries or no guarantee. With DP-SGD at the clients, the epsilon that the accountant of the
     canaries' client reports is judged as well.
     """
-    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PlannedCanaryProperties)
+    table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PublicCanaryFacts)
     if table is None or guarantee is None or facts is None:
         return None
     claim = _claim_of_canaries(run, facts)
@@ -128,7 +128,7 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     return replace(judged, limit_of_detection=limit, conclusive=is_conclusive, words=_WORDS)
 
 
-def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> PrivacyLossBounds:
+def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> CanaryScoreBounds:
     """Return the lower bounds from the canaries of all trainings in `table`, pooled."""
     federation = run.facts.federation
     canaries = table[table["canary"] < federation.canaries]
@@ -142,7 +142,7 @@ def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: 
     return replace(found, rounds=found.rounds // table["trial"].nunique())
 
 
-def _claim_of_canaries(run: FinishedRun, facts: PlannedCanaryProperties) -> Claim:
+def _claim_of_canaries(run: FinishedRun, facts: PublicCanaryFacts) -> Claim:
     """Return the claim that covers the canaries; with DP-SGD at the clients it is that of the canaries' client."""
     guarantee, mechanism = run.facts.guarantee, run.facts.federation.mechanism
     assert guarantee is not None, "only a guarantee is held against its canaries"
@@ -156,7 +156,7 @@ def _claim_of_canaries(run: FinishedRun, facts: PlannedCanaryProperties) -> Clai
     return replace(guarantee.claim, events=events)
 
 
-def _told(run: FinishedRun, facts: PlannedCanaryProperties, claim: Claim) -> float | None:
+def _told(run: FinishedRun, facts: PublicCanaryFacts, claim: Claim) -> float | None:
     """Return the epsilon that the accountant of the canaries' client reports; None if it was not recorded."""
     table = run.tables.clients
     if facts.client is None or table is None or "accounted_steps" not in table:

@@ -47,7 +47,7 @@ from scipy.stats import binom
 from fl_audit.array_types import Flags, Floats, in_one_axis
 from fl_audit.errors import require, require_number
 from fl_audit.root_finding import last_true
-from fl_audit.statistics.beta_mean import where_it_reaches
+from fl_audit.statistics.beta_expectation import where_it_reaches
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from fl_audit.adjacency import Unit
 from fl_audit.audits.audit import AuditJudging
 from fl_audit.audits.canaries.findings_one_run import judge_canaries
-from fl_audit.audits.common.requirements import require_clients, require_weighable
+from fl_audit.audits.common.federation_requirements import require_clients, require_weighable
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription

@@ -9,7 +9,7 @@ from fl_audit.audits.canaries.live_audit import LiveFinding
 from fl_audit.audits.canaries.live_checks import Inconsistency
 from fl_audit.audits.canaries.stored_rounds import in_words
 from fl_audit.audits.page.first_screen import Fact, fact_html
-from fl_audit.audits.page.markup import html_page, page_table
+from fl_audit.audits.page.html_building_blocks import html_page, page_table
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.formatting import capital, number_text, one_in, percent

@@ -32,7 +32,7 @@ from scipy.special import bdtr, betainccinv, betaincinv, expit, ndtr, xlog1py, x
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.guessing_bounds import LARGEST_MU, Guesses
 from fl_audit.privacy.gaussian import require_mu
-from fl_audit.statistics.beta_mean import legendre, where_it_reaches
+from fl_audit.statistics.beta_expectation import legendre, where_it_reaches
 
 _NODES = 120
 _NEGLECTED = 1e-14  # probability at either end of the distribution of B that the integral leaves out

@@ -62,7 +62,7 @@ BELIEFS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True)
-class BeliefBoundGuarantee:
+class GuaranteeForBelief:
     """A guarantee with a given bound on the posterior belief in D, and the noise multiplier that achieves it."""
 
     belief: float  # bound on the posterior belief in D, which is exceeded with probability at most delta
@@ -71,7 +71,7 @@ class BeliefBoundGuarantee:
 
 
 @dataclass(frozen=True)
-class AlternativeGuaranteesInput:
+class GuaranteesByBelief:
     """The claim of a run, from which alternative guarantees with other bounds on the posterior belief are computed."""
 
     claim: Claim
@@ -87,7 +87,7 @@ class AlternativeGuaranteesInput:
         return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
 
     @property
-    def each(self) -> tuple[BeliefBoundGuarantee, ...]:
+    def each(self) -> tuple[GuaranteeForBelief, ...]:
         """The alternative guarantees, ordered by increasing bound on the posterior belief.
 
         Bounds that no noise multiplier achieves are left out.
@@ -96,7 +96,7 @@ class AlternativeGuaranteesInput:
 
 
 @lru_cache(maxsize=8)
-def _guarantees(claim: Claim) -> tuple[BeliefBoundGuarantee, ...]:
+def _guarantees(claim: Claim) -> tuple[GuaranteeForBelief, ...]:
     found = []
     for belief in BELIEFS:
         if belief <= claim.prior:
@@ -106,11 +106,11 @@ def _guarantees(claim: Claim) -> tuple[BeliefBoundGuarantee, ...]:
         except InputError:
             continue
         if guarantee.noise_multiplier is not None:
-            found.append(BeliefBoundGuarantee(belief, guarantee.epsilon, guarantee.noise_multiplier))
+            found.append(GuaranteeForBelief(belief, guarantee.epsilon, guarantee.noise_multiplier))
     return tuple(found)
 
 
-def measure_other_guarantees(run: FinishedRun, _: Findings) -> AlternativeGuaranteesInput | None:
+def measure_other_guarantees(run: FinishedRun, _: Findings) -> GuaranteesByBelief | None:
     """Return the claim of a run, from which a report later computes alternative guarantees.
 
     None if the run claims no guarantee by Gaussian noise, or if computing the alternatives takes too long, as for
@@ -121,7 +121,7 @@ def measure_other_guarantees(run: FinishedRun, _: Findings) -> AlternativeGuaran
         return None
     # The loss distribution of sampled releases takes seconds for each guarantee.
     slow = guarantee.accountant is Accountant.PLD and guarantee.claim.profile.gaussian_mu is None
-    return None if slow else AlternativeGuaranteesInput(guarantee.claim)
+    return None if slow else GuaranteesByBelief(guarantee.claim)
 
 
 MOST_POINTS = 25  # largest number of coalition sizes for which epsilon is computed

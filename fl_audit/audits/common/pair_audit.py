@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.audit import WITHOUT_INSIDER, AuditKind, ClientRole, LossesOf, MemberLosses
+from fl_audit.audits.audit import WITHOUT_INSIDER, AuditKind, ClientRole, LossesAndMembership, LossesOf
 from fl_audit.errors import require
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class PairAudit(AuditKind):
         """Return the number of the differing record or user, or of the victim client if the unit is the client."""
         return federation.victim if federation.unit is Unit.CLIENT else federation.target
 
-    def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
+    def members(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
         """Yield the losses of each trial's model on its training records: of trials with D, then of those with D'.
 
         Each item is a pair: a mask of the trials, bool (trials,), and their losses, shape (selected trials, records).

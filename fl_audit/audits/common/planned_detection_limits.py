@@ -1,13 +1,13 @@
 """Compute which breaches of a guarantee a planned run would detect, if insiders have the exact log-likelihood ratio."""
 
-from fl_audit.audits.audit import ClaimedRun
+from fl_audit.audits.audit import PlannedAuditRun
 from fl_audit.federation.federation import Federation
 from fl_audit.verdict.noise_estimate import NOTHING_PLANNED, PlannedDetectionLimits, planned_limits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit, planned_signal
 from fl_audit.verdict.stored_measurements import claimed_length
 
 
-def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
+def limits_of_noise(planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
     """Return how large a lack of noise a planned run would detect; None if the run has no insider.
 
     Parameters
@@ -27,7 +27,7 @@ def limits_of_noise(planned: ClaimedRun, parameters: int | None) -> PlannedDetec
     return planned_limits(planned.guarantee, planned.trials, public.rounds * share, parameters)
 
 
-def limit_of_signal(planned: ClaimedRun, is_always_in: bool) -> SignalDetectionLimit | None:
+def limit_of_signal(planned: PlannedAuditRun, is_always_in: bool) -> SignalDetectionLimit | None:
     """Return the factor by which the target must count too heavily for a planned run to detect it.
 
     The factor compares the effect on the released sums with the effect that the claim assumes. The result is None if

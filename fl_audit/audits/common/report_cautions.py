@@ -9,8 +9,8 @@ from fl_audit.audits.common.findings_released_model import (
 )
 from fl_audit.plurals import plural
 from fl_audit.released_model.minimum_sample_size import FEWEST
-from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import number_text, percent
+from fl_audit.report.report_elements import ReportContents
 
 NOT_MEANINGFUL = "not meaningful here"
 

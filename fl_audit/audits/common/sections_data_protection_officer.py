@@ -11,8 +11,8 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
 from fl_audit.privacy.guarantee_line import fit_of_all
-from fl_audit.report.finding import ReportContents, Section, Table, TableLayout
 from fl_audit.report.formatting import number_text, percent
+from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_verdict import banner
 
@@ -87,7 +87,7 @@ def _facts_table(numbers: OperatorDeclarations, contents: ReportContents) -> Tab
         [(name, numbers.declared.get(key, TO_FILL_IN)) for key, name in some.items()] for some in (_OF_DATA, _OF_REPORT)
     )
     rows = [*before, *_of_records(contents), *_of_guarantee(contents), *_of_run(contents), *after]
-    return Table("What is processed, claimed and found", ("", ""), tuple(rows), TableLayout.PAIRS)
+    return Table("What is processed, claimed and found", ("", ""), tuple(rows), TableKind.PAIRS)
 
 
 def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
@@ -183,7 +183,7 @@ def _checked(contents: ReportContents) -> Table:
         ("What was checked, and what could not be seen", scope),
         *(("What to know about the data", str(one)) for one in notes),
     )
-    return Table("What was checked, and what could not be seen", ("", ""), rows, TableLayout.PAIRS)
+    return Table("What was checked, and what could not be seen", ("", ""), rows, TableKind.PAIRS)
 
 
 def _sentence(_: OperatorDeclarations, __: ReportContents) -> str:

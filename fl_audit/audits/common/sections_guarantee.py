@@ -21,8 +21,8 @@ from fl_audit.privacy.guarantee_line import fit_of_all
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.report import mechanism_messages
 from fl_audit.report.figure_style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict
 
@@ -93,7 +93,7 @@ def person_text(contents: ReportContents) -> str:
     return text
 
 
-def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[Row]:
+def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[ReportNumber]:
     guarantee, facts = numbers.guarantee, contents.facts
     if guarantee is None:
         return []
@@ -110,40 +110,49 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
     fixed = adaptive = f"{how}; passed with probability at most delta"
     if not by_renyi and guarantee.claim.sensitivities is not SignalToNoiseAdaptivity.FIXED:
         adaptive = "follows from delta(epsilon) at all smaller epsilons, so it holds whatever earlier releases decide"
-    over_norm = score = list[Row]()
+    over_norm = score = list[ReportNumber]()
     if guarantee.noise_multiplier is not None:
         quoted = mechanism_messages.noise_over_norm(facts.federation.mechanism, guarantee.noise_multiplier)
         told = "the same noise, as Opacus, TensorFlow Privacy and dp-accounting quote it"
-        over_norm = [Row("Noise over the clipping norm", quoted, told)] if quoted is not None else []
+        over_norm = [ReportNumber("Noise over the clipping norm", quoted, told)] if quoted is not None else []
     if guarantee.rho_alpha is not None:
         theorem = "the score of Bernau et al. 2021, theorem 3 and Eq. (6): a bound of noise by the classic formula only"
-        score = [Row("rho_alpha", guarantee.rho_alpha, theorem)]
+        score = [ReportNumber("rho_alpha", guarantee.rho_alpha, theorem)]
     return [
-        Row("Epsilon (nats)", guarantee.epsilon, f"over all rounds, at the delta below, {by}; {between}"),
-        Row("Delta (probability)", guarantee.delta, "chosen before the run"),
-        Row("Noise multiplier z", guarantee.noise_multiplier, f"{mechanism_messages.multiplier_text(facts)}; {by}"),
+        ReportNumber("Epsilon (nats)", guarantee.epsilon, f"over all rounds, at the delta below, {by}; {between}"),
+        ReportNumber("Delta (probability)", guarantee.delta, "chosen before the run"),
+        ReportNumber(
+            "Noise multiplier z", guarantee.noise_multiplier, f"{mechanism_messages.multiplier_text(facts)}; {by}"
+        ),
         *over_norm,
-        Row("Rounds", numbers.rounds, "chosen before the run"),
-        Row("Sampling rate", numbers.sampling_rate, "chosen before the run"),
-        Row("Gaussian mu", guarantee.mu, f"{mechanism_messages.mu_text(facts)}; {always}by gdp"),
+        ReportNumber("Rounds", numbers.rounds, "chosen before the run"),
+        ReportNumber("Sampling rate", numbers.sampling_rate, "chosen before the run"),
+        ReportNumber("Gaussian mu", guarantee.mu, f"{mechanism_messages.mu_text(facts)}; {always}by gdp"),
         *_fit_rows(guarantee),
-        Row("Belief bound", guarantee.belief_bound, f"{adaptive}; {prior}", is_share=True),
-        Row("Belief bound at fixed sensitivities", guarantee.belief_bound_fixed,
-            f"{fixed}; {prior}; if the differences of all rounds were fixed beforehand", is_share=True),
-        Row("Advantage bound", guarantee.advantage_bound_exact,
-            f"{exact}, by {mechanism_messages.exact_accountant(facts)}; exact, whatever calibrated the noise"),
+        ReportNumber("Belief bound", guarantee.belief_bound, f"{adaptive}; {prior}", is_share=True),
+        ReportNumber(
+            "Belief bound at fixed sensitivities",
+            guarantee.belief_bound_fixed,
+            f"{fixed}; {prior}; if the differences of all rounds were fixed beforehand",
+            is_share=True,
+        ),
+        ReportNumber(
+            "Advantage bound",
+            guarantee.advantage_bound_exact,
+            f"{exact}, by {mechanism_messages.exact_accountant(facts)}; exact, whatever calibrated the noise",
+        ),
         *score,
-    ]  # fmt: skip
+    ]
 
 
-def _fit_rows(guarantee: Guarantee) -> list[Row]:
+def _fit_rows(guarantee: Guarantee) -> list[ReportNumber]:
     """Return two rows: the mu of the Gaussian DP curve that fits the privacy profile, and its largest error."""
     fit = fit_of_all(guarantee.claims)
     good = "below 0.01 mu says all of the guarantee, and better than one epsilon and delta"
     return [
-        Row("Gaussian mu of the whole profile", fit.mu,
+        ReportNumber("Gaussian mu of the whole profile", fit.mu,
             f"mu-GDP, of every delta from {SMALLEST_DELTA:g} (Gomez et al. 2025, arXiv 2503.10945)"),
-        Row("Regret of that mu", fit.regret,
+        ReportNumber("Regret of that mu", fit.regret,
             f"by how much both error rates of a test can lie from those of a Gaussian; {good}"),
     ]  # fmt: skip
 
@@ -159,7 +168,7 @@ GUARANTEE = Section(
 )  # fmt: skip
 
 
-def _other_guarantees_tables(numbers: evidence.AlternativeGuaranteesInput, _: ReportContents) -> list[Table]:
+def _other_guarantees_tables(numbers: evidence.GuaranteesByBelief, _: ReportContents) -> list[Table]:
     here = numbers.claim.noise_multiplier
     assert here is not None, "only Gaussian noise is looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
@@ -169,9 +178,7 @@ def _other_guarantees_tables(numbers: evidence.AlternativeGuaranteesInput, _: Re
     return [Table(title, columns, rows)] if rows else []
 
 
-def _other_guarantees_figure(
-    figure: Figure, numbers: evidence.AlternativeGuaranteesInput, contents: ReportContents
-) -> None:
+def _other_guarantees_figure(figure: Figure, numbers: evidence.GuaranteesByBelief, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     style, guarantee = BIT_STYLES[1], contents.guarantee
     beliefs = np.array([100 * one.belief for one in numbers.each])
@@ -192,7 +199,7 @@ def _other_guarantees_figure(
                 "Noise multiplier (logarithmic)")  # fmt: skip
 
 
-def _other_guarantees_caption(numbers: evidence.AlternativeGuaranteesInput, contents: ReportContents) -> str:
+def _other_guarantees_caption(numbers: evidence.GuaranteesByBelief, contents: ReportContents) -> str:
     first, last = numbers.each[0], numbers.each[-1]
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
@@ -204,7 +211,7 @@ def _other_guarantees_caption(numbers: evidence.AlternativeGuaranteesInput, cont
 
 
 OTHER_GUARANTEES = Section(
-    "other-guarantees", "What other guarantees would cost", evidence.AlternativeGuaranteesInput,
+    "other-guarantees", "What other guarantees would cost", evidence.GuaranteesByBelief,
     evidence.measure_other_guarantees,
     on_page=True, trusts=True, tables=_other_guarantees_tables,
     picture=FindingFigure("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
@@ -223,16 +230,16 @@ def _clipping_sentence(numbers: evidence.AdaptiveClippingFinding, contents: Repo
     )
 
 
-def _clipping_rows(numbers: evidence.AdaptiveClippingFinding, _: ReportContents) -> list[Row]:
+def _clipping_rows(numbers: evidence.AdaptiveClippingFinding, _: ReportContents) -> list[ReportNumber]:
     chosen = "chosen before the run"
     return [
-        Row("Clipping norm of the first round", numbers.first_norm, chosen),
-        Row("Clipping norm of the last round, median", numbers.last_norm,
+        ReportNumber("Clipping norm of the first round", numbers.first_norm, chosen),
+        ReportNumber("Clipping norm of the last round, median", numbers.last_norm,
             "over the trials; it follows a count with noise, so it is as private as the releases"),
-        Row("Noise multiplier of the sum of updates", numbers.sum_noise_multiplier, chosen),
-        Row("Noise multiplier of the count", numbers.count_noise_multiplier,
+        ReportNumber("Noise multiplier of the sum of updates", numbers.sum_noise_multiplier, chosen),
+        ReportNumber("Noise multiplier of the count", numbers.count_noise_multiplier,
             "of the updates that are within the norm, each counted as 1/2 or -1/2"),
-        Row("Noise multiplier of both releases together", numbers.noise_multiplier,
+        ReportNumber("Noise multiplier of both releases together", numbers.noise_multiplier,
             "root of 1 / (sum of their inverse squares); Andrew et al. 2021, theorem 1"),
     ]  # fmt: skip
 

@@ -16,8 +16,8 @@ from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.plurals import plural
 from fl_audit.report import mechanism_messages
 from fl_audit.report.figure_style import INK, LIMIT, draw_spread, finish_axes
-from fl_audit.report.finding import FindingFigure, ReportContents, Section, Table, TableLayout
 from fl_audit.report.formatting import SPACE, capital, number_text, percent, unit_words
+from fl_audit.report.report_elements import FindingFigure, ReportContents, Section, Table, TableKind
 
 SMALL_SENSITIVITY = 0.05
 """If all medians are below this share of the clipping norm, the plot of sensitivities has a logarithmic axis."""
@@ -56,9 +56,9 @@ def mechanism_tables(facts: RunDescription) -> list[Table]:
         ("Population records used", federation.population_records),
     )
     return [
-        Table("The mechanism", ("Fact", "Value"), played, TableLayout.PAIRS),
+        Table("The mechanism", ("Fact", "Value"), played, TableKind.PAIRS),
         Table("Resolved configuration", ("Setting", "Value"), tuple(_flat(facts.configuration)),
-              TableLayout.CONFIGURATION),
+              TableKind.CONFIGURATION),
     ]  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def _origin_tables(numbers: RunProvenanceFinding, contents: ReportContents) -> l
         ("Speed (trials per second)", timing.trials_per_second),
         ("Engine", timing.engine),
     )
-    return [Table("Where this run comes from", ("What", "Value"), (*rows, *times), TableLayout.PAIRS)]
+    return [Table("Where this run comes from", ("What", "Value"), (*rows, *times), TableKind.PAIRS)]
 
 
 def _origin_rows(found: Provenance, records: int) -> tuple[tuple[str, str], ...]:

@@ -4,8 +4,8 @@ import math
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, UnitLevel, measure_levels
-from fl_audit.report.finding import ReportContents, Section, Table
 from fl_audit.report.formatting import number_text
+from fl_audit.report.report_elements import ReportContents, Section, Table
 
 _WHOSE = {
     Unit.RECORD: "one record",

@@ -9,8 +9,8 @@ from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, Random
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
 from fl_audit.report import mechanism_messages
-from fl_audit.report.finding import ReportContents, Row, Section
 from fl_audit.report.formatting import number_text
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
 
 _LARGEST_SHOWN = 30.0  # largest epsilon, in nats, for which the factor e^epsilon is shown as a number
 _INDEPENDENT = "draws of the owners are independent, and labels are not hidden; pure epsilon, without a delta"
@@ -44,36 +44,47 @@ def _factor(epsilon: float) -> str:
     return text if epsilon > _LARGEST_SHOWN else f"{text} = {number_text(math.exp(epsilon), 3)}"
 
 
-def _record_rows(numbers: evidence.LocalDPFinding, contents: ReportContents) -> list[Row]:
+def _record_rows(numbers: evidence.LocalDPFinding, contents: ReportContents) -> list[ReportNumber]:
     counted, whole = _phrases(numbers.local_randomizer)[1:]
     one = evidence.unit_of(numbers.local_randomizer)
     rows = [
-        Row(f"Epsilon of one {one} (nats)", numbers.epsilon, f"chosen before the run; {_INDEPENDENT}"),
-        Row(f"Epsilon counted over {counted} (nats)", numbers.counted_epsilon,
+        ReportNumber(f"Epsilon of one {one} (nats)", numbers.epsilon, f"chosen before the run; {_INDEPENDENT}"),
+        ReportNumber(f"Epsilon counted over {counted} (nats)", numbers.counted_epsilon,
             f"{numbers.counted:,} times that of one, as Bernau et al. 2019 count"),
-        Row("Epsilon of any two records (nats)", numbers.whole_epsilon, f"largest log-odds, of {whole}"),
+        ReportNumber("Epsilon of any two records (nats)", numbers.whole_epsilon, f"largest log-odds, of {whole}"),
     ]  # fmt: skip
     return rows if numbers.pair is None else rows + _pair_rows(numbers, numbers.pair, contents)
 
 
 def _pair_rows(
     numbers: evidence.LocalDPFinding, pair: evidence.RecordPairLocalDP, contents: ReportContents
-) -> list[Row]:
+) -> list[ReportNumber]:
     bound, differ = "" if pair.is_exact else ", at most", _phrases(numbers.local_randomizer)[0]
     between = f"between one record and another that differ in {pair.differing:,} {differ}"
     formula = "P(B > d/2) - P(B < d/2), B binomial over the d features that differ"
     method = formula if pair.is_exact else "total variation, from a pessimistic privacy loss distribution"
     how, what = f"{method}; {between}; both records are known", f"Advantage on one randomised record{bound}"
-    rows = [Row(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}")]
-    rows.append(Row(what, pair.advantage, how))
+    rows = [ReportNumber(f"Epsilon of the pair{bound} (nats)", pair.epsilon, f"largest log-odds, {between}")]
+    rows.append(ReportNumber(what, pair.advantage, how))
     if (measured := pair.measured) is not None:
         basis = (
             "share of trials in which the log-odds named the record that was randomised, less the share in which they "
             f"named it where the other one was; two Clopper-Pearson intervals; {plural(measured.trials, 'trial')}"
         )
-        rows.append(Row("Advantage on one randomised record, measured", measured.advantage, basis, measured.low,
-                        measured.high, measured.confidence, pair.advantage, largest=1.0, on_page=True,
-                        wide=partial(_ends_of_pair, contents.run)))  # fmt: skip
+        rows.append(
+            ReportNumber(
+                "Advantage on one randomised record, measured",
+                measured.advantage,
+                basis,
+                measured.low,
+                measured.high,
+                measured.confidence,
+                pair.advantage,
+                largest=1.0,
+                on_page=True,
+                wide=partial(_ends_of_pair, contents.run),
+            )
+        )
     return rows
 
 

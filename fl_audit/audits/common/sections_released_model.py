@@ -16,8 +16,8 @@ from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.normal_fit_tests import FIT
 from fl_audit.released_model.star_methods import cut_text
 from fl_audit.report.figure_style import INK, LIMIT, MUTED, draw_spread, finish_axes
-from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 
 _UNUSED = "test records were not used in training"
 
@@ -44,18 +44,18 @@ def _numbers_of(chosen: tuple[int, int]) -> str:
     return f"release {first}" if first == last else f"a release from {first} to {last}"
 
 
-def _rows(numbers: evidence.ModelAccuracyFinding, _: ReportContents) -> list[Row]:
+def _rows(numbers: evidence.ModelAccuracyFinding, _: ReportContents) -> list[ReportNumber]:
     final = f"of the final release, mean over trials; {_UNUSED}"
     basis = f"share of right predictions {final}"
-    rows = [Row("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True)]
+    rows = [ReportNumber("Test accuracy", numbers.test_accuracy, basis, is_share=True, on_page=True)]
     if numbers.commonest is not None:
         basis = "share of the most frequent class among the test records"
-        rows.append(Row("Accuracy of naming one class", numbers.commonest, basis, is_share=True, on_page=True))
+        rows.append(ReportNumber("Accuracy of naming one class", numbers.commonest, basis, is_share=True, on_page=True))
     if (other := numbers.unprotected) is not None:
         basis = f"the same of {other.run}, without clipping and noise, {plural(other.trials, 'trial')}; {_UNUSED}"
-        rows.append(Row("Test accuracy without privacy", other.final, basis, is_share=True, on_page=True))
+        rows.append(ReportNumber("Test accuracy without privacy", other.final, basis, is_share=True, on_page=True))
     if math.isfinite(numbers.test_auroc):
-        rows.append(Row("Test AUROC (probability)", numbers.test_auroc, f"area under the ROC {final}"))
+        rows.append(ReportNumber("Test AUROC (probability)", numbers.test_auroc, f"area under the ROC {final}"))
     return rows
 
 
@@ -154,23 +154,25 @@ def _losses_text(contents: ReportContents) -> str:
     return f"{told}; losses beyond the public range from {low} to {high} count as its ends."
 
 
-def _star_rows(star: evidence.EpsilonStarFinding, contents: ReportContents) -> list[Row]:
+def _star_rows(star: evidence.EpsilonStarFinding, contents: ReportContents) -> list[ReportNumber]:
     how = f"Negoescu et al. 2023{at_delta(star.delta)}, {cut_text(star.cut)}. {_fit_text(star, contents).rstrip('.')}"
     chance = "the same of release 0, which cannot leak: what chance reaches"
     doubt = "" if star.is_meaningful else f": {NOT_MEANINGFUL}"
     return [
-        Row(
+        ReportNumber(
             f"Epsilon*, mean over trials (nats){doubt}",
             finite(star.mean),
             f"of the final release, {how}",
             on_page=True,
             note=_fit_note(star),
         ),
-        Row("Epsilon*, largest trial (nats)", finite(star.max), "an extreme value"),
-        Row("Epsilon* of untrained models, mean (nats)", finite(star.untrained_mean), chance),
-        Row("Epsilon* of untrained models, largest (nats)", finite(star.untrained_max), "likewise, an extreme value"),
-        Row("Delta of Epsilon* (probability)", star.delta, "chosen before the run"),
-        Row("Error rates left out", star.cut, "chosen before the run"),
+        ReportNumber("Epsilon*, largest trial (nats)", finite(star.max), "an extreme value"),
+        ReportNumber("Epsilon* of untrained models, mean (nats)", finite(star.untrained_mean), chance),
+        ReportNumber(
+            "Epsilon* of untrained models, largest (nats)", finite(star.untrained_max), "likewise, an extreme value"
+        ),
+        ReportNumber("Delta of Epsilon* (probability)", star.delta, "chosen before the run"),
+        ReportNumber("Error rates left out", star.cut, "chosen before the run"),
     ]
 
 
@@ -222,21 +224,26 @@ EPSILON_STAR = Section(
 )  # fmt: skip
 
 
-def _users_rows(numbers: evidence.UserEpsilonStarFinding, contents: ReportContents) -> list[Row]:
+def _users_rows(numbers: evidence.UserEpsilonStarFinding, contents: ReportContents) -> list[ReportNumber]:
     star, right = numbers.star, finite(numbers.test_accuracy)
     mean = "by the mean loss of each user's records, taken for normal after a logit transform"
     rows = [
-        Row("Accuracy for a user", right, "share of a test user's records that is named right, mean over users and "
-            "trials: a user with many records counts once", is_share=True),
-    ]  # fmt: skip
+        ReportNumber(
+            "Accuracy for a user",
+            right,
+            "share of a test user's records that is named right, mean over users and "
+            "trials: a user with many records counts once",
+            is_share=True,
+        )
+    ]
     if star is None:
         return rows
     chance = "the same of release 0, which cannot leak: what chance reaches"
     how = f"of the final release, {mean}, whose fit was not tested{at_delta(numbers.delta)}, {cut_text(star.cut)}"
     return [
-        Row("Epsilon* of users, mean over trials (nats)", finite(star.mean), how),
-        Row("Epsilon* of users, largest trial (nats)", finite(star.max), "an extreme value"),
-        Row("Epsilon* of users of untrained models, mean (nats)", finite(star.untrained_mean), chance),
+        ReportNumber("Epsilon* of users, mean over trials (nats)", finite(star.mean), how),
+        ReportNumber("Epsilon* of users, largest trial (nats)", finite(star.max), "an extreme value"),
+        ReportNumber("Epsilon* of users of untrained models, mean (nats)", finite(star.untrained_mean), chance),
         *rows,
     ]
 

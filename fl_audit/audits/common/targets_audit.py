@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.audit import WITHOUT_INSIDER, AuditKind, ClientRole, LossesOf, MemberLosses
+from fl_audit.audits.audit import WITHOUT_INSIDER, AuditKind, ClientRole, LossesAndMembership, LossesOf
 from fl_audit.errors import require
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class TargetsAudit(AuditKind):
         """Return None, which means that the sampling of all targets is disclosed after the run."""
         return None
 
-    def members(self, losses: MemberLosses) -> "Iterator[tuple[Flags, Floats]]":
+    def members(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
         """Yield one pair for each trial: a mask of shape (trials,) that selects it, and its losses on its members.
 
         The losses have shape (1, records). Trials differ in the number of members, so each trial has its own pair.

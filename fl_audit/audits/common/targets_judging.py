@@ -3,9 +3,14 @@
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.audit import AuditJudging, ClaimedRun
+from fl_audit.audits.audit import AuditJudging, PlannedAuditRun
+from fl_audit.audits.common.federation_requirements import (
+    require_candidates,
+    require_clients,
+    require_targets,
+    require_weighable,
+)
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
-from fl_audit.audits.common.requirements import require_candidates, require_clients, require_targets, require_weighable
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.target_membership import MembershipScheme
@@ -31,14 +36,14 @@ class TargetsJudging(AuditJudging):
         require_candidates(public)
         require_weighable(public)
 
-    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
+    def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return how large a lack of noise along the targets a planned run would detect; None without an insider.
 
         `parameters` has no effect.
         """
         return limits_of_noise(planned, None)
 
-    def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
+    def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
         """Return the factor by which a target must count too heavily for a planned run to detect it.
 
         The factor compares the effect on the released sums with the effect that the claim assumes. The result is None

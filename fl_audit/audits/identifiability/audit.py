@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.common.pair_audit import PairAudit
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ class IdentifiabilityAudit(PairAudit):
     judged_by = "fl_audit.audits.identifiability.judging:IdentifiabilityJudging"
     chooses_pair = True
 
-    def query(self, public: "Federation") -> ReleaseQuery:
+    def query(self, public: "Federation") -> ReleaseQueryKind:
         """Return LOG_ODDS if the likelihood ratio of a release is known, else SCORES; NOTHING without an insider."""
         if not public.with_insider:
-            return ReleaseQuery.NOTHING
-        return ReleaseQuery.LOG_ODDS if public.mechanism.has_exact_llr else ReleaseQuery.SCORES
+            return ReleaseQueryKind.NOTHING
+        return ReleaseQueryKind.LOG_ODDS if public.mechanism.has_exact_llr else ReleaseQueryKind.SCORES

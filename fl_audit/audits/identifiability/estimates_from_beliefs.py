@@ -17,8 +17,8 @@ from fl_audit.errors import require
 from fl_audit.privacy.gaussian import require_delta, require_epsilon
 from fl_audit.privacy.identifiability_bounds import require_prior
 from fl_audit.root_finding import falling_root, last_true
-from fl_audit.statistics.advantage import AdvantageBets, MeanInterval, clopper_pearson, mean_interval
-from fl_audit.statistics.intervals import Estimate
+from fl_audit.statistics.advantage import MeanBettingTest, MeanInterval, clopper_pearson, mean_interval
+from fl_audit.statistics.interval_estimates import EstimateWithConfidence
 
 ASSUMPTION = (
     "The log-odds are the exact likelihood ratio, which holds where the noise is what was claimed: the verdict's tests "
@@ -95,7 +95,7 @@ def _delta_terms(log_odds: Floats, epsilon: float) -> Floats:
     return np.asarray(-np.expm1(np.minimum(0.0, epsilon - log_odds)), dtype=np.float64)
 
 
-def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> Estimate:
+def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> EstimateWithConfidence:
     """Estimate delta of the audited pair D and D' at a given epsilon, from the log-odds of trials.
 
     The larger of the two directions counts.
@@ -122,7 +122,7 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
     return _larger([(one.mean, one.low, one.high) for one in found], confidence)
 
 
-def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> Estimate:
+def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> EstimateWithConfidence:
     """Estimate delta of the audited pair as `delta_from_beliefs` does, but by counting trials.
 
     With L the log-odds, delta(epsilon) is P(L > epsilon | D) - e^epsilon P(L > epsilon | D'), or the same with D and D'
@@ -154,7 +154,7 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
     return _larger(found, confidence)
 
 
-def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> Estimate:
+def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> EstimateWithConfidence:
     """Estimate epsilon of the audited pair D and D' at a given delta, from the log-odds of trials.
 
     The interval contains every epsilon that a betting test does not reject. The test checks whether the mean of max(0,
@@ -186,9 +186,9 @@ def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
     return parts
 
 
-def _larger(parts: list[tuple[float, float, float]], confidence: float) -> Estimate:
+def _larger(parts: list[tuple[float, float, float]], confidence: float) -> EstimateWithConfidence:
     value, low, high = (max(part[at] for part in parts) for at in range(3))
-    return Estimate(value, low, high, confidence)
+    return EstimateWithConfidence(value, low, high, confidence)
 
 
 def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:
@@ -197,7 +197,7 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
     `log_odds` are those of the data set that was used, in trials with one of D and D'.
     """
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
-    stakes = AdvantageBets.of(_foreseen_terms(log_odds, delta), confidence)
+    stakes = MeanBettingTest.of(_foreseen_terms(log_odds, delta), confidence)
 
     def is_too_small(epsilon: float) -> bool:  # delta(eps) is proven to exceed delta
         return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_small(delta)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.identifiability import empirical_epsilon as estimates
-from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
+from fl_audit.audits.identifiability import bernau_empirical_epsilons as estimates
+from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalEpsilonEstimate
 from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.errors import InputError
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.statistics.intervals import Estimate
+from fl_audit.statistics.interval_estimates import EstimateWithConfidence
 from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
 from fl_audit.statistics.lower_bounds import LowerBound, all_bounds, bound_json, epsilon_lower_bound
 from fl_audit.statistics.roc import TradeoffBand, area_under_curve, tradeoff_band
@@ -27,14 +27,14 @@ class EmpiricalEpsilonFinding:
 
     # Estimate by sensitivities, variant (i) of section 5.3 of Bernau et al. 2021; None if the insider cannot compute
     # the sensitivities.
-    from_sensitivity: EpsilonInterval | None
-    from_belief: EpsilonInterval  # estimate by the largest belief, variant (ii)
-    from_advantage: EpsilonInterval  # estimate by the advantage, variant (iii)
+    from_sensitivity: EmpiricalEpsilonEstimate | None
+    from_belief: EmpiricalEpsilonEstimate  # estimate by the largest belief, variant (ii)
+    from_advantage: EmpiricalEpsilonEstimate  # estimate by the advantage, variant (iii)
     decisive: VerdictDetails  # the judgement that gives the verdict
     bounds: tuple[LowerBound, ...]  # one bound by each method that applies; empty without trials with D or with D'
 
     @property
-    def intervals(self) -> dict[str, EpsilonInterval]:
+    def intervals(self) -> dict[str, EmpiricalEpsilonEstimate]:
         """The estimates of Bernau et al. 2021, keyed by their names in `summary.json`, such as `from_belief`."""
         counted = {"from_belief": self.from_belief, "from_advantage": self.from_advantage}
         return counted if self.from_sensitivity is None else {"from_sensitivity": self.from_sensitivity} | counted
@@ -83,10 +83,10 @@ class ScoreAucFinding:
 
     members: int  # number of trials with D, in which the differing unit was in
     nonmembers: int  # number of trials with D'
-    area: Estimate  # AUC of the scores for D against D'
+    area: EstimateWithConfidence  # AUC of the scores for D against D'
     bound: LowerBound  # lower bound on epsilon, valid for any distribution of the scores
     # AUC of each insider's scores, keyed by the client's number, if several insiders attack; empty if one does.
-    of_each: Mapping[int, Estimate] = field(default_factory=dict)
+    of_each: Mapping[int, EstimateWithConfidence] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return this finding as a dict with the one key `scores`, for `summary.json`."""
@@ -112,7 +112,7 @@ def measure_scores(run: FinishedRun, _: Findings) -> ScoreAucFinding | None:
     return ScoreAucFinding(len(members), len(others), area, bound, each)
 
 
-def _of_each(run: FinishedRun) -> dict[int, Estimate]:
+def _of_each(run: FinishedRun) -> dict[int, EstimateWithConfidence]:
     if (table := run.tables.insiders) is None:
         return {}
     by_client = table.pivot(index="trial", columns="insider", values="score").loc[run.tables.trials["trial"]]

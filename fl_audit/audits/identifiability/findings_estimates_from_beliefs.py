@@ -11,15 +11,15 @@ from fl_audit.audits.identifiability.calibration import Calibration, calibration
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.statistics.advantage import AdvantageEstimate, MeanInterval
-from fl_audit.statistics.intervals import Estimate
+from fl_audit.statistics.advantage import AdvantageFromWins, MeanInterval
+from fl_audit.statistics.interval_estimates import EstimateWithConfidence
 
 CURVE_POINTS = 9  # number of epsilons at which delta is estimated
 FEWEST_TRIALS = 20  # smallest number of trials from which the curve delta(epsilon) is estimated
 
 
 @dataclass(frozen=True)
-class DeltaAtEpsilon:
+class DeltaEstimatesAtEpsilon:
     """Two estimates of delta at one epsilon for the audited pair D and D', each with its interval."""
 
     epsilon: float
@@ -36,9 +36,13 @@ class EstimatesFromBeliefsFinding:
     """The insider's advantage and the curve epsilon(delta) for the audited pair D and D', estimated from beliefs."""
 
     advantage: MeanInterval  # the insider's expected advantage, from its beliefs
-    counted: AdvantageEstimate  # the insider's advantage, from its number of right guesses
-    epsilon: Estimate | None  # epsilon of the pair at the claimed delta; None without trials with D or with D'
-    curve: tuple[DeltaAtEpsilon, ...]  # delta(epsilon) of the pair; empty in the same case or with fewer than 20 trials
+    counted: AdvantageFromWins  # the insider's advantage, from its number of right guesses
+    epsilon: (
+        EstimateWithConfidence | None
+    )  # epsilon of the pair at the claimed delta; None without trials with D or with D'
+    curve: tuple[
+        DeltaEstimatesAtEpsilon, ...
+    ]  # delta(epsilon) of the pair; empty in the same case or with fewer than 20 trials
     calibration: Calibration  # test whether the beliefs are calibrated
 
     def to_json(self) -> dict[str, Any]:
@@ -51,7 +55,7 @@ class EstimatesFromBeliefsFinding:
         return {"pair": told | {"delta_of_epsilon": json_of(self.curve), "calibration": beliefs}}
 
 
-def _interval_json(value: float, found: MeanInterval | Estimate) -> dict[str, Any]:
+def _interval_json(value: float, found: MeanInterval | EstimateWithConfidence) -> dict[str, Any]:
     numbers: dict[str, Any] = json_of({"value": value, "low": found.low, "high": found.high})
     return numbers | {"confidence": found.confidence}
 
@@ -114,7 +118,7 @@ def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, floa
     return found.low, found.high
 
 
-def _curve(run: FinishedRun, claimed: float) -> tuple[DeltaAtEpsilon, ...]:
+def _curve(run: FinishedRun, claimed: float) -> tuple[DeltaEstimatesAtEpsilon, ...]:
     """Return estimates of delta at nine epsilons, equally spaced from 0.
 
     The last one is `claimed`, or the 90 % quantile of the absolute log-odds if this is smaller.
@@ -125,6 +129,6 @@ def _curve(run: FinishedRun, claimed: float) -> tuple[DeltaAtEpsilon, ...]:
         told = estimates_from_beliefs.delta_from_beliefs(odds, bits, epsilon, confidence)
         counted = estimates_from_beliefs.counted_delta(odds, bits, epsilon, confidence)
         points.append(
-            DeltaAtEpsilon(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high)
+            DeltaEstimatesAtEpsilon(epsilon, told.value, told.low, told.high, counted.value, counted.low, counted.high)
         )
     return tuple(points)

@@ -13,7 +13,7 @@ from scipy.special import logit
 from fl_audit.audits.identifiability.llr_distribution import LlrIncrementStatistics, LlrIncrementTest, check_scores
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.statistics.advantage import AdvantageEstimate, empirical_advantage
+from fl_audit.statistics.advantage import AdvantageFromWins, empirical_advantage
 from fl_audit.verdict.stored_measurements import measured_in
 
 
@@ -21,7 +21,7 @@ from fl_audit.verdict.stored_measurements import measured_in
 class InsiderFinding:
     """The insider's advantage over guessing, its largest belief, and how often its belief exceeded the bound."""
 
-    estimate: AdvantageEstimate  # number of right guesses, and the advantage that follows from it
+    estimate: AdvantageFromWins  # number of right guesses, and the advantage that follows from it
     max_belief: float  # largest posterior belief over trials in the data set that was used
     belief_violations: int  # number of trials in which this belief exceeded the belief bound of the guarantee
 
@@ -45,28 +45,28 @@ def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
 
 
 @dataclass(frozen=True)
-class InsiderSuccess:
+class InsiderAdvantage:
     """The advantage and the largest belief of one of several insiders in the same trials."""
 
     client: int  # number of the client that is the insider
-    estimate: AdvantageEstimate  # number of right guesses, and the advantage that follows from it
+    estimate: AdvantageFromWins  # number of right guesses, and the advantage that follows from it
     max_belief: float  # largest posterior belief over trials in the data set that was used
 
 
 @dataclass(frozen=True)
-class InsiderAgreementFinding:
+class SeveralInsidersFinding:
     """The advantages of several insiders in the same trials, and the share of trials in which all agree."""
 
-    each: tuple[InsiderSuccess, ...]  # one entry for each insider, ordered by the client's number
+    each: tuple[InsiderAdvantage, ...]  # one entry for each insider, ordered by the client's number
     agreement: float  # share of the trials in which all insiders made the same guess
 
     @property
-    def best(self) -> InsiderSuccess:
+    def best(self) -> InsiderAdvantage:
         """The insider with the most right guesses; the first of them if several have equally many."""
         return max(self.each, key=lambda one: one.estimate.wins)
 
     @property
-    def worst(self) -> InsiderSuccess:
+    def worst(self) -> InsiderAdvantage:
         """The insider with the fewest right guesses; the first of them if several have equally many."""
         return min(self.each, key=lambda one: one.estimate.wins)
 
@@ -82,7 +82,7 @@ class InsiderAgreementFinding:
         return {"insiders": best | {"each": each}}
 
 
-def measure_insiders(run: FinishedRun, _: Findings) -> InsiderAgreementFinding | None:
+def measure_insiders(run: FinishedRun, _: Findings) -> SeveralInsidersFinding | None:
     """Return the advantages of several insiders; None without a guarantee or with only one insider."""
     table = run.tables.insiders
     if table is None or "won" not in table or not run.facts.has_guarantee:
@@ -90,9 +90,9 @@ def measure_insiders(run: FinishedRun, _: Findings) -> InsiderAgreementFinding |
     each = []
     for client, rows in table.groupby("insider", sort=True):
         estimate = empirical_advantage(rows["won"].to_numpy(dtype=np.bool_), run.facts.confidence)
-        each.append(InsiderSuccess(int(str(client)), estimate, float(rows["belief"].max())))
+        each.append(InsiderAdvantage(int(str(client)), estimate, float(rows["belief"].max())))
     right = table.pivot(index="trial", columns="insider", values="won").to_numpy(dtype=np.bool_)
-    return InsiderAgreementFinding(tuple(each), float((right == right[:, :1]).all(axis=1).mean()))
+    return SeveralInsidersFinding(tuple(each), float((right == right[:, :1]).all(axis=1).mean()))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from fl_audit.verdict.noise_statistics import NoiseStatistics, join
 
 
 @dataclass(frozen=True)
-class Observation:
+class RoundEvidence:
     """The insider's evidence from one round: increments of the log-odds, local sensitivities and noise measurements."""
 
     increment: Floats  # increment of the log-odds of D against D' in this round, float64 (trials,)
@@ -48,7 +48,7 @@ class Observation:
 
 def observe(
     federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
-) -> Observation:
+) -> RoundEvidence:
     """Return the insider's evidence from one round.
 
     A round in which D and D' do not differ adds 0 to the log-odds. Raises `InputError` if the insider sees only models
@@ -85,7 +85,7 @@ def observe(
 
 def weigh(
     federation: LoadedFederation, hypotheses: Hypotheses, release: Tensor, norms: Floats | None = None
-) -> Observation:
+) -> RoundEvidence:
     """Return the log-likelihood ratio of D against D' for noisy sums, and measurements of the noise.
 
     Parameters
@@ -114,7 +114,7 @@ def weigh(
     increment, scores = (torch.cat([getattr(one, name) for one in weighed]) for name in ("log_odds", "scores"))
     found = join(residuals, axis=0)
     measured = found if federation.offers_noise_measurement else found.of_sides()
-    return Observation(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)
+    return RoundEvidence(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)
 
 
 def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Floats:

@@ -1,9 +1,9 @@
 """Plan and judge identifiability audits, in which an insider distinguishes D from D'."""
 
 from fl_audit.adjacency import Relation
-from fl_audit.audits.audit import AuditJudging, ClaimedRun
+from fl_audit.audits.audit import AuditJudging, PlannedAuditRun
+from fl_audit.audits.common.federation_requirements import require_clients, require_weighable
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
-from fl_audit.audits.common.requirements import require_clients, require_weighable
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.verdict.judging import judge, judge_scores, judged_with_opened
@@ -36,11 +36,11 @@ class IdentifiabilityJudging(AuditJudging):
         """Return a sentence on the pair, the seed and the rounds that a verdict covers."""
         return pairs_covered("this pair", facts)
 
-    def planned_noise(self, planned: ClaimedRun, parameters: int | None) -> PlannedDetectionLimits | None:
+    def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return how large a lack of noise a planned run would detect; None if the run has no insider."""
         return limits_of_noise(planned, parameters)
 
-    def planned_signal(self, planned: ClaimedRun) -> SignalDetectionLimit | None:
+    def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
         """Return the factor by which the target must count too heavily for a planned run to detect it.
 
         The result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.

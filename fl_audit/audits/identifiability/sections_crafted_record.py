@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from fl_audit.audits.identifiability.findings_crafted_record import CraftedRecordFinding, measure_crafted  # fmt: skip
 from fl_audit.plurals import plural
 from fl_audit.report.figure_style import finish_axes
-from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
 
 
 def _crafted_sentence(numbers: CraftedRecordFinding, _: ReportContents) -> str:
@@ -19,19 +19,24 @@ def _crafted_sentence(numbers: CraftedRecordFinding, _: ReportContents) -> str:
     )
 
 
-def _crafted_rows(numbers: CraftedRecordFinding, contents: ReportContents) -> list[Row]:
+def _crafted_rows(numbers: CraftedRecordFinding, contents: ReportContents) -> list[ReportNumber]:
     initial, over = numbers.initial, f"mean over trials; {contents.facts.relation}"
     where = f"mean at the initial weights of {plural(initial.models, 'trial')}"
     rows = [
-        Row("Label of the crafted record", initial.label, "chosen before the run"),
-        Row("Clipped gradient of x, over the clipping norm", initial.length, f"{where}; 1 where it is clipped"),
-        Row("The same, shortest", initial.shortest, "over those trials"),
-        Row("|Cosine| of the gradient of x and the sum of all others'", initial.cosine,
-            f"{where}; 0 where training on the others leaves the loss of x as it is, to first order"),
-        Row("Change of the sum, over the global sensitivity", initial.sensitivity, where),
-        Row("Local over global sensitivity, first round", numbers.first, over),
-        Row("Local over global sensitivity, all rounds", numbers.mean, f"{over}, and over rounds"),
-    ]  # fmt: skip
+        ReportNumber("Label of the crafted record", initial.label, "chosen before the run"),
+        ReportNumber(
+            "Clipped gradient of x, over the clipping norm", initial.length, f"{where}; 1 where it is clipped"
+        ),
+        ReportNumber("The same, shortest", initial.shortest, "over those trials"),
+        ReportNumber(
+            "|Cosine| of the gradient of x and the sum of all others'",
+            initial.cosine,
+            f"{where}; 0 where training on the others leaves the loss of x as it is, to first order",
+        ),
+        ReportNumber("Change of the sum, over the global sensitivity", initial.sensitivity, where),
+        ReportNumber("Local over global sensitivity, first round", numbers.first, over),
+        ReportNumber("Local over global sensitivity, all rounds", numbers.mean, f"{over}, and over rounds"),
+    ]
     return [row for row in rows if row.value is not None]
 
 

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from fl_audit.array_types import finite
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.identifiability import findings_empirical_epsilon as evidence
-from fl_audit.audits.identifiability.empirical_epsilon import EpsilonInterval
+from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalEpsilonEstimate
 from fl_audit.audits.membership.attack_limits import largest_tpr
 from fl_audit.report.figure_style import BIT_STYLES, LIMIT, MUTED, PALE, draw_band, finish_axes
-from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import DASH, UnitWords, number_text, percent, uncapital
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.rounding import interval_text, side_of
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound
@@ -41,7 +41,7 @@ def _detectable(contents: ReportContents) -> str:
     return f"noise that leaves epsilon {found} would have been found in 9 of 10 runs at {level}"
 
 
-def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -> list[Row]:
+def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -> list[ReportNumber]:
     guarantee, decisive = contents.guarantee, numbers.decisive
     delta, level = at_delta(guarantee.delta), decisive.level
     by = f"{_method(decisive, contents.words)}{delta}. {decisive.assumption}"
@@ -52,18 +52,36 @@ def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
         return epsilon_lower_bound_from_noise(measured_in(contents.run), confidence, guarantee.claim), math.inf
 
     rows = [
-        Row("Epsilon shown at least (nats)", finite(decisive.epsilon_lower_bound),
-            f"lower bound, holds at {percent(decisive.confidence)} confidence, by {by}", limit=guarantee.epsilon,
-            is_bound=True, wide=wide, level=TestName.NOISE_ALONG_RECORD.level, on_page=True),
-        Row("The same at the level of the verdict (nats)", finite(decisive.epsilon_lower_bound_at_level),
-            f"holds at {percent(1 - level)} confidence, likewise", limit=guarantee.epsilon, is_bound=True, wide=wide,
-            level=TestName.NOISE_ALONG_RECORD.level),
-        Row("Level of the verdict (probability)", level, "of all tests together, fixed before the run"),
-        Row("Limit of detection (nats)", finite(decisive.limit_of_detection), f"{_detectable(contents)}, by {by}"),
-        _estimate("From the largest belief (nats)", numbers.from_belief,
-                  f"section 5.3 (ii): Eq. (5) turned round. {numbers.from_belief.note}"),
+        ReportNumber(
+            "Epsilon shown at least (nats)",
+            finite(decisive.epsilon_lower_bound),
+            f"lower bound, holds at {percent(decisive.confidence)} confidence, by {by}",
+            limit=guarantee.epsilon,
+            is_bound=True,
+            wide=wide,
+            level=TestName.NOISE_ALONG_RECORD.level,
+            on_page=True,
+        ),
+        ReportNumber(
+            "The same at the level of the verdict (nats)",
+            finite(decisive.epsilon_lower_bound_at_level),
+            f"holds at {percent(1 - level)} confidence, likewise",
+            limit=guarantee.epsilon,
+            is_bound=True,
+            wide=wide,
+            level=TestName.NOISE_ALONG_RECORD.level,
+        ),
+        ReportNumber("Level of the verdict (probability)", level, "of all tests together, fixed before the run"),
+        ReportNumber(
+            "Limit of detection (nats)", finite(decisive.limit_of_detection), f"{_detectable(contents)}, by {by}"
+        ),
+        _estimate(
+            "From the largest belief (nats)",
+            numbers.from_belief,
+            f"section 5.3 (ii): Eq. (5) turned round. {numbers.from_belief.note}",
+        ),
         _estimate("From the advantage (nats)", numbers.from_advantage, advantage),
-    ]  # fmt: skip
+    ]
     if (found := numbers.from_sensitivity) is not None:
         method = (
             f"section 5.3 (i): sensitivities over the noise that the mechanism names{delta}, by {guarantee.accountant}"
@@ -72,11 +90,11 @@ def _rows(numbers: evidence.EmpiricalEpsilonFinding, contents: ReportContents) -
     return rows
 
 
-def _estimate(name: str, found: EpsilonInterval, basis: str) -> Row:
+def _estimate(name: str, found: EmpiricalEpsilonEstimate, basis: str) -> ReportNumber:
     how, low, high = basis + "; ends over the trials" * (found.confidence == 1), found.low, found.high
     if side_of(low, high) == 0:  # they differ by rounding only
         low = high = found.epsilon
-    return Row(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
+    return ReportNumber(name, finite(found.epsilon), how, finite(low), finite(high), found.confidence)
 
 
 def _tables(numbers: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> list[Table]:
@@ -122,24 +140,36 @@ def _scores_sentence(numbers: evidence.ScoreAucFinding, _: ReportContents) -> st
     )
 
 
-def _scores_rows(numbers: evidence.ScoreAucFinding, contents: ReportContents) -> list[Row]:
+def _scores_rows(numbers: evidence.ScoreAucFinding, contents: ReportContents) -> list[ReportNumber]:
     area, bound, guarantee = numbers.area, numbers.bound, contents.guarantee
     how = f"share of pairs of trials that the score puts in order (interval: Hoeffding 1963). {_NO_RATIO}"
     return [
-        Row("Trials with the record", numbers.members, "counted"),
-        Row("Trials without the record", numbers.nonmembers, "counted"),
-        Row("AUC of the scores", area.value, how, area.low, area.high, area.confidence, on_page=True),
+        ReportNumber("Trials with the record", numbers.members, "counted"),
+        ReportNumber("Trials without the record", numbers.nonmembers, "counted"),
+        ReportNumber("AUC of the scores", area.value, how, area.low, area.high, area.confidence, on_page=True),
         *(
-            Row(f"AUC of the scores of client {client}", one.value, "likewise", one.low, one.high, one.confidence)
+            ReportNumber(
+                f"AUC of the scores of client {client}", one.value, "likewise", one.low, one.high, one.confidence
+            )
             for client, one in numbers.of_each.items()
         ),
-        Row("Lower bound from the scores (nats)", finite(bound.epsilon),
+        ReportNumber(
+            "Lower bound from the scores (nats)",
+            finite(bound.epsilon),
             f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(guarantee.delta)}; "
-            f"{bound.assumption} {_NO_RATIO}", limit=guarantee.epsilon, is_bound=True, level=TestName.SCORES.level,
-            wide=lambda _: (verdict_of(contents).judged.epsilon_lower_bound_at_level, math.inf), on_page=True),
-        Row("Largest bound that so many scores could prove (nats)", finite(bound.limit_of_detection),
-            f"{bound.method}; {bound.limit_meaning}"),
-    ]  # fmt: skip
+            f"{bound.assumption} {_NO_RATIO}",
+            limit=guarantee.epsilon,
+            is_bound=True,
+            level=TestName.SCORES.level,
+            wide=lambda _: (verdict_of(contents).judged.epsilon_lower_bound_at_level, math.inf),
+            on_page=True,
+        ),
+        ReportNumber(
+            "Largest bound that so many scores could prove (nats)",
+            finite(bound.limit_of_detection),
+            f"{bound.method}; {bound.limit_meaning}",
+        ),
+    ]
 
 
 SCORES = Section(
@@ -184,15 +214,25 @@ def _tradeoff_caption(numbers: evidence.TprAtFprFinding, contents: ReportContent
     )
 
 
-def _tradeoff_rows(numbers: evidence.TprAtFprFinding, contents: ReportContents) -> list[Row]:
+def _tradeoff_rows(numbers: evidence.TprAtFprFinding, contents: ReportContents) -> list[ReportNumber]:
     where = f"at {percent(numbers.false_alarms)} false alarms"
     method = f"trials with D above the threshold {where}, counted; {_BAND}"
     return [
-        Row("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
-        Row(f"Share of D found {where}", numbers.found, method, numbers.low, numbers.high, contents.facts.confidence,
-            numbers.allowed, is_share=True, largest=1.0, on_page=True,
-            wide=partial(evidence.found_at, contents.run, numbers.false_alarms)),
-    ]  # fmt: skip
+        ReportNumber("False alarms of the trade-off", numbers.false_alarms, "chosen before the run", is_share=True),
+        ReportNumber(
+            f"Share of D found {where}",
+            numbers.found,
+            method,
+            numbers.low,
+            numbers.high,
+            contents.facts.confidence,
+            numbers.allowed,
+            is_share=True,
+            largest=1.0,
+            on_page=True,
+            wide=partial(evidence.found_at, contents.run, numbers.false_alarms),
+        ),
+    ]
 
 
 TRADEOFF = Section(

@@ -11,32 +11,52 @@ from fl_audit.audits.identifiability.findings_estimates_from_beliefs import (  #
     epsilon_of_beliefs,
     measure_pair,
 )
-from fl_audit.report.finding import ReportContents, Row, Section, Table
 from fl_audit.report.formatting import percent
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
 
 _BETTING = "betting interval (Waudby-Smith & Ramdas 2024)"
 
 
-def _rows(numbers: EstimatesFromBeliefsFinding, contents: ReportContents) -> list[Row]:
+def _rows(numbers: EstimatesFromBeliefsFinding, contents: ReportContents) -> list[ReportNumber]:
     guarantee, found, shown = contents.guarantee, numbers.advantage, numbers.calibration
     basis = f"mean over trials of the chance to be right that the belief states; {_BETTING}; {ASSUMPTION}"
     rows = [
-        Row("Advantage from beliefs", found.mean, basis, found.low, found.high, found.confidence,
-            guarantee.advantage_bound_exact, largest=1.0, wide=partial(advantage_of_beliefs, contents.run)),
-        Row("Its standard error", finite(found.standard_error), "spread over trials, over the root of their number"),
-    ]  # fmt: skip
+        ReportNumber(
+            "Advantage from beliefs",
+            found.mean,
+            basis,
+            found.low,
+            found.high,
+            found.confidence,
+            guarantee.advantage_bound_exact,
+            largest=1.0,
+            wide=partial(advantage_of_beliefs, contents.run),
+        ),
+        ReportNumber(
+            "Its standard error", finite(found.standard_error), "spread over trials, over the root of their number"
+        ),
+    ]
     if (epsilon := numbers.epsilon) is not None:
         basis = f"where delta(epsilon) of the pair is {guarantee.delta:g}, the larger of both directions; {_BETTING}"
-        rows.append(Row("Epsilon of the pair from beliefs (nats)", finite(epsilon.value), basis, finite(epsilon.low),
-                        finite(epsilon.high), epsilon.confidence, guarantee.epsilon,
-                        wide=partial(epsilon_of_beliefs, contents.run)))  # fmt: skip
+        rows.append(
+            ReportNumber(
+                "Epsilon of the pair from beliefs (nats)",
+                finite(epsilon.value),
+                basis,
+                finite(epsilon.low),
+                finite(epsilon.high),
+                epsilon.confidence,
+                guarantee.epsilon,
+                wide=partial(epsilon_of_beliefs, contents.run),
+            )
+        )
     return [
         *rows,
-        Row("Right guesses that the beliefs expect", shown.expected_wins,
+        ReportNumber("Right guesses that the beliefs expect", shown.expected_wins,
             f"sum of the insider's chances; {shown.wins:,} were counted"),
-        Row("Counted against expected (p-value)", shown.wins_p_value,
+        ReportNumber("Counted against expected (p-value)", shown.wins_p_value,
             "exact, two-sided: Poisson-binomial distribution"),
-        Row("Calibration of the beliefs (p-value)", shown.p_value,
+        ReportNumber("Calibration of the beliefs (p-value)", shown.p_value,
             "smallest p-value of the groups below, times their number: never too small"),
     ]  # fmt: skip
 

@@ -17,12 +17,12 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.log_odds import LogOddsDistribution
 from fl_audit.report import figure_style as drawing
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
-from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.mechanism_messages import insider_text
-from fl_audit.statistics.advantage import AdvantageEstimate, advantage_ends, clopper_pearson
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
+from fl_audit.statistics.advantage import AdvantageFromWins, advantage_ends, clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
-from fl_audit.verdict.llr_increments import SMALLEST_SIGNAL
+from fl_audit.verdict.standardized_increments import SMALLEST_SIGNAL
 
 FEWEST_FOR_HISTOGRAM = 20  # smallest number of trials for a histogram; with fewer, each trial is drawn as a mark
 
@@ -46,7 +46,7 @@ def _sentence(numbers: evidence.InsiderFinding, contents: ReportContents) -> str
     )
 
 
-def advantage_row(found: AdvantageEstimate, contents: ReportContents) -> Row:
+def advantage_row(found: AdvantageFromWins, contents: ReportContents) -> ReportNumber:
     """Return the table row of the insider's advantage, with its interval and the largest claimed advantage.
 
     Parameters
@@ -57,31 +57,46 @@ def advantage_row(found: AdvantageEstimate, contents: ReportContents) -> Row:
         The findings and facts that the report shows.
     """
     basis = "twice the share of right guesses - 1, 0 is coin-flipping; Clopper-Pearson interval; trials are independent"
-    return Row("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
+    return ReportNumber("Advantage of the insider", found.advantage, basis, found.low, found.high, found.confidence,
                contents.guarantee.advantage_bound_exact, largest=1.0, on_page=True, is_violated=contents.is_violated,
                wide=partial(advantage_ends, found.wins, found.trials))  # fmt: skip
 
 
-def _surer_row(numbers: evidence.InsiderFinding, contents: ReportContents) -> Row:
+def _surer_row(numbers: evidence.InsiderFinding, contents: ReportContents) -> ReportNumber:
     """Return the row of the share of trials in which the insider's belief exceeded the claimed bound."""
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
-    return Row("Share of trials surer than claimed", beyond / estimate.trials, f"{_COUNTED}; Clopper-Pearson interval",
-               low, high, estimate.confidence, contents.guarantee.delta, is_share=True, largest=1.0, on_page=True,
-               is_violated=contents.is_violated, wide=partial(clopper_pearson, beyond, estimate.trials))  # fmt: skip
+    return ReportNumber(
+        "Share of trials surer than claimed",
+        beyond / estimate.trials,
+        f"{_COUNTED}; Clopper-Pearson interval",
+        low,
+        high,
+        estimate.confidence,
+        contents.guarantee.delta,
+        is_share=True,
+        largest=1.0,
+        on_page=True,
+        is_violated=contents.is_violated,
+        wide=partial(clopper_pearson, beyond, estimate.trials),
+    )
 
 
-def _rows(numbers: evidence.InsiderFinding, contents: ReportContents) -> list[Row]:
+def _rows(numbers: evidence.InsiderFinding, contents: ReportContents) -> list[ReportNumber]:
     estimate = numbers.estimate
     return [
-        Row("Trials", estimate.trials, _COUNTED),
-        Row("Right guesses", estimate.wins, f"{_COUNTED}; the insider names the likelier data set"),
+        ReportNumber("Trials", estimate.trials, _COUNTED),
+        ReportNumber("Right guesses", estimate.wins, f"{_COUNTED}; the insider names the likelier data set"),
         advantage_row(numbers.estimate, contents),
-        Row("Largest belief in the truth", numbers.max_belief, "largest over all trials: it grows with their number",
-            is_share=True),
-        Row("Trials beyond the belief bound", numbers.belief_violations, _COUNTED),
+        ReportNumber(
+            "Largest belief in the truth",
+            numbers.max_belief,
+            "largest over all trials: it grows with their number",
+            is_share=True,
+        ),
+        ReportNumber("Trials beyond the belief bound", numbers.belief_violations, _COUNTED),
         _surer_row(numbers, contents),
-    ]  # fmt: skip
+    ]
 
 
 def _exact_distributions(run: FinishedRun) -> dict[int, LogOddsDistribution]:
@@ -253,7 +268,7 @@ INNOVATIONS = Section(
 )  # fmt: skip
 
 
-def _insiders_sentence(numbers: evidence.InsiderAgreementFinding, contents: ReportContents) -> str:
+def _insiders_sentence(numbers: evidence.SeveralInsidersFinding, contents: ReportContents) -> str:
     best, worst = numbers.best.estimate, numbers.worst.estimate
     between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
@@ -263,22 +278,22 @@ def _insiders_sentence(numbers: evidence.InsiderAgreementFinding, contents: Repo
     )
 
 
-def _best_row(numbers: evidence.InsiderAgreementFinding, contents: ReportContents) -> Row:
+def _best_row(numbers: evidence.SeveralInsidersFinding, contents: ReportContents) -> ReportNumber:
     """Return the row of the best insider's advantage, at a level that is corrected for choosing the best one."""
     return replace(advantage_row(numbers.best.estimate, contents), level=READING_LEVEL / len(numbers.each))
 
 
-def _insiders_rows(numbers: evidence.InsiderAgreementFinding, _: ReportContents) -> list[Row]:
+def _insiders_rows(numbers: evidence.SeveralInsidersFinding, _: ReportContents) -> list[ReportNumber]:
     return [
-        Row("Best insider (number of the client)", numbers.best.client, "most right guesses"),
-        Row(
+        ReportNumber("Best insider (number of the client)", numbers.best.client, "most right guesses"),
+        ReportNumber(
             "Spread of their advantages", numbers.spread, "that of the best less that of the worst, in the same trials"
         ),
-        Row("Trials in which all said the same", numbers.agreement, "counted", is_share=True),
+        ReportNumber("Trials in which all said the same", numbers.agreement, "counted", is_share=True),
     ]
 
 
-def _insiders_tables(numbers: evidence.InsiderAgreementFinding, contents: ReportContents) -> list[Table]:
+def _insiders_tables(numbers: evidence.SeveralInsidersFinding, contents: ReportContents) -> list[Table]:
     columns = ("Client", "Right guesses", "Trials", "Advantage", "Lower end", "Upper end", "Confidence",
                "Largest belief", "Reading")  # fmt: skip
     level = READING_LEVEL / len(numbers.each)  # Bonferroni: together they have the level of one row
@@ -292,6 +307,6 @@ def _insiders_tables(numbers: evidence.InsiderAgreementFinding, contents: Report
 
 
 INSIDERS = Section(
-    "insiders", "Several insiders", evidence.InsiderAgreementFinding, evidence.measure_insiders, keys=("insiders",),
+    "insiders", "Several insiders", evidence.SeveralInsidersFinding, evidence.measure_insiders, keys=("insiders",),
     trusts=True, sentence=_insiders_sentence, rows=_insiders_rows, tables=_insiders_tables,
 )  # fmt: skip

@@ -26,7 +26,7 @@ from fl_audit.array_types import Floats, Integers
 from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.audits.canaries.guessing_bounds import guesses_of_scores
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.audits.membership.roc_metrics import MembershipRates, RocCurve, membership_rates, roc_curve
+from fl_audit.audits.membership.roc_metrics import RocCurve, RocSummary, membership_rates, roc_curve
 from fl_audit.errors import require, require_number
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
@@ -107,10 +107,10 @@ def epsilon_of_one_target(
 
 
 @dataclass(frozen=True)
-class SingleAttackResults:
+class AttackResults:
     """The results of one membership attack: its rates, its ROC curve, and lower bounds on epsilon from its scores."""
 
-    rates: MembershipRates  # AUC, TPR at small FPR and balanced accuracy
+    rates: RocSummary  # AUC, TPR at small FPR and balanced accuracy
     roc: RocCurve  # ROC curve of the scores of all targets in all trials
     # Lower bound on epsilon from the score of one target of each trial; None if the attack needs shadow trials and no
     # separate trials served as shadows.
@@ -135,7 +135,7 @@ class AttackScores:
     of_insiders: bool = False  # whether the scores are log-odds of insiders, one for each target
     knows_coins: bool = False  # whether the attacker of a trial knows the membership of some other targets of the trial
 
-    def rates(self, confidence: float) -> MembershipRates:
+    def rates(self, confidence: float) -> RocSummary:
         """Return the AUC and other rates of these scores, with bootstrap intervals.
 
         The bootstrap samples are the same in every call.
@@ -169,7 +169,7 @@ class AttackScores:
         members = TargetMembership(self.membership.is_in[rows])
         return epsilon_of_one_target(self.apart[rows], members, delta, _draws(), confidence)
 
-    def results(self, delta: float, confidence: float) -> SingleAttackResults:
+    def results(self, delta: float, confidence: float) -> AttackResults:
         """Return the rates, the ROC curve and the lower bounds on epsilon of these scores.
 
         Parameters
@@ -186,7 +186,7 @@ class AttackScores:
             one_run = bound_of_guesses(guesses, delta, confidence, OneRunMethod.STEINKE)
             by_tradeoff = bound_of_guesses(guesses, delta, confidence, OneRunMethod.TRADE_OFF)
         roc = roc_curve(self.values, self.membership)
-        return SingleAttackResults(self.rates(confidence), roc, self.bound(delta, confidence), one_run, by_tradeoff)
+        return AttackResults(self.rates(confidence), roc, self.bound(delta, confidence), one_run, by_tradeoff)
 
 
 def _draws() -> np.random.Generator:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.common.targets_audit import TargetsAudit
 from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, USUAL
 
@@ -30,9 +30,9 @@ class MembershipAudit(TargetsAudit):
         of_records = str(privacy.get("adjacency", of_unit)).endswith("record")
         return audit | {"attacks": [str(one) for one in (USUAL if of_records else OF_ANY_UNIT)]}, relation
 
-    def query(self, public: "Federation") -> ReleaseQuery:
+    def query(self, public: "Federation") -> ReleaseQueryKind:
         """Return TARGETS, which asks the insiders for the log-odds of each target; NOTHING without insiders."""
-        return ReleaseQuery.TARGETS if public.with_insider else ReleaseQuery.NOTHING
+        return ReleaseQueryKind.TARGETS if public.with_insider else ReleaseQueryKind.NOTHING
 
     def keeps_outputs(self, public: "Federation") -> bool:
         """Return True, because the attacks use the outputs of the models after the run."""

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attack_limits import largest_auc, largest_order, largest_tpr
 from fl_audit.audits.membership.attack_names import Attack, has_shadows
-from fl_audit.audits.membership.attack_results import AttackScores, SingleAttackResults
+from fl_audit.audits.membership.attack_results import AttackResults, AttackScores
 from fl_audit.audits.membership.judging import can_compare_targets
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
@@ -30,7 +30,7 @@ class AllAttacksFinding:
     """The results of all membership attacks and of the insiders, with the limits that the guarantee sets to them."""
 
     # Results keyed by attack, in the order of the configuration, `INSIDER` last.
-    achieved: dict[str, SingleAttackResults]
+    achieved: dict[str, AttackResults]
     trials: int  # number of trials
     targets: int  # number of targets
     # Expected AUC of the insiders from their signal-to-noise ratios; None without insiders, or if participation is
@@ -45,7 +45,7 @@ class AllAttacksFinding:
     largest_rates: tuple[float | None, float | None, float | None]
 
     @property
-    def outsiders(self) -> dict[str, SingleAttackResults]:
+    def outsiders(self) -> dict[str, AttackResults]:
         """The results of the attacks that use only models, keyed by attack; those of the insiders are left out."""
         return {name: found for name, found in self.achieved.items() if name != INSIDER}
 
@@ -61,7 +61,7 @@ class AllAttacksFinding:
         return {"attacks": {"trials": self.trials, "targets": self.targets} | limits | {"by_name": by_name}}
 
 
-def _json(found: SingleAttackResults) -> dict[str, Any]:
+def _json(found: AttackResults) -> dict[str, Any]:
     rates, one_run = found.rates, found.one_run
     named = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
     told: dict[str, Any] = {name: asdict(getattr(rates, name)) for name in named}
@@ -111,7 +111,7 @@ def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tupl
     name
         Name of the attack, or `INSIDER` for the insiders.
     rate
-        Name of the rate, which is a field of `MembershipRates`.
+        Name of the rate, which is a field of `RocSummary`.
     confidence
         Confidence of this interval alone, not of all rates jointly; above 1/2 and below 1.
     """
@@ -152,7 +152,7 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
         return None
     trials = table["trial"].nunique()
     delta = float(run.facts.configuration["privacy"]["delta"])
-    confidence, achieved = run.facts.confidence, dict[str, SingleAttackResults]()
+    confidence, achieved = run.facts.confidence, dict[str, AttackResults]()
     membership = TargetMembership(table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1))
     for name in (str(named)[len(SCORE) :] for named in table.columns if str(named).startswith(SCORE)):
         achieved[name] = scores_of(run, name).results(delta, confidence)

@@ -25,7 +25,7 @@ GUESSERS = (GUESSED_BLINDLY, GUESSED, GUESSED_BY_DISTRIBUTION)
 
 
 @dataclass(frozen=True)
-class AttributeGuesser:
+class AttributeGuessAccuracy:
     """The accuracy of one adversary that guesses an attribute of each target, for members and for nonmembers."""
 
     members: float  # share of correct guesses among members, over all trials
@@ -39,7 +39,7 @@ class AttributeFinding:
 
     attribute: str  # name or number of the attribute's column
     values: int  # number of different values of the attribute
-    by_name: dict[str, AttributeGuesser]  # results of each adversary, keyed by the column of its guesses
+    by_name: dict[str, AttributeGuessAccuracy]  # results of each adversary, keyed by the column of its guesses
     # The largest advantage that the guarantee allows; None without a guarantee. Members and nonmembers are of the same
     # training, as for `largest_order`.
     largest: float | None
@@ -65,7 +65,7 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
     return AttributeFinding(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
 
 
-def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuesser:
+def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuessAccuracy:
     """Return the accuracy of the adversary whose guesses are in the column `name`; rows are sorted by trial."""
     trials = table["trial"].nunique()
     is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1)
@@ -74,7 +74,7 @@ def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGues
     advantages = guesses.advantage(TargetMembership(is_in))
     known = advantages[~np.isnan(advantages)]  # a trial with everybody in, or nobody, has no advantage
     shares = float(guesses.right[is_in].mean()), float(guesses.right[~is_in].mean())
-    return AttributeGuesser(*shares, mean_advantage(known, confidence))
+    return AttributeGuessAccuracy(*shares, mean_advantage(known, confidence))
 
 
 def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:

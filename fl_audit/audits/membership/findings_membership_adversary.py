@@ -10,7 +10,7 @@ from fl_audit.array_types import finite
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.privacy.guarantee import MembershipBounds, membership_bounds
-from fl_audit.statistics.advantage import AdvantageEstimate, AdvantageInterval, empirical_advantage, mean_advantage
+from fl_audit.statistics.advantage import AdvantageFromWins, AdvantageInterval, empirical_advantage, mean_advantage
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
 
@@ -52,7 +52,7 @@ def _record_bound(run: FinishedRun, confidence: float) -> LowerBound:
 
 
 @dataclass(frozen=True)
-class MembershipFinding:
+class FinalModelMembershipFinding:
     """Advantages of the membership adversary, and upper bounds on them by the guarantee.
 
     There are two advantages: in telling all members from nonmembers, and in deciding whether the one record in which D
@@ -60,7 +60,7 @@ class MembershipFinding:
     """
 
     over_trials: AdvantageInterval  # advantage in telling members from nonmembers, mean over trials
-    record: AdvantageEstimate  # advantage in guessing whether the differing record is a member
+    record: AdvantageFromWins  # advantage in guessing whether the differing record is a member
     bounds: MembershipBounds | None  # upper bounds on `over_trials` by the guarantee; None without a guarantee
     record_bound: float | None  # upper bound on the advantage in `record` by the guarantee; None without a guarantee
     # Lower bound on epsilon from the losses on the differing record, valid for any distribution of the losses; None
@@ -78,7 +78,7 @@ class MembershipFinding:
         return {"membership": mean | limits | {"record": record}}
 
 
-def measure_membership(run: FinishedRun, _: Findings) -> MembershipFinding | None:
+def measure_membership(run: FinishedRun, _: Findings) -> FinalModelMembershipFinding | None:
     """Return the success of the membership adversary on the final models' losses; None if it was not evaluated."""
     trials, facts = run.tables.trials, run.facts
     if not set(_COLUMNS) <= set(trials) or trials[_COLUMNS].isna().any(axis=None):
@@ -91,4 +91,4 @@ def measure_membership(run: FinishedRun, _: Findings) -> MembershipFinding | Non
     )
     has_bound = guarantee is not None and _SCORE in trials and run.has_both_bits
     proven = _record_bound(run, facts.confidence) if has_bound else None
-    return MembershipFinding(mean, record, bounds, limit, proven)
+    return FinalModelMembershipFinding(mean, record, bounds, limit, proven)

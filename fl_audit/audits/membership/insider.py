@@ -37,7 +37,7 @@ from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.user_gradients import user_gradients
 
 
-class TargetObservations(NamedTuple):
+class TargetEvidence(NamedTuple):
     """The evidence that one round gives about each target: log-odds increment, signal-to-noise ratio, and noise."""
 
     increments: Floats  # increments of the log-odds of "in" against "out", float64 (trials, targets)
@@ -52,7 +52,7 @@ class TargetObservations(NamedTuple):
 
 def observe_targets(
     federation: LoadedFederation, seen: ObservedRound, membership: TargetMembership | None
-) -> TargetObservations:
+) -> TargetEvidence:
     """Return the evidence that one round gives about each target: its log-likelihood ratio, signal and noise.
 
     Noise that is correlated over rounds is whitened first; a target's contribution then combines several rounds.
@@ -88,7 +88,7 @@ def observe_targets(
     if public.membership_scheme is MembershipScheme.EXACTLY_ONE:
         # The contribution of a candidate that takes part was not subtracted.
         noise -= signal_to_noise(of_sum.norms, clip, sigma) * (1 if takes_part is None else takes_part)
-    return TargetObservations(added, signal, noise)
+    return TargetEvidence(added, signal, noise)
 
 
 class _Alignment(NamedTuple):

@@ -11,7 +11,7 @@ from typing import assert_never
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.shadow_sums import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
+from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _as_queries, _shadow_flags, _shadow_group
 from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 
@@ -90,7 +90,7 @@ def lira_scores(
     return np.asarray(ratio.mean(axis=-1), dtype=np.float64)
 
 
-def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroup:
+def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroupMoments:
     """Return statistics of the shadow trials on one side (in or out); raise `InputError` if there are too few."""
     group = _shadow_group(values, side, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:
@@ -99,7 +99,7 @@ def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraS
     return group
 
 
-def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
+def _variance(group: ShadowGroupMoments, spread: LiraSpread) -> Floats:
     """Return the variance for the attack on each trial, (trials, targets, queries); SHARED pools over targets."""
     match LiraSpread(spread):
         case LiraSpread.EACH:
@@ -114,7 +114,7 @@ def _variance(group: ShadowGroup, spread: LiraSpread) -> Floats:
     return np.asarray(np.maximum(variance, _LEAST_VARIANCE), dtype=np.float64)
 
 
-def _log_density(values: Floats, group: ShadowGroup, spread: LiraSpread) -> Floats:
+def _log_density(values: Floats, group: ShadowGroupMoments, spread: LiraSpread) -> Floats:
     """Return the log density at `values` of a normal distribution fitted to `group`, up to a constant."""
     variance = _variance(group, spread)
     return np.asarray(-(np.log(variance) + (values - group.mean) ** 2 / variance) / 2, dtype=np.float64)

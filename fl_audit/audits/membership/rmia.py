@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.shadow_sums import ShadowGroup, _as_queries, _shadow_flags, _shadow_group
+from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _as_queries, _shadow_flags, _shadow_group
 from fl_audit.errors import require, require_number
 from fl_audit.federation.target_membership import TargetMembership
 
@@ -114,7 +114,7 @@ def _log(confidence: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 
-def _from_out(out: ShadowGroup, rule: RmiaSettings) -> Floats:
+def _from_out(out: ShadowGroupMoments, rule: RmiaSettings) -> Floats:
     """Return the mean confidence of all reference models in each record, estimated from those that did not use it.
 
     It is ((1 + a) p_out + 1 - a) / 2 with a = `rule.slope`: half of the models are taken to have used the record.

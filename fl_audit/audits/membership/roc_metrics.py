@@ -36,7 +36,7 @@ from scipy.stats import rankdata
 from fl_audit.array_types import Floats
 from fl_audit.errors import require, require_number
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
 _CELLS_AT_ONCE = 500_000
@@ -55,26 +55,26 @@ class RocCurve:
     def area(self) -> float:
         """Area under the curve, from 0 to 1, which compares all scores of members with all of nonmembers.
 
-        `MembershipRates.auc` compares only scores of the same trial or, for insiders, of different trials.
+        `RocSummary.auc` compares only scores of the same trial or, for insiders, of different trials.
         """
         return float(np.trapezoid(self.tpr, self.fpr))
 
 
 @dataclass(frozen=True)
-class MembershipRates:
+class RocSummary:
     """AUC, TPR at FPR 0.1 %, TPR at FPR 1 % and balanced accuracy of an attack, each from 0 to 1 with an interval."""
 
     # Share of pairs of a member and a nonmember in which the member has the higher score, ties counting half; 1/2
     # without a leak. The pairs are of the same trial, and for insiders of different trials.
-    auc: Interval
+    auc: IntervalEstimate
     # Largest TPR of a threshold whose FPR is at most 0.1 %, not interpolated: with fewer than 1000 nonmembers no false
     # positive is allowed.
-    tpr_at_fpr_0001: Interval
+    tpr_at_fpr_0001: IntervalEstimate
     # Largest TPR of a threshold whose FPR is at most 1 %, not interpolated.
-    tpr_at_fpr_001: Interval
+    tpr_at_fpr_001: IntervalEstimate
     # (TPR + TNR) / 2 of the rule that calls a target a member if its score is above its trial's median, or for insiders
     # above 0. The best of all thresholds would be above 1/2 even without a leak.
-    balanced_accuracy: Interval
+    balanced_accuracy: IntervalEstimate
     confidence: float  # joint confidence of all four intervals, approximate because of the bootstrap
     trials: int  # number of trials
     members: int  # number of members, summed over trials
@@ -109,7 +109,7 @@ def membership_rates(
     resamples: int = 1000,
     shadows_of_each_other: bool = True,
     of_insiders: bool = False,
-) -> MembershipRates:
+) -> RocSummary:
     """Return the rates of an attack, with intervals from a bootstrap over trials.
 
     The half-width of an interval is the largest of three numbers: the distances to two bootstrap quantiles, and t
@@ -164,11 +164,13 @@ def membership_rates(
     below, above = np.nanquantile(drawn, [float(ndtr(-reach)), 1 - float(ndtr(-reach))], axis=0)
     half = stretch * np.maximum(reach * np.nanstd(drawn, axis=0), np.maximum(point - below, above - point))
     low, high = np.clip(point - half, 0, 1), np.clip(point + half, 0, 1)
-    auc, tpr_0001, tpr_001, balanced = (Interval(*map(float, one)) for one in zip(point, low, high, strict=True))
+    auc, tpr_0001, tpr_001, balanced = (
+        IntervalEstimate(*map(float, one)) for one in zip(point, low, high, strict=True)
+    )
     if of_insiders:
         auc = _share_of(_areas_between_trials(values, membership), level)
     members = int(membership.is_in.sum())
-    return MembershipRates(auc, tpr_0001, tpr_001, balanced, confidence, trials, members, values.size - members)
+    return RocSummary(auc, tpr_0001, tpr_001, balanced, confidence, trials, members, values.size - members)
 
 
 def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Floats:
@@ -197,7 +199,7 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
         return np.asarray(trials * all_won / all_pairs - (trials - 1) * left, dtype=np.float64)
 
 
-def _share_of(values: Floats, level: float) -> Interval:
+def _share_of(values: Floats, level: float) -> IntervalEstimate:
     """Return the mean of `values`, one for each trial, as a share with an interval of confidence 1 - `level`.
 
     If a value is NaN, the estimate is 0.5 and the interval 0 to 1.
@@ -208,14 +210,14 @@ def _share_of(values: Floats, level: float) -> Interval:
     # and mu from 0.3 to 3: 95.3 % to 100 %, least if all noise is shared and the AUC is 0.98.
     trials, error = len(values), float(values.std(ddof=1)) / math.sqrt(len(values))
     if not math.isfinite(error):
-        return Interval(0.5, 0.0, 1.0)
+        return IntervalEstimate(0.5, 0.0, 1.0)
     share = float(np.clip(values.mean(), 0.0, 1.0))
     freedom = float(ndtri(1 - level / 2) / stdtrit(trials - 1, 1 - level / 2)) ** 2
     attempts = share * (1 - share) / error**2 * freedom if error > 0 and 0 < share < 1 else float(trials)
     right, wrong = attempts * share, attempts * (1 - share)
     low = float(betaincinv(right, wrong + 1, level / 2)) if right > 0 else 0.0
     high = float(betaincinv(right + 1, wrong, 1 - level / 2)) if wrong > 0 else 1.0
-    return Interval(share, low, high)
+    return IntervalEstimate(share, low, high)
 
 
 class _RankedScores:

@@ -15,12 +15,12 @@ from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.audits.common.sections_guarantee import at_delta
 from fl_audit.audits.membership import findings_attacks as evidence
 from fl_audit.audits.membership.attack_limits import largest_tpr
-from fl_audit.audits.membership.attack_results import SingleAttackResults
+from fl_audit.audits.membership.attack_results import AttackResults
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
 from fl_audit.report.figure_style import INK, MUTED, finish_axes
-from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 
 _NAMES = {
     "loss": "Loss threshold",
@@ -37,26 +37,39 @@ _RATES_SHOWN = np.concatenate([[0.0], np.logspace(np.log10(_SMALLEST_RATE / 10),
 _LOOKS = (("#12426e", "-"), ("#4d7a2a", "--"), ("#7a3b69", "-."), ("#2a7f86", ":"), ("#5c5c5c", (0, (5, 1, 1, 1))))
 
 
-def _auc_row(name: str, numbers: evidence.AllAttacksFinding, run: FinishedRun) -> Row:
+def _auc_row(name: str, numbers: evidence.AllAttacksFinding, run: FinishedRun) -> ReportNumber:
     rates = numbers.achieved[name].rates
     which, interval = ("one trial", "bootstrap") if name != evidence.INSIDER else ("different trials", "jackknife")
     how = (
         f"share of pairs of {which} that the score puts in order; {interval} interval over trials, about "
         "as sure as stated for it and its rates together; trials are independent; targets of one trial share its model"
     )
-    return Row(f"AUC, {_NAMES.get(name, name)}", rates.auc.value, how, rates.auc.low, rates.auc.high, rates.confidence,
-               numbers.largest_auc_of(name), origin=0.5, largest=1.0, on_page=True,
-               wide=partial(evidence.rate_ends, run, name, "auc"))  # fmt: skip
+    return ReportNumber(
+        f"AUC, {_NAMES.get(name, name)}",
+        rates.auc.value,
+        how,
+        rates.auc.low,
+        rates.auc.high,
+        rates.confidence,
+        numbers.largest_auc_of(name),
+        origin=0.5,
+        largest=1.0,
+        on_page=True,
+        wide=partial(evidence.rate_ends, run, name, "auc"),
+    )
 
 
 _RATES = ("auc", "tpr_at_fpr_0001", "tpr_at_fpr_001", "balanced_accuracy")
 
 
-def _rate_row(rate: str, limit: float | None, name: str, found: SingleAttackResults, contents: ReportContents) -> Row:
+def _rate_row(
+    rate: str, limit: float | None, name: str, found: AttackResults, contents: ReportContents
+) -> ReportNumber:
     one, origin = getattr(found.rates, rate), 0.0 if rate.startswith("tpr") else 0.5
     wide = partial(evidence.rate_ends, contents.run, name, rate)
-    return Row(rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0,
-               wide=wide)  # fmt: skip
+    return ReportNumber(
+        rate, one.value, "", one.low, one.high, found.rates.confidence, limit, origin=origin, largest=1.0, wide=wide
+    )
 
 
 def _sentence(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> str:
@@ -114,8 +127,8 @@ def _tables(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> li
     return [Table(title, columns, tuple(rows))]
 
 
-def _rows(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list[Row]:
-    guarantee, found = contents.facts.guarantee, list[Row]()
+def _rows(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list[ReportNumber]:
+    guarantee, found = contents.facts.guarantee, list[ReportNumber]()
     epsilon = None if guarantee is None else guarantee.epsilon
     for name, one in numbers.achieved.items():
         said = _NAMES.get(name, name)
@@ -127,21 +140,37 @@ def _rows(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> list
                 f"one target drawn in each trial; {one.bound.assumption}"
             )
         proved = None if one.bound is None else finite(one.bound.epsilon)
-        found.append(Row(f"Lower bound on epsilon, {said} (nats)", proved, basis, limit=epsilon, is_bound=True,
+        found.append(ReportNumber(f"Lower bound on epsilon, {said} (nats)", proved, basis, limit=epsilon, is_bound=True,
                          on_page=bool(proved), wide=partial(evidence.bound_end, contents.run, name)))  # fmt: skip
         if one.one_run is not None:
             at = f"holds at {percent(one.one_run.confidence)} confidence; coins are independent"
             counted = f"{one.one_run.guesses.right} of {one.one_run.guesses.guessed} guesses right in trial 0"
             basis = f"Steinke et al. 2023{at_delta(one.one_run.delta)}; {counted}; {at}"
             one_run = finite(one.one_run.epsilon)
-            found.append(Row(f"One-run bound on epsilon, {said} (nats)", one_run, basis, limit=epsilon, is_bound=True,
-                             wide=partial(_one_run_end, one.one_run)))  # fmt: skip
+            found.append(
+                ReportNumber(
+                    f"One-run bound on epsilon, {said} (nats)",
+                    one_run,
+                    basis,
+                    limit=epsilon,
+                    is_bound=True,
+                    wide=partial(_one_run_end, one.one_run),
+                )
+            )
             if one.by_tradeoff is not None:
                 basis, what = f"after Mahloujifar et al. 2024; the same; {at}", "One-run bound by the trade-off curve"
-                found.append(Row(f"{what}, {said} (nats)", finite(one.by_tradeoff.epsilon), basis, limit=epsilon,
-                                 is_bound=True, wide=partial(_one_run_end, one.by_tradeoff)))  # fmt: skip
+                found.append(
+                    ReportNumber(
+                        f"{what}, {said} (nats)",
+                        finite(one.by_tradeoff.epsilon),
+                        basis,
+                        limit=epsilon,
+                        is_bound=True,
+                        wide=partial(_one_run_end, one.by_tradeoff),
+                    )
+                )
     if numbers.insider_auc is not None:
-        found.append(Row("AUC that the insiders' signals lead to", numbers.insider_auc,
+        found.append(ReportNumber("AUC that the insiders' signals lead to", numbers.insider_auc,
                          "mean of Phi(sqrt(mu_1^2 + mu_0^2) / 2) over pairs, if the signals were fixed"))  # fmt: skip
     return found
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from fl_audit.audits.membership import findings_attribute_inference as evidence
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.report.finding import ReportContents, Row, Section, Table
 from fl_audit.report.formatting import number_text, percent, uncapital
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
 
 _GUESSERS = {
     evidence.GUESSED_BLINDLY: "Without a model: the commonest value",
@@ -15,16 +15,25 @@ _GUESSERS = {
 }
 
 
-def _attribute_row(name: str, numbers: evidence.AttributeFinding, run: FinishedRun) -> Row:
+def _attribute_row(name: str, numbers: evidence.AttributeFinding, run: FinishedRun) -> ReportNumber:
     found = numbers.by_name[name].advantage
     how = (
         "share of members guessed right less that of others, mean over trials (Yeom et al. 2018, definition 5); trials "
         "are independent, members and others of one trial share its model; the guarantee allows the total variation "
         "between two trainings, each with one of two records and without the other"
     )
-    return Row(f"Advantage on the attribute, {uncapital(_GUESSERS[name])}", found.advantage, how, found.low, found.high,
-               found.confidence, numbers.largest, largest=1.0, on_page=name == evidence.GUESSED,
-               wide=partial(evidence.attribute_ends, run, name))  # fmt: skip
+    return ReportNumber(
+        f"Advantage on the attribute, {uncapital(_GUESSERS[name])}",
+        found.advantage,
+        how,
+        found.low,
+        found.high,
+        found.confidence,
+        numbers.largest,
+        largest=1.0,
+        on_page=name == evidence.GUESSED,
+        wide=partial(evidence.attribute_ends, run, name),
+    )
 
 
 def _attribute_sentence(numbers: evidence.AttributeFinding, contents: ReportContents) -> str:

@@ -9,9 +9,9 @@ from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.membership import findings_membership_adversary as evidence
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
-from fl_audit.report.finding import ReportContents, Row, Section
 from fl_audit.report.formatting import percent, unit_words
 from fl_audit.report.mechanism_messages import exact_accountant, noise_text
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
 from fl_audit.statistics.advantage import advantage_ends
 
 
@@ -40,7 +40,7 @@ def _scope_of(facts: RunDescription) -> str:
     return text
 
 
-def _membership_sentence(numbers: evidence.MembershipFinding, contents: ReportContents) -> str:
+def _membership_sentence(numbers: evidence.FinalModelMembershipFinding, contents: ReportContents) -> str:
     insider, mean = contents.find(InsiderFinding), _mean_row(numbers, contents.run)
     beside = ""
     if insider is not None and insider.estimate.trials > 1:
@@ -53,50 +53,76 @@ def _membership_sentence(numbers: evidence.MembershipFinding, contents: ReportCo
     )
 
 
-def _mean_row(numbers: evidence.MembershipFinding, run: FinishedRun) -> Row:
+def _mean_row(numbers: evidence.FinalModelMembershipFinding, run: FinishedRun) -> ReportNumber:
     mean, attack = numbers.over_trials, "a member where the final loss is at most the average one in training"
     basis = f"TPR - FPR, mean over trials; {attack} (Yeom et al. 2018); betting interval, for this D and this sample"
     limit = None if numbers.bounds is None else numbers.bounds.exact
-    return Row("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
+    return ReportNumber("Membership advantage", mean.advantage, basis, mean.low, mean.high, mean.confidence, limit,
                largest=1.0, on_page=True, wide=partial(evidence.membership_ends, run))  # fmt: skip
 
 
-def _membership_rows(numbers: evidence.MembershipFinding, contents: ReportContents) -> list[Row]:
+def _membership_rows(numbers: evidence.FinalModelMembershipFinding, contents: ReportContents) -> list[ReportNumber]:
     record, bounds, differing = numbers.record, numbers.bounds, contents.words.differing
     rows = [
         _mean_row(numbers, contents.run),
-        Row(f"Right guesses about {differing}", record.wins, "counted; the same rule, threshold from all others"),
-        Row(f"Advantage about {differing}", record.advantage,
-            "twice the share of right guesses - 1; Clopper-Pearson interval", record.low, record.high,
-            record.confidence, numbers.record_bound, largest=1.0,
-            wide=partial(advantage_ends, record.wins, record.trials)),
-    ]  # fmt: skip
+        ReportNumber(
+            f"Right guesses about {differing}", record.wins, "counted; the same rule, threshold from all others"
+        ),
+        ReportNumber(
+            f"Advantage about {differing}",
+            record.advantage,
+            "twice the share of right guesses - 1; Clopper-Pearson interval",
+            record.low,
+            record.high,
+            record.confidence,
+            numbers.record_bound,
+            largest=1.0,
+            wide=partial(advantage_ends, record.wins, record.trials),
+        ),
+    ]
     guarantee, exact_by = contents.facts.guarantee, exact_accountant(contents.facts)
     if guarantee is not None and bounds is not None:
         epsilon = "(exp(epsilon) - 1 + 2 delta) / (exp(epsilon) + 1) (Kairouz et al. 2015, Humphries et al. 2023)"
         rows += [
-            Row("Bound for members, exact", bounds.exact, f"total variation between neighbours, by {exact_by}"),
-            Row("Bound for members by epsilon and delta", bounds.tradeoff, f"{epsilon}, by {guarantee.accountant}"),
-            Row("Bound for members by epsilon", finite(bounds.yeom),
-                "exp(epsilon) - 1 (Yeom et al. 2018, theorem 1), at delta = 0; above 1 it says nothing"),
-            Row(f"Bound about {differing}, exact", numbers.record_bound,
-                f"that of the insider (Bernau et al. 2021, prop. 1), by {exact_by}; {noise_text(contents.facts)}"),
-        ]  # fmt: skip
+            ReportNumber(
+                "Bound for members, exact", bounds.exact, f"total variation between neighbours, by {exact_by}"
+            ),
+            ReportNumber(
+                "Bound for members by epsilon and delta", bounds.tradeoff, f"{epsilon}, by {guarantee.accountant}"
+            ),
+            ReportNumber(
+                "Bound for members by epsilon",
+                finite(bounds.yeom),
+                "exp(epsilon) - 1 (Yeom et al. 2018, theorem 1), at delta = 0; above 1 it says nothing",
+            ),
+            ReportNumber(
+                f"Bound about {differing}, exact",
+                numbers.record_bound,
+                f"that of the insider (Bernau et al. 2021, prop. 1), by {exact_by}; {noise_text(contents.facts)}",
+            ),
+        ]
     if (bound := numbers.lower_bound) is not None:
         rows += [
-            Row(f"Lower bound from the loss of {differing} (nats)", finite(bound.epsilon),
+            ReportNumber(
+                f"Lower bound from the loss of {differing} (nats)",
+                finite(bound.epsilon),
                 f"holds at {percent(bound.confidence)} confidence; {bound.method}{at_delta(bound.delta)}; final "
                 f"release alone, less the loss of what takes its place; {bound.assumption}",
-                limit=None if guarantee is None else guarantee.epsilon, is_bound=True,
-                wide=partial(evidence.record_bound_end, contents.run)),
-            Row("Largest bound that so many losses could prove (nats)", finite(bound.limit_of_detection),
-                f"{bound.method}; {bound.limit_meaning}"),
-        ]  # fmt: skip
+                limit=None if guarantee is None else guarantee.epsilon,
+                is_bound=True,
+                wide=partial(evidence.record_bound_end, contents.run),
+            ),
+            ReportNumber(
+                "Largest bound that so many losses could prove (nats)",
+                finite(bound.limit_of_detection),
+                f"{bound.method}; {bound.limit_meaning}",
+            ),
+        ]
     return rows
 
 
 MEMBERSHIP = Section(
-    "membership", "The membership adversary", evidence.MembershipFinding, evidence.measure_membership,
+    "membership", "The membership adversary", evidence.FinalModelMembershipFinding, evidence.measure_membership,
     keys=("membership",), sentence=_membership_sentence, rows=_membership_rows,
     said=lambda found, run: {"membership": found.to_json()["membership"] | {"bound_scope": _scope_of(run.facts)}},
 )  # fmt: skip

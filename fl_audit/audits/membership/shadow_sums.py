@@ -26,7 +26,7 @@ LEAST_SHARE_OF_SPREAD = 1e-12
 
 
 @dataclass(frozen=True)
-class ShadowGroup:
+class ShadowGroupMoments:
     """Number, mean and sum of squares of values over the shadow trials in which a target is in (or out).
 
     They are for the attacker of each trial, so the attacked trial is left out.
@@ -52,7 +52,7 @@ def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
     return flags
 
 
-def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroup:
+def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroupMoments:
     """Return count, mean and sum of squares of the values on one `side` (in or out), for the attacker of each trial.
 
     The attacked trial is left out. Values are taken relative to the median, so that rounding reveals no coin.
@@ -70,7 +70,7 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", a
     mean = ((weight * away).sum(axis=0) - weight * away) / rest
     squares = (weight * away**2).sum(axis=0) - weight * away**2 - rest * mean**2
     least = LEAST_SHARE_OF_SPREAD * (away**2).sum(axis=0)
-    return ShadowGroup(
+    return ShadowGroupMoments(
         count=count,
         mean=np.asarray(np.where(known, middle + mean, 0.0), dtype=np.float64),
         squares=np.asarray(np.where(known, np.maximum(squares, least), 0.0), dtype=np.float64),

@@ -29,7 +29,7 @@ epochs, 0.610, in half the time.
 """
 
 
-class AttackModel(StrEnum):
+class AttackClassifierKind(StrEnum):
     """The scikit-learn classifier that the shadow attack trains.
 
     NETWORK: one hidden layer of 64 ReLU units, as in the code of Bernau et al. 2019. LOGISTIC: logistic regression.
@@ -45,7 +45,7 @@ class AttackModel(StrEnum):
 class ShokriAttackSettings:
     """Settings of the shadow attack: the classifier, the folds for cross-fitting, and a seed."""
 
-    model: AttackModel = AttackModel.NETWORK  # kind of classifier
+    model: AttackClassifierKind = AttackClassifierKind.NETWORK  # kind of classifier
     # Number of folds into which trials are split, 2 or more; trial w is in fold w modulo `folds`. Not used if shadow
     # trials are given.
     folds: int = 2
@@ -146,18 +146,18 @@ def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> An
     # Imported here, because the import takes a second and only this attack needs it.
     from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
 
-    match AttackModel(rule.model):
-        case AttackModel.NETWORK:
+    match AttackClassifierKind(rule.model):
+        case AttackClassifierKind.NETWORK:
             epochs = min(_EPOCHS, max(_FEWEST_EPOCHS, -(-_SEEN // len(examples))))
             network = neural_network.MLPClassifier((64,), random_state=rule.seed, max_iter=epochs)
             model = pipeline.make_pipeline(preprocessing.StandardScaler(), network)
-        case AttackModel.LOGISTIC:
+        case AttackClassifierKind.LOGISTIC:
             regression = linear_model.LogisticRegression(max_iter=1000)
             model = pipeline.make_pipeline(preprocessing.StandardScaler(), regression)
-        case AttackModel.TREES:
+        case AttackClassifierKind.TREES:
             model = ensemble.HistGradientBoostingClassifier(random_state=rule.seed, early_stopping=True)
         case _:
-            assert_never(AttackModel(rule.model))
+            assert_never(AttackClassifierKind(rule.model))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
         model.fit(examples, answers)

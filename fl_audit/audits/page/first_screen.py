@@ -18,13 +18,13 @@ from fl_audit.audits.common.sections_released_model import beside_text
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.gauge import gauge_html
-from fl_audit.audits.page.markup import banner_html, next_html
+from fl_audit.audits.page.html_building_blocks import banner_html, next_html
 from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
-from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import finding_text, is_certainty, number_text, one_in, percent
 from fl_audit.report.mechanism_messages import multiplied_text, not_private_label
+from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_NOISE, TestName

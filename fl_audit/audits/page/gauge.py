@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from html import escape
 
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.report.finding import ReportContents
 from fl_audit.report.formatting import number_text, one_in, percent
+from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import BREACH, kept_epsilon
 from fl_audit.verdict.sections_verdict import verdict_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from fl_audit.atomic_files import atomic_file, write_bytes, write_text
 from fl_audit.audits.page.report_page import draw_all, render_html
 from fl_audit.errors import first_line
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 
 ON_PAPER = """
 @page { @bottom-right { content: counter(page) " of " counter(pages); font-size: 8pt; } }

@@ -16,18 +16,18 @@ from fl_audit.audits.common.sections_privacy_units import LEVELS
 from fl_audit.audits.identifiability.findings_estimates_from_beliefs import EstimatesFromBeliefsFinding
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
-from fl_audit.audits.membership.findings_membership_adversary import MembershipFinding
+from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
 from fl_audit.audits.page.first_screen import first_screen
-from fl_audit.audits.page.markup import html_figure, html_page, page_table, value_html
+from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table, value_html
 from fl_audit.audits.page.stylesheet import DRAWN
 from fl_audit.audits.sections import measured, page_rows
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.report.figure_style import to_png, to_svg
-from fl_audit.report.finding import ReportContents, Row, Section, Table
 from fl_audit.report.formatting import percent
 from fl_audit.report.mechanism_messages import SIMULATION_NOTICE, scaling_text
+from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
 from fl_audit.user_modules import title_of_named
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
@@ -125,11 +125,11 @@ _PAPERS: tuple[tuple[str, str, str, Callable[[ReportContents], bool]], ...] = (
           lambda contents: contents.facts.star is not None),
     ("S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha (2018). Privacy risk in machine learning: Analyzing the "
           f"connection to overfitting. {_IN_CSF}", "For the membership adversary and its first bound",
-          "10.1109/CSF.2018.00027", _has(MembershipFinding)),
+          "10.1109/CSF.2018.00027", _has(FinalModelMembershipFinding)),
     ("T. Humphries et al. (2023). Investigating membership inference attacks under data dependencies. "
           f"{_IN_CSF}", "For its bound by epsilon and delta; it follows from P. Kairouz, S. Oh, P. Viswanath (2015), "
           "The composition theorem for differential privacy, ICML", "10.1109/CSF57540.2023.00013",
-          _has(MembershipFinding)),
+          _has(FinalModelMembershipFinding)),
     (f"J. Dong, A. Roth, W. J. Su (2022). Gaussian differential privacy. {_IN_JRSSB} 84(1)",
           "For the distribution of the log-odds and the exact advantage", "10.1111/rssb.12454",
           lambda contents: contents.facts.has_guarantee),
@@ -267,7 +267,7 @@ def _rows_table(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> st
     return page_table([columns[place] for place in told], [[row[place] for place in told] for row in rows])
 
 
-def _row_cells(row: Row) -> tuple[Any, ...]:
+def _row_cells(row: ReportNumber) -> tuple[Any, ...]:
     """Return name, value, interval and claim of a row, rounded together; the last two are empty if missing."""
     if row.limit is None and row.confidence is None:
         return row.name, Markup(value_html(row.value, row.is_share, row.digits)), "", ""

@@ -5,7 +5,7 @@ The attacker knows everything else about the training data.
 
 from typing import TYPE_CHECKING
 
-from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.common.targets_audit import TargetsAudit
 from fl_audit.federation.target_membership import MembershipScheme
 
@@ -32,6 +32,6 @@ class ReconstructionAudit(TargetsAudit):
         values = f"{public.targets} values of {public.candidate_column}"
         return f"record {public.pair.index} with one of {values} in each trial"
 
-    def query(self, public: "Federation") -> ReleaseQuery:
+    def query(self, public: "Federation") -> ReleaseQueryKind:
         """Return CANDIDATES, which asks the insider for the log-odds of each candidate; NOTHING without an insider."""
-        return ReleaseQuery.CANDIDATES if public.with_insider else ReleaseQuery.NOTHING
+        return ReleaseQueryKind.CANDIDATES if public.with_insider else ReleaseQueryKind.NOTHING

@@ -16,7 +16,7 @@ _GUESSES = (1, 5, 10, 100)
 
 
 @dataclass(frozen=True)
-class Success:
+class TopGuessRate:
     """The share of trials in which the true candidate is among the attacker's first few guesses."""
 
     guesses: int  # number of guesses that count in each trial
@@ -28,7 +28,7 @@ class Success:
 
 
 @dataclass(frozen=True)
-class ReconstructionFinding:
+class CandidateRanksFinding:
     """The success of an attacker who knows everything except which of the candidates is in."""
 
     candidates: int  # number of candidates, which are records, clients, or values of a column
@@ -36,7 +36,7 @@ class ReconstructionFinding:
     # (candidates,): the sum of the k largest prior probabilities.
     chances: Floats
     ranks: Integers  # rank of the true candidate in the attacker's order, 1 for the first guess, (trials,)
-    successes: tuple[Success, ...]  # one entry for each number of guesses, ascending from one guess
+    successes: tuple[TopGuessRate, ...]  # one entry for each number of guesses, ascending from one guess
     confidence: float  # confidence of each interval
     # Largest mu over candidates and trials: norm of a candidate's contribution over the noise, all rounds together.
     longest: float
@@ -48,7 +48,7 @@ class ReconstructionFinding:
         return bool(abs(self.chances[0] - 1 / self.candidates) < 1e-9)
 
     @cached_property
-    def first(self) -> Success:
+    def first(self) -> TopGuessRate:
         """The share of trials in which the attacker's first guess is right, with its interval and the allowed share."""
         return self.successes[0]
 
@@ -61,7 +61,7 @@ class ReconstructionFinding:
         }}  # fmt: skip
 
 
-def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionFinding | None:
+def measure_reconstruction(run: FinishedRun, _: Findings) -> CandidateRanksFinding | None:
     """Return how often the true candidate was guessed, with the limits of the guarantee.
 
     None if the run is no reconstruction audit, or without an insider or a guarantee.
@@ -77,6 +77,6 @@ def measure_reconstruction(run: FinishedRun, _: Findings) -> ReconstructionFindi
         hits, bound = int(np.sum(ranks <= guesses)), guarantee.reconstruction_bound(chance)
         assert bound is not None, "the reconstruction audit has global noise"
         low, high = clopper_pearson(hits, len(ranks), confidence)
-        found.append(Success(guesses, hits / len(ranks), low, high, chance, bound))
+        found.append(TopGuessRate(guesses, hits / len(ranks), low, high, chance, bound))
     mus = float(mu.max()), float(np.median(mu))
-    return ReconstructionFinding(candidates, chances, ranks, tuple(found), confidence, *mus)
+    return CandidateRanksFinding(candidates, chances, ranks, tuple(found), confidence, *mus)

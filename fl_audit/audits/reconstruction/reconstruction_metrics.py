@@ -22,7 +22,7 @@ from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.judging import judged_by_one, judged_with_noise
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
-from fl_audit.verdict.verdict import VerdictDetails, VerdictPhrases
+from fl_audit.verdict.verdict import AuditKindPhrases, VerdictDetails
 
 
 def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
@@ -57,7 +57,7 @@ def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
     return np.asarray(ahead.sum(axis=1) + 1, dtype=np.int64)
 
 
-_WORDS = VerdictPhrases(
+_WORDS = AuditKindPhrases(
     shown_by="first guesses",
     next_step="Play more trials to find smaller breaches; other candidates (seed in [data]) may be more exposed.",
 )
@@ -167,7 +167,7 @@ class ReconstructionQuality:
 
 
 @dataclass(frozen=True)
-class NoiseLevel:
+class NoiseLevelGuarantee:
     """A level of noise, with the largest probability of identifying the true candidate under it."""
 
     epsilon: float  # epsilon of the guarantee with this noise; infinite without noise
@@ -175,7 +175,7 @@ class NoiseLevel:
     bound: float  # largest probability of identifying the true candidate, from 0 to 1
 
     @classmethod
-    def gaussian(cls, epsilon: float, mu: float, chance: float) -> "NoiseLevel":
+    def gaussian(cls, epsilon: float, mu: float, chance: float) -> "NoiseLevelGuarantee":
         """Return a level of Gaussian noise.
 
         The largest probability of identifying the true candidate is Phi(mu + Phi^-1(chance)).
@@ -196,14 +196,14 @@ class NoiseLevel:
 class NoiseLevelReconstructions:
     """The attacker's reconstructions of all images at one level of noise, with their similarity to the true images."""
 
-    level: NoiseLevel  # level of the noise
+    level: NoiseLevelGuarantee  # level of the noise
     pictures: Floats32  # the reconstructed images, float32 (images, *shape)
     likeness: ReconstructionQuality  # similarity of the reconstructed to the true images
     guesses: int = 1  # number of images that are reconstructed for each owner, each of which may be identified
 
 
 @dataclass(frozen=True)
-class ReconstructedImages:
+class TrueAndReconstructedImages:
     """The true images, and their reconstructions at each level of noise by an attacker who knows all other data."""
 
     true: Floats32  # the true images, float32 (images, *shape)
@@ -247,7 +247,7 @@ def drawings(
     shared: UpdateFunction,
     victims: ImageTargets,
     others: PopulationImages,
-    levels: Sequence[NoiseLevel],
+    levels: Sequence[NoiseLevelGuarantee],
     draws: Callable[[int], np.random.Generator],
     descent: DescentSettings = USUAL,
     on_step: Callable[[int], None] = lambda done: None,

@@ -12,16 +12,16 @@ from matplotlib.figure import Figure
 
 from fl_audit.array_types import Floats32
 from fl_audit.audits.reconstruction.findings_reconstruction import (
-    ReconstructionFinding,
-    Success,
+    CandidateRanksFinding,
+    TopGuessRate,
     measure_reconstruction,
 )
-from fl_audit.audits.reconstruction.reconstruction_metrics import NoiseLevelReconstructions, ReconstructedImages
+from fl_audit.audits.reconstruction.reconstruction_metrics import NoiseLevelReconstructions, TrueAndReconstructedImages
 from fl_audit.mechanisms.contribution import LocalTraining
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.report.figure_style import INK, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.finding import FindingFigure, ReportContents, Row, Section, Table
 from fl_audit.report.formatting import percent
+from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
 from fl_audit.statistics.advantage import clopper_pearson
 from fl_audit.statistics.significance_levels import READING_LEVEL
 from fl_audit.verdict.declared_tests import TestName
@@ -32,15 +32,27 @@ _HOW = (
 )
 
 
-def _row(one: Success, numbers: ReconstructionFinding) -> Row:
+def _row(one: TopGuessRate, numbers: CandidateRanksFinding) -> ReportNumber:
     name = "Right one named in the first guess" if one.guesses == 1 else f"Right one in the first {one.guesses} guesses"
     hits, trials = int(np.sum(numbers.ranks <= one.guesses)), len(numbers.ranks)
     level = TestName.CANDIDATES.level if one.guesses == 1 else READING_LEVEL
-    return Row(name, one.share, _HOW, one.low, one.high, numbers.confidence, one.bound, is_share=True, largest=1.0,
-               on_page=one.guesses == 1, wide=partial(clopper_pearson, hits, trials), level=level)  # fmt: skip
+    return ReportNumber(
+        name,
+        one.share,
+        _HOW,
+        one.low,
+        one.high,
+        numbers.confidence,
+        one.bound,
+        is_share=True,
+        largest=1.0,
+        on_page=one.guesses == 1,
+        wide=partial(clopper_pearson, hits, trials),
+        level=level,
+    )
 
 
-def _sentence(numbers: ReconstructionFinding, contents: ReportContents) -> str:
+def _sentence(numbers: CandidateRanksFinding, contents: ReportContents) -> str:
     first, column = numbers.first, contents.facts.federation.candidate_column
     row = _row(first, numbers)
     one = contents.words.one if column is None else f"value of {column}"
@@ -52,15 +64,15 @@ def _sentence(numbers: ReconstructionFinding, contents: ReportContents) -> str:
     )
 
 
-def _rows(numbers: ReconstructionFinding, _: ReportContents) -> list[Row]:
+def _rows(numbers: CandidateRanksFinding, _: ReportContents) -> list[ReportNumber]:
     return [
         *(_row(one, numbers) for one in numbers.successes),
-        Row("Signal of the candidates, median mu", numbers.median, "length of a contribution over the noise"),
-        Row("Signal of the candidates, largest mu", numbers.longest, "likewise"),
+        ReportNumber("Signal of the candidates, median mu", numbers.median, "length of a contribution over the noise"),
+        ReportNumber("Signal of the candidates, largest mu", numbers.longest, "likewise"),
     ]
 
 
-def _tables(numbers: ReconstructionFinding, _: ReportContents) -> list[Table]:
+def _tables(numbers: CandidateRanksFinding, _: ReportContents) -> list[Table]:
     columns = ("Guesses", "Right one among them", "By chance", "Allowed")
     told = [(one, _row(one, numbers)) for one in numbers.successes]
     rows = tuple((one.guesses, row.text, percent(one.chance), row.shown.claim) for one, row in told)
@@ -68,7 +80,7 @@ def _tables(numbers: ReconstructionFinding, _: ReportContents) -> list[Table]:
     return [Table(f"{title} confidence each", columns, rows)]
 
 
-def _draw(figure: Figure, numbers: ReconstructionFinding, contents: ReportContents) -> None:
+def _draw(figure: Figure, numbers: CandidateRanksFinding, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     guesses = np.unique(np.geomspace(1, numbers.candidates, 200).astype(int))
     found = np.array([np.mean(numbers.ranks <= count) for count in guesses])
@@ -82,7 +94,7 @@ def _draw(figure: Figure, numbers: ReconstructionFinding, contents: ReportConten
     finish_axes(axes, "Right one among the first guesses", "Guesses", "Share of trials")
 
 
-def _caption(numbers: ReconstructionFinding, _: ReportContents) -> str:
+def _caption(numbers: CandidateRanksFinding, _: ReportContents) -> str:
     return (
         f"How often the right one of {numbers.candidates:,} candidates was among the attacker's first guesses, beside "
         "what the guarantee allows and what guessing has."
@@ -90,7 +102,7 @@ def _caption(numbers: ReconstructionFinding, _: ReportContents) -> str:
 
 
 RECONSTRUCTION = Section(
-    "reconstruction", "What could be reconstructed", ReconstructionFinding, measure_reconstruction,
+    "reconstruction", "What could be reconstructed", CandidateRanksFinding, measure_reconstruction,
     keys=("reconstruction",), on_page=True, sentence=_sentence, rows=_rows, tables=_tables,
     picture=FindingFigure("Right one among the first guesses", _draw, _caption),
 )  # fmt: skip
@@ -148,7 +160,7 @@ def _strip(pictures: Floats32) -> Floats32:
     return strip[0] if len(strip) == 1 else np.moveaxis(strip, 0, -1)
 
 
-def _inversion_sentence(numbers: ReconstructedImages, contents: ReportContents) -> str:
+def _inversion_sentence(numbers: TrueAndReconstructedImages, contents: ReportContents) -> str:
     own = numbers.drawings[numbers.own]
     found, federation = own.likeness, contents.facts.federation
     by_server = federation.threat_model.adversary is Adversary.SERVER
@@ -167,7 +179,7 @@ def _inversion_sentence(numbers: ReconstructedImages, contents: ReportContents) 
     )
 
 
-def _inversion_tables(numbers: ReconstructedImages, _: ReportContents) -> list[Table]:
+def _inversion_tables(numbers: TrueAndReconstructedImages, _: ReportContents) -> list[Table]:
     columns = ("Noise", "PSNR in dB", "best 1 %", "SSIM", "best 1 % ", "Named by the drawing", "Allowed")
     rows = []
     for place, one in enumerate(numbers.drawings):
@@ -180,7 +192,7 @@ def _inversion_tables(numbers: ReconstructedImages, _: ReportContents) -> list[T
     return [Table(title, columns, tuple(rows))]
 
 
-def _inversion_caption(numbers: ReconstructedImages, _: ReportContents) -> str:
+def _inversion_caption(numbers: TrueAndReconstructedImages, _: ReportContents) -> str:
     return (
         "Records and what is drawn of them by whoever knows all other contributions, from no noise to much; below each "
         f"row, how often the right one of {numbers.drawings[0].likeness.candidates:,} is named at most."
@@ -188,10 +200,18 @@ def _inversion_caption(numbers: ReconstructedImages, _: ReportContents) -> str:
 
 
 INVERSION = Section(
-    "pictures", "What could be drawn", ReconstructedImages, lambda run, _: run.facts.find(ReconstructedImages),
-        keys=("pictures",), on_page=True,
-    sentence=_inversion_sentence, tables=_inversion_tables,
-    picture=FindingFigure("Records, and what could be drawn of them",
-                    lambda figure, found, _: draw_pictures(figure, found.true, found.drawings, found.own),
-                    _inversion_caption, height=5.6),
-)  # fmt: skip
+    "pictures",
+    "What could be drawn",
+    TrueAndReconstructedImages,
+    lambda run, _: run.facts.find(TrueAndReconstructedImages),
+    keys=("pictures",),
+    on_page=True,
+    sentence=_inversion_sentence,
+    tables=_inversion_tables,
+    picture=FindingFigure(
+        "Records, and what could be drawn of them",
+        lambda figure, found, _: draw_pictures(figure, found.true, found.drawings, found.own),
+        _inversion_caption,
+        height=5.6,
+    ),
+)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats, Floats32, Integers
-from fl_audit.data.graph_records import AdjacencyMatrix, pack_graph, unpack_graph
+from fl_audit.data.packed_graphs import AdjacencyMatrix, pack_graph, unpack_graph
 from fl_audit.data.randomizers.common import draws_above, require_pair, responses
 from fl_audit.data.records import Records
 from fl_audit.errors import require
@@ -28,7 +28,7 @@ class RandomisedEdges:
     without an edge is joined to the next node, and the last node to the one before it. This post-processing costs no
     privacy. An edge that it may have added exists in any case, so it carries no information.
 
-    Graphs are packed as in `fl_audit.data.graph_records`. The number of nodes is not randomised, so graphs of different
+    Graphs are packed as in `fl_audit.data.packed_graphs`. The number of nodes is not randomised, so graphs of different
     sizes are distinguished with certainty. Raises `InputError` if epsilon is negative or not finite.
     """
 

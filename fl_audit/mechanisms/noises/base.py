@@ -75,7 +75,7 @@ Normals = Callable[[int], "Tensor"]
 Sets with different numbers are independent. Set 0 is drawn in advance, while clients compute."""
 
 
-class ServerDraws(Protocol):
+class ServerNoiseDraws(Protocol):
     """Protocol of an object that draws the server's noise for some trials, one round after the other.
 
     It keeps the draws of earlier rounds that later draws depend on.
@@ -158,7 +158,7 @@ class MechanismNoise(ABC):
         """
         return 0.0
 
-    def server_draws(self) -> ServerDraws:
+    def server_draws(self) -> ServerNoiseDraws:
         """Return an object that draws the server's noise for some trials, round by round."""
         return _IndependentDraws()
 

@@ -12,7 +12,7 @@ from fl_audit.mechanisms.noises.base import (
     NoiseOrigin,
     NoiseSettings,
     Normals,
-    ServerDraws,
+    ServerNoiseDraws,
 )
 from fl_audit.plurals import plural
 from fl_audit.privacy import lazy_imports as late_privacy
@@ -77,7 +77,7 @@ class CorrelatedGaussian(MechanismNoise):
         """Strategy matrix C, float64 (rounds, rounds)."""
         return late_privacy.strategy_matrices.strategy_matrix(self.matrix, self.rounds, self.bands)
 
-    def server_draws(self) -> ServerDraws:
+    def server_draws(self) -> ServerNoiseDraws:
         """Return an object that draws the server's noise from new normal draws and its own earlier draws."""
         return _CorrelatedDraws(self._strategy, self.rounds_needed)
 

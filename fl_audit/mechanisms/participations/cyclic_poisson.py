@@ -7,7 +7,11 @@ import numpy as np
 
 from fl_audit.array_types import Integers
 from fl_audit.errors import InputError, require, require_number
-from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings, ParticipationWords
+from fl_audit.mechanisms.participations.participation import (
+    Participation,
+    ParticipationPhraseContext,
+    ParticipationSettings,
+)
 from fl_audit.mechanisms.participations.poisson import secret_words
 from fl_audit.plurals import plural
 from fl_audit.randomness import Purpose, generator
@@ -91,7 +95,7 @@ class CyclicPoisson(Participation):
         """Return the mean number of units that participate in a round, if there are `units` units."""
         return units * self.rate / self.cycle
 
-    def words(self, words: ParticipationWords) -> str:
+    def words(self, words: ParticipationPhraseContext) -> str:
         """Return a phrase for reports on the groups, the sampling rate, and whether participation is secret."""
         often = f"{self.participations(words.rounds):,} of {plural(words.rounds, 'round')}"
         return (

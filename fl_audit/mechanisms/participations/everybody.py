@@ -4,7 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from fl_audit.errors import require
-from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings, ParticipationWords
+from fl_audit.mechanisms.participations.participation import (
+    Participation,
+    ParticipationPhraseContext,
+    ParticipationSettings,
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Everybody(Participation):
         """Return `rounds`, because a unit participates in every round."""
         return rounds
 
-    def words(self, words: ParticipationWords) -> str:
+    def words(self, words: ParticipationPhraseContext) -> str:
         """Return a phrase for reports which says that every unit participates in every round.
 
         `words` has the name of a unit, such as "record".

@@ -27,7 +27,7 @@ class ParticipationSettings:
 
 
 @dataclass(frozen=True)
-class ParticipationWords:
+class ParticipationPhraseContext:
     """Words for the units of a federation and facts about the training, from which rules write phrases for reports."""
 
     one: str  # a unit, e.g. `record`
@@ -123,7 +123,7 @@ class Participation(ABC):
         require(fits, f"{turns}: accepted with it are sampling-rate and expected-batch")
 
     @abstractmethod
-    def words(self, words: ParticipationWords) -> str:
+    def words(self, words: ParticipationPhraseContext) -> str:
         """Return a phrase for reports on who participates in a round, and whether this protects the units."""
 
     def curve_words(self, differing: str) -> str:

@@ -4,7 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from fl_audit.errors import require_number
-from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings, ParticipationWords
+from fl_audit.mechanisms.participations.participation import (
+    Participation,
+    ParticipationPhraseContext,
+    ParticipationSettings,
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class PoissonSampling(Participation):
         """Return `rounds`, because a unit may participate in every round."""
         return rounds
 
-    def words(self, words: ParticipationWords) -> str:
+    def words(self, words: ParticipationPhraseContext) -> str:
         """Return a phrase for reports on the sampling rate, and on whether participation is secret."""
         return f"each {words.one} in each round on its own with probability {self.rate:g}; {secret_words(words)}"
 
@@ -41,7 +45,7 @@ class PoissonSampling(Participation):
         return f"The curve is what {differing} changes in a round in which it takes part."
 
 
-def secret_words(words: ParticipationWords) -> str:
+def secret_words(words: ParticipationPhraseContext) -> str:
     """Return a phrase for reports on whether the differing unit's participation is secret and sampling protects it."""
     rounds = f"in which rounds {words.differing} does"
     if words.is_seen:

@@ -13,13 +13,13 @@ from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
 from fl_audit.mechanisms.participations.everybody import Everybody
 from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings
 from fl_audit.mechanisms.participations.poisson import PoissonSampling
-from fl_audit.mechanisms.participations.rotating_cohorts import FixedCohort
+from fl_audit.mechanisms.participations.rotating_cohorts import RotatingCohorts
 from fl_audit.mechanisms.stored_parts import read_part, stored_part
 
 PARTICIPATIONS: dict[str, type[Participation]] = {
     "cyclic-poisson": CyclicPoisson,
     "everybody": Everybody,
-    "cohort": FixedCohort,
+    "cohort": RotatingCohorts,
     "poisson": PoissonSampling,
 }
 """The class of each rule, by its name. For a configuration without a name, the first rule that it implies is used."""

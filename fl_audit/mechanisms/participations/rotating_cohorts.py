@@ -8,13 +8,17 @@ import numpy as np
 
 from fl_audit.array_types import Integers
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings, ParticipationWords
+from fl_audit.mechanisms.participations.participation import (
+    Participation,
+    ParticipationPhraseContext,
+    ParticipationSettings,
+)
 from fl_audit.plurals import plural
 from fl_audit.randomness import Purpose, generator
 
 
 @dataclass(frozen=True)
-class FixedCohort(Participation):
+class RotatingCohorts(Participation):
     """Participation of one cohort of clients per round; cohorts have a fixed size and take turns in a public order.
 
     The cohorts are consecutive sections of one random order of all m clients, which is repeated. Everybody knows who
@@ -87,7 +91,7 @@ class FixedCohort(Participation):
         cohort = f"cohort is {self.size} clients with strategy 'dp-fedsgd', whose units are {unit}s"
         require(is_of_client, f"{cohort}: accepted with it are sampling-rate and expected-batch")
 
-    def words(self, words: ParticipationWords) -> str:
+    def words(self, words: ParticipationPhraseContext) -> str:
         """Return a phrase for reports on the cohorts: their size, their order, and how often a client participates."""
         often = self.participations(words.rounds)
         return (

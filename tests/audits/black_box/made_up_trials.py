@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, TrialBudget
 from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, TrialBudget
 from fl_audit.audits.black_box.transcript import Transcripts
 
 Bits = NDArray[np.bool_]

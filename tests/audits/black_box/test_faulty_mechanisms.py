@@ -10,12 +10,12 @@ from opacus import PrivacyEngine
 from scipy.stats import chi2
 from torch.utils.data import DataLoader, TensorDataset
 
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, TrialBudget
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.strategies.black_box.scenarios import KINDS
-from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.choices import allowed, named
 from tests.validation.faulty_mechanisms import false_alarms, parts

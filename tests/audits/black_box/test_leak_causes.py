@@ -11,8 +11,8 @@ from made_up_trials import Bits, gaussian, result_of, trials_of
 from numpy.typing import NDArray
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import IncompleteTrials
 from fl_audit.audits.black_box.claim_audit_messages import refusal_words
+from fl_audit.audits.black_box.claim_audit_results import TrialErrorShares
 from fl_audit.audits.black_box.features import ROUNDED
 from fl_audit.audits.black_box.findings import findings
 from fl_audit.audits.black_box.leak_causes import LeakCause, cause_of
@@ -119,9 +119,9 @@ def test_what_fixes_follows_from_the_cause(make: Make, fix: str) -> None:
 
 def test_the_same_exception_is_told_once() -> None:
     refusals = [
-        IncompleteTrials(f"kind {place}", "KeyError: 'x'", 1.0, place / 10, is_allowed=False) for place in range(5)
+        TrialErrorShares(f"kind {place}", "KeyError: 'x'", 1.0, place / 10, is_allowed=False) for place in range(5)
     ]
-    said = refusal_words([*refusals, IncompleteTrials("other", "ValueError: y", 0.5, 0.5, is_allowed=True)])
+    said = refusal_words([*refusals, TrialErrorShares("other", "ValueError: y", 0.5, 0.5, is_allowed=True)])
     assert len(said) == 2
     assert re.match(r"kind 0, kind 1, kind 2 and 2 more: .*ordinary .*100% .* D\b.* 0% to 40% .*D'", said[0])
     assert re.match(r"other: .*50% .*D\b.* 50% .*D', as it may \(ValueError: y\)", said[1])

@@ -8,10 +8,10 @@ from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import TrialBudget
 from fl_audit.audits.black_box.claim_audit_messages import opening
+from fl_audit.audits.black_box.claim_audit_results import TrialBudget
 from fl_audit.strategies.black_box import AuditedSystem
-from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.verdict.verdict import Verdict
 
 _CLAIM = StatedClaim("add-remove-client", noise_multiplier=1.0, rounds=2)

@@ -9,9 +9,9 @@ from made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
 from fl_audit.audits.black_box.claim import EpsilonDeltaLimit, StatedClaim
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, OutOfTimeError, TrialBudget
 from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW, evidence_words, not_tried, opening
 from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, OutOfTimeError, TrialBudget
 from fl_audit.audits.black_box.distinguishers import METHODS, least_shift
 from fl_audit.audits.black_box.features import COARSE, FINEST
 from fl_audit.audits.black_box.findings import result_json

@@ -15,7 +15,7 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.studies.study_tools import played
 from fl_audit.federation.group_sizes import GroupSizes
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 
 SIZES = GroupSizes(records_of_client=40, records_of_user=9, users_of_client=12, clients_of_user=2)
 

@@ -24,7 +24,7 @@ from fl_audit.audits.identifiability.estimates_from_beliefs import (
 )
 from fl_audit.errors import InputError
 from fl_audit.privacy.gaussian import gdp_delta, gdp_epsilon
-from fl_audit.statistics.advantage import AdvantageBets, mean_interval
+from fl_audit.statistics.advantage import MeanBettingTest, mean_interval
 
 MU = 0.65
 
@@ -55,7 +55,7 @@ def test_the_betting_interval_covers(draw) -> None:  # type: ignore[no-untyped-d
         values = draw(rng)
         mean = truth[values.size]
         mean = (0.05 if set(np.unique(values)) <= {0.0, 1.0} else 0.5) if mean is None else mean
-        bets = AdvantageBets.of(values, 0.9)
+        bets = MeanBettingTest.of(values, 0.9)
         missed += bets.refutes_too_small(mean) or bets.refutes_too_large(mean)
     assert missed <= stats.binom.ppf(1 - 1e-4, 400, 0.1)
 
@@ -64,7 +64,7 @@ def test_the_betting_interval_covers(draw) -> None:  # type: ignore[no-untyped-d
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.floats(0.5, 0.999))
 def test_the_interval_holds_what_it_does_not_refute(numbers: list[float], confidence: float) -> None:
     values = np.array(numbers)
-    found, bets = mean_interval(values, confidence), AdvantageBets.of(values, confidence)
+    found, bets = mean_interval(values, confidence), MeanBettingTest.of(values, confidence)
     assert 0 <= found.low <= found.mean <= found.high <= 1
     for candidate in np.linspace(0, 1, 23):
         refuted = bets.refutes_too_small(candidate) or bets.refutes_too_large(candidate)
@@ -172,7 +172,7 @@ def test_the_interval_of_epsilon_is_all_that_is_not_refuted(
     """With heavy tails: on a grid, every epsilon outside the interval is refuted and none inside is."""
     rng = np.random.default_rng(seed)
     log_odds = spread * rng.standard_t(2, trials)
-    stakes = AdvantageBets.of(_foreseen_terms(log_odds, delta), 0.5)
+    stakes = MeanBettingTest.of(_foreseen_terms(log_odds, delta), 0.5)
     _, low, high = _epsilon_interval(log_odds, delta, 0.5)
     for epsilon in np.linspace(0.0, 1.1 * max(0.1, float(log_odds.max())), 40):
         bets = stakes.on(_delta_terms(log_odds, float(epsilon)))

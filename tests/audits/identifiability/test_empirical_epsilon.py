@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.identifiability.empirical_epsilon import (
-    EpsilonInterval,
+from fl_audit.audits.identifiability.bernau_empirical_epsilons import (
+    EmpiricalEpsilonEstimate,
     advantage_interval,
     belief_interval,
     epsilon_from_measured_advantage,
@@ -149,7 +149,7 @@ def test_advantage_interval_puts_clopper_pearson_through_eq_6() -> None:
     assert found.epsilon == pytest.approx(epsilon_from_measured_advantage(0.226, 0.01))
     assert "Eq. (6)" in found.note
     assert advantage_interval(10, 10, 0.01, 0.95).high == math.inf
-    assert advantage_interval(0, 10, 0.01, 0.95) == EpsilonInterval(0.0, 0.0, 0.0, 0.95, found.note)
+    assert advantage_interval(0, 10, 0.01, 0.95) == EmpiricalEpsilonEstimate(0.0, 0.0, 0.0, 0.95, found.note)
 
 
 def test_intervals_refuse_wrong_numbers() -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
-from fl_audit.audits.identifiability.identifiability_adversary import Observation, observe
+from fl_audit.audits.identifiability.identifiability_adversary import RoundEvidence, observe
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.data.partition import PartitionScheme
 from fl_audit.errors import InputError
@@ -35,12 +35,12 @@ CASES = [(relation, scaling) for relation in RELATIONS for scaling in Sensitivit
 
 def weigh_release(
     federation: LoadedFederation, models: Tensor, release: Tensor, batch_trials: int | None = None
-) -> Observation:
+) -> RoundEvidence:
     """Weigh a round of which the sums are seen."""
     return observe(federation, ObservedRound(1, (models,), release), batch_trials)
 
 
-def weigh_models(federation: LoadedFederation, models: list[Tensor], batch_trials: int | None = None) -> Observation:
+def weigh_models(federation: LoadedFederation, models: list[Tensor], batch_trials: int | None = None) -> RoundEvidence:
     """Weigh a round of which models alone are seen."""
     return observe(federation, ObservedRound(1, tuple(models), None), batch_trials)
 
@@ -319,7 +319,7 @@ def test_a_trial_without_difference_is_not_refused_for_rounding() -> None:
     federation = _without_difference(make_federation(optimizer=ServerOptimizer(ServerOptimizerKind.SGD, 1e-9)))
     models = initial(federation)
     evidence = weigh_models(federation, [models, models.clone()])
-    assert isinstance(evidence, Observation)
+    assert isinstance(evidence, RoundEvidence)
     assert np.array_equal(evidence.increment, np.zeros(TRIALS))
 
 

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from fl_audit.audits.membership.record_confidences import log_probabilities
-from fl_audit.audits.membership.shokri_attack import AttackModel, ShokriAttackSettings, shadow_scores
+from fl_audit.audits.membership.shokri_attack import AttackClassifierKind, ShokriAttackSettings, shadow_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
 
@@ -24,8 +24,8 @@ def federation(
     return log_probabilities(logits), labels, TargetMembership(is_in)
 
 
-@pytest.mark.parametrize("model", AttackModel)
-def test_it_finds_what_leaks(model: AttackModel) -> None:
+@pytest.mark.parametrize("model", AttackClassifierKind)
+def test_it_finds_what_leaks(model: AttackClassifierKind) -> None:
     """The best attack, on the margin of the label, has an AUC of about 0.89 here."""
     values, labels, membership = federation(1, leak=2.0)
     scores = shadow_scores(values, labels, membership, ShokriAttackSettings(model))
@@ -34,7 +34,7 @@ def test_it_finds_what_leaks(model: AttackModel) -> None:
 
 def test_a_trials_own_coins_move_none_of_its_scores() -> None:
     values, labels, membership = federation(2, leak=1.0)
-    rule = ShokriAttackSettings(AttackModel.LOGISTIC, folds=3)
+    rule = ShokriAttackSettings(AttackClassifierKind.LOGISTIC, folds=3)
     before = shadow_scores(values, labels, membership, rule)
     flipped = membership.is_in.copy()
     flipped[4] ^= True
@@ -47,7 +47,7 @@ def test_a_trials_own_coins_move_none_of_its_scores() -> None:
 def test_named_shadow_trials_are_learnt_from_and_not_attacked() -> None:
     values, labels, membership = federation(3, leak=2.0)
     shadows = np.arange(12) < 7
-    rule = ShokriAttackSettings(AttackModel.LOGISTIC)
+    rule = ShokriAttackSettings(AttackClassifierKind.LOGISTIC)
     scores = shadow_scores(values, labels, membership, rule, shadows)
     assert np.isnan(scores[shadows]).all()
     assert np.isfinite(scores[~shadows]).all()
@@ -62,7 +62,7 @@ def test_a_class_too_rare_to_be_learnt_is_attacked_by_what_all_classes_teach() -
     shadows, rare = np.arange(40) < 20, labels == 2
     is_in = membership.is_in.copy()
     is_in[np.ix_(shadows, rare)] = True
-    rule = ShokriAttackSettings(AttackModel.TREES)
+    rule = ShokriAttackSettings(AttackClassifierKind.TREES)
     scores = shadow_scores(values, labels, TargetMembership(is_in), rule, shadows)
     assert roc_auc_score(is_in[np.ix_(~shadows, rare)].ravel(), scores[np.ix_(~shadows, rare)].ravel()) > 0.78
     without = shadow_scores(values[:, ~rare], labels[~rare], TargetMembership(is_in[:, ~rare]), rule, shadows)
@@ -75,7 +75,7 @@ def test_wrong_input_is_named() -> None:
         ShokriAttackSettings(folds=1)
     everybody = TargetMembership(np.ones_like(membership.is_in))
     with pytest.raises(InputError, match=r"members and 0 others"):
-        shadow_scores(values, labels, everybody, ShokriAttackSettings(AttackModel.LOGISTIC))
+        shadow_scores(values, labels, everybody, ShokriAttackSettings(AttackClassifierKind.LOGISTIC))
     with pytest.raises(InputError, match="there are 4 trials: accepted are 5"):
         shadow_scores(values, labels, membership, ShokriAttackSettings(folds=5))
     with pytest.raises(InputError, match="labels are"):

@@ -13,8 +13,8 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from typer.testing import CliRunner
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import TrialBudget
 from fl_audit.audits.black_box.claim_audit_messages import claim_words, refusal_words
+from fl_audit.audits.black_box.claim_audit_results import TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box import strategy_process
 from fl_audit.experiments.black_box.strategy_process import StrategyOptions
@@ -23,7 +23,7 @@ from fl_audit.experiments.cli.main import app
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, system_of
 from fl_audit.strategies.black_box.message_tags import Observer
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES
-from fl_audit.strategies.black_box.trial_runner import audit_system, kinds_of
+from fl_audit.strategies.black_box.system_audit import audit_system, kinds_of
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")

@@ -110,7 +110,7 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert CliRunner().invoke(app, [*arguments, "--fail-on-violation"]).exit_code == 4
     finished = ["report", str(tmp_path / "finished")]
-    monkeypatch.setattr("fl_audit.experiments.cli.run.require_run", lambda _: None)
+    monkeypatch.setattr("fl_audit.experiments.cli.single_run_commands.require_run", lambda _: None)
     monkeypatch.setattr(
         "fl_audit.experiments.runs.run_report.rebuild_report", lambda *_, **__: Contents({"verdict": "violated"})
     )

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.cli import init as command
+from fl_audit.experiments.cli import configuration_commands as command
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.config_file import load_config

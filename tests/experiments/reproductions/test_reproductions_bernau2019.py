@@ -40,11 +40,10 @@ from fl_audit.experiments.reproductions.bernau2019.epsilons import (
     table_3,
 )
 from fl_audit.experiments.reproductions.bernau2019.figures import figure_of
-from fl_audit.experiments.reproductions.bernau2019.models import small_faces
-from fl_audit.experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, PublishedDataset
+from fl_audit.experiments.reproductions.bernau2019.published import RECIPES, TABLE_2, TABLE_3, MembershipDatasetName
 from fl_audit.experiments.reproductions.bernau2019.runs import (
     DataSetRuns,
-    MembershipFindings,
+    MembershipSettingResults,
     _areas,
     _reduced,
     joined,
@@ -56,26 +55,27 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     INSIDER,
     WHITE_BOX,
     DataSetRunExtent,
-    MembershipData,
+    MembershipDatasetRecipe,
     MembershipSetting,
     PrivacyMethod,
-    ShadowTrialGroup,
+    SettingRun,
     settings_of,
 )
+from fl_audit.experiments.reproductions.bernau2019.small_faces_network import small_faces
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.dataset_availability import find_data
 from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.mechanism_of_config import sampling_rate
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 from fl_audit.user_modules import import_function
 
-SKEWED = CANDIDATES[PublishedDataset.SKEWED][0][0]
+SKEWED = CANDIDATES[MembershipDatasetName.SKEWED][0][0]
 ALL = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
 
 
@@ -111,17 +111,25 @@ def test_steps_are_those_that_give_epsilon() -> None:
 
 def test_what_the_page_says_of_the_printed_epsilons() -> None:
     found = list(guarantees())
-    of = {study: [one for one in found if one.study is study] for study in PublishedDataset}
+    of = {study: [one for one in found if one.study is study] for study in MembershipDatasetName}
     verdicts = {study: [one.verdict for one in ones] for study, ones in of.items()}
-    assert verdicts[PublishedDataset.LFW].count(EpsilonVerdict.AS_PRINTED) == 13
-    assert EpsilonVerdict.LARGER not in verdicts[PublishedDataset.SKEWED]
-    assert verdicts[PublishedDataset.COLLAB] == [EpsilonVerdict.LARGER] * 5
+    assert verdicts[MembershipDatasetName.LFW].count(EpsilonVerdict.AS_PRINTED) == 13
+    assert EpsilonVerdict.LARGER not in verdicts[MembershipDatasetName.SKEWED]
+    assert verdicts[MembershipDatasetName.COLLAB] == [EpsilonVerdict.LARGER] * 5
     # 300 epochs fit COLLAB from z = 2 on, and not at z = .5.
-    assert [one.fewest <= 300 <= one.most for one in of[PublishedDataset.COLLAB]] == [False, True, False, True, True]
+    assert [one.fewest <= 300 <= one.most for one in of[MembershipDatasetName.COLLAB]] == [
+        False,
+        True,
+        False,
+        True,
+        True,
+    ]
     # Texas at larger z: 600 of 1000 epochs at most.
-    assert max(one.most for one in of[PublishedDataset.TEXAS] if one.noise_multiplier > 1) < 600
+    assert max(one.most for one in of[MembershipDatasetName.TEXAS] if one.noise_multiplier > 1) < 600
     assert all(
-        abs(one.printed / one.ours - 1) < 0.005 for one in of[PublishedDataset.PURCHASES] if one.noise_multiplier < 1
+        abs(one.printed / one.ours - 1) < 0.005
+        for one in of[MembershipDatasetName.PURCHASES]
+        if one.noise_multiplier < 1
     )
     assert _central_epsilon(100_000, 100, 200_000, 0.5) == pytest.approx(22.1, abs=0.05)
 
@@ -138,18 +146,18 @@ def test_tables_without_runs() -> None:
 
 @pytest.mark.few_cases(5)
 @pytest.mark.parametrize("data", ALL, ids=lambda data: data.key)
-def test_every_run_can_be_configured(data: MembershipData) -> None:
+def test_every_run_can_be_configured(data: MembershipDatasetRecipe) -> None:
     for extent in ComputeExtent:
         size = data.size(extent)
         if size is None:
             assert settings_of(data, extent) == ()
             continue
         chosen = settings_of(data, extent)
-        parts = [ShadowTrialGroup(one, number) for one in chosen for number in (0, 1)]
+        parts = [SettingRun(one, number) for one in chosen for number in (0, 1)]
         assert len({one.name for one in parts} | {_seed_of(one, size) for one in parts}) == 2 * len(parts)
         assert len(chosen) == 1 + 2 * len(size.levels)
         for setting in chosen:
-            config = parse_config(values_of(ShadowTrialGroup(setting), extent, None))
+            config = parse_config(values_of(SettingRun(setting), extent, None))
             assert config.audit.targets == config.data.records
             assert config.privacy.private == (setting.method is PrivacyMethod.CENTRAL)
             assert (config.privacy.local_randomizer is not None) == (setting.method is PrivacyMethod.LOCAL)
@@ -158,13 +166,13 @@ def test_every_run_can_be_configured(data: MembershipData) -> None:
 
 def test_a_member_is_sampled_as_in_the_paper() -> None:
     # LFW keeps the n of the paper, so that q and epsilon of its noise follow.
-    faces = CANDIDATES[PublishedDataset.LFW][0][0]
+    faces = CANDIDATES[MembershipDatasetName.LFW][0][0]
     config = parse_config(
-        values_of(ShadowTrialGroup(MembershipSetting(faces, PrivacyMethod.CENTRAL, 4.0)), ComputeExtent.FULL, None)
+        values_of(SettingRun(MembershipSetting(faces, PrivacyMethod.CENTRAL, 4.0)), ComputeExtent.FULL, None)
     )
     assert float(sampling_rate(config)) == pytest.approx(16 / 368)
     config = parse_config(
-        values_of(ShadowTrialGroup(MembershipSetting(faces, PrivacyMethod.LOCAL, 0.1)), ComputeExtent.FULL, None)
+        values_of(SettingRun(MembershipSetting(faces, PrivacyMethod.LOCAL, 0.1)), ComputeExtent.FULL, None)
     )
     assert config.training.local_batch == 32
     assert runs.most_epochs(config) == faces.full.epochs
@@ -183,9 +191,9 @@ def test_the_small_network_for_faces() -> None:
 
 def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FL_AUDIT_DATA", raising=False)
-    wanted = (PublishedDataset.TEXAS, PublishedDataset.COLLAB, PublishedDataset.SKEWED)
+    wanted = (MembershipDatasetName.TEXAS, MembershipDatasetName.COLLAB, MembershipDatasetName.SKEWED)
     found, remarks = find_data(CANDIDATES, tmp_path, wanted)
-    assert [one.study for one in found] == [PublishedDataset.SKEWED] * 4
+    assert [one.study for one in found] == [MembershipDatasetName.SKEWED] * 4
     assert [line.partition(" is left out")[0] for line in remarks] == ["Texas", "COLLAB"]
 
 
@@ -194,9 +202,9 @@ def test_missing_data_are_named_and_replaced(tmp_path: Path, monkeypatch: pytest
 
 def made_up(
     setting: MembershipSetting, auc: float, accuracy: float, trials: int = 40, spread: float = 0.01
-) -> MembershipFindings:
+) -> MembershipSettingResults:
     """Return findings whose attacks reach about an AUC: scores of members are moved by as much."""
-    part = ShadowTrialGroup(setting)
+    part = SettingRun(setting)
     random = np.random.default_rng(zlib.crc32(part.name.encode()))
     is_in = random.random((trials, 60)) < 0.5
     shift = np.sqrt(2) * ndtri(auc)
@@ -243,7 +251,7 @@ def test_resamples_of_auc_are_stretched() -> None:
     assert found.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.trials), rel=0.15)
 
 
-def _ladder(method: PrivacyMethod, shift: float) -> list[MembershipFindings]:
+def _ladder(method: PrivacyMethod, shift: float) -> list[MembershipSettingResults]:
     return [
         made_up(MembershipSetting(SKEWED, method, level), 0.8 - 0.06 * step + shift, 0.9 - 0.1 * step)
         for step, level in enumerate((0.1, 0.5, 1.0) if method is PrivacyMethod.LOCAL else (0.5, 2.0, 4.0), start=1)
@@ -288,13 +296,15 @@ def test_models_that_are_surest_at_one_level_are_found() -> None:
 @pytest.mark.parametrize(
     ("interval", "verdict"),
     [
-        (Interval(0.51, 0.49, 0.52), ClaimVerdict.HOLDS),
-        (Interval(0.51, 0.49, 0.54), ClaimVerdict.OPEN),
-        (Interval(0.6, 0.55, 0.65), ClaimVerdict.FAILS),
-        (Interval(0.6, np.nan, np.nan), ClaimVerdict.OPEN),
+        (IntervalEstimate(0.51, 0.49, 0.52), ClaimVerdict.HOLDS),
+        (IntervalEstimate(0.51, 0.49, 0.54), ClaimVerdict.OPEN),
+        (IntervalEstimate(0.6, 0.55, 0.65), ClaimVerdict.FAILS),
+        (IntervalEstimate(0.6, np.nan, np.nan), ClaimVerdict.OPEN),
     ],
 )
-def test_a_claim_holds_where_its_whole_interval_lies_in_the_range(interval: Interval, verdict: ClaimVerdict) -> None:
+def test_a_claim_holds_where_its_whole_interval_lies_in_the_range(
+    interval: IntervalEstimate, verdict: ClaimVerdict
+) -> None:
     assert PaperClaim("6", "said", "there", "AUC", interval, 0.47, 0.53).verdict is verdict
 
 
@@ -325,7 +335,7 @@ def test_the_figure_shows_every_run() -> None:
             *_ladder(PrivacyMethod.CENTRAL, 0.0),
         ],
     )
-    made = figure_of(PublishedDataset.SKEWED, [played])
+    made = figure_of(MembershipDatasetName.SKEWED, [played])
     panels = made.figure.get_axes()
     assert len(panels) == 16
     assert all(panel.get_xlabel() and panel.get_ylabel() for panel in panels)
@@ -333,7 +343,7 @@ def test_the_figure_shows_every_run() -> None:
     assert [len(panel.get_lines()) for panel in panels[8:12]] == [5] * 4
     by = made.frame.set_index(["setting", "quantity"])
     published = by.loc[(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 0.1).label, "training accuracy"), "published"]
-    assert published == TABLE_3[PublishedDataset.SKEWED, 10].local[-1] == 0.52
+    assert published == TABLE_3[MembershipDatasetName.SKEWED, 10].local[-1] == 0.52
     assert set(by.index.get_level_values("quantity")) >= {"phi, black-box", "phi, white-box", "test accuracy"}
 
 
@@ -447,7 +457,7 @@ def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     trials = pd.read_parquet(
         tmp_path
         / "runs-quick"
-        / ShadowTrialGroup(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 1.0)).name
+        / SettingRun(MembershipSetting(SKEWED, PrivacyMethod.LOCAL, 1.0)).name
         / "trials.parquet"
     )
     assert by[label, "test accuracy"] == pytest.approx(trials["test_accuracy"].mean())
@@ -476,22 +486,22 @@ def test_parts_are_counted_together() -> None:
     assert both.rocs[BLACK_BOX].tpr == pytest.approx((one.rocs[BLACK_BOX].tpr + other.rocs[BLACK_BOX].tpr) / 2)
 
 
-def _open_claim(found: Interval, *names: str, trials: int = 24) -> PaperClaim:
+def _open_claim(found: IntervalEstimate, *names: str, trials: int = 24) -> PaperClaim:
     return PaperClaim("6", "said", "there", "AUC", found, 0.0, trials=trials, runs=names)
 
 
 def test_claims_say_how_many_trials_would_decide_them() -> None:
     # The interval reaches twice as far as the edge of the range: four times the trials.
-    assert _open_claim(Interval(0.05, -0.05, 0.15)).trials_to_decide == 4 * 24
-    assert _open_claim(Interval(-0.05, -0.15, 0.05)).trials_to_decide == 4 * 24
-    assert _open_claim(Interval(0.0, -0.1, 0.1)).trials_to_decide is None
-    assert _open_claim(Interval(2e-16, -0.1, 0.1)).trials_to_decide is None
-    assert _open_claim(Interval(0.2, 0.1, 0.3)).trials_to_decide is None
+    assert _open_claim(IntervalEstimate(0.05, -0.05, 0.15)).trials_to_decide == 4 * 24
+    assert _open_claim(IntervalEstimate(-0.05, -0.15, 0.05)).trials_to_decide == 4 * 24
+    assert _open_claim(IntervalEstimate(0.0, -0.1, 0.1)).trials_to_decide is None
+    assert _open_claim(IntervalEstimate(2e-16, -0.1, 0.1)).trials_to_decide is None
+    assert _open_claim(IntervalEstimate(0.2, 0.1, 0.3)).trials_to_decide is None
     share = PaperClaim(
-        "6", "said", "there", "share", Interval(0.0, 0.0, 0.003), highest=0.001, trials=1000, narrows=1.0
+        "6", "said", "there", "share", IntervalEstimate(0.0, 0.0, 0.003), highest=0.001, trials=1000, narrows=1.0
     )
     assert share.trials_to_decide == 3000
-    narrow = replace(share, found=Interval(0.0, 0.0, 0.001))
+    narrow = replace(share, found=IntervalEstimate(0.0, 0.0, 0.001))
     assert narrow.verdict is ClaimVerdict.HOLDS
 
 
@@ -499,10 +509,12 @@ def test_trials_go_where_claims_lack_them_cheapest_first(monkeypatch: pytest.Mon
     before = {"a": 1, "b": 1, "c": 1}
     seconds = {"a": 10.0, "b": 100.0, "c": 1.0}
     claims = [
-        _open_claim(Interval(0.05, -0.05, 0.15), "a"),  # four times the trials, and a quarter more: 4 parts more
-        _open_claim(Interval(0.05, -0.05, 0.15), "b"),
-        _open_claim(Interval(0.2, 0.1, 0.3), "c"),
-        _open_claim(Interval(0.05, -0.005, 0.105), "a", "c"),
+        _open_claim(
+            IntervalEstimate(0.05, -0.05, 0.15), "a"
+        ),  # four times the trials, and a quarter more: 4 parts more
+        _open_claim(IntervalEstimate(0.05, -0.05, 0.15), "b"),
+        _open_claim(IntervalEstimate(0.2, 0.1, 0.3), "c"),
+        _open_claim(IntervalEstimate(0.05, -0.005, 0.105), "a", "c"),
     ]
     monkeypatch.setattr(sequential_trial_allocation, "MOST_OPEN", 2)
     assert sequential_trial_allocation._planned(claims, before, seconds, 0.0) == before
@@ -511,7 +523,7 @@ def test_trials_go_where_claims_lack_them_cheapest_first(monkeypatch: pytest.Mon
     assert sequential_trial_allocation._planned(claims, before, seconds, 443.0) == {"a": 5, "b": 5, "c": 4}
 
 
-def _around(setting: MembershipSetting, auc: float, accuracy: float) -> MembershipFindings:
+def _around(setting: MembershipSetting, auc: float, accuracy: float) -> MembershipSettingResults:
     """Return findings of 40 trials with these means, to the last digit, and a spread of about .01."""
     found, even = made_up(setting, 0.7, accuracy, spread=0.0), np.linspace(-0.02, 0.02, 40)
     areas = {attack: auc + np.roll(even, place) for place, attack in enumerate(found.areas_of_trials)}
@@ -556,10 +568,10 @@ def test_what_the_original_model_does_not_show_cannot_be_tested(
 
 
 def test_a_premise_that_is_not_decided_leaves_a_claim_as_it_is() -> None:
-    premise = PaperClaim("3", "it is attacked", "there", "AUC", Interval(0.52, 0.49, 0.55), 0.53)
-    claim = PaperClaim("6", "it is so", "there", "phi", Interval(1.2, 1.1, 1.3), 1.0, premises=(premise,))
+    premise = PaperClaim("3", "it is attacked", "there", "AUC", IntervalEstimate(0.52, 0.49, 0.55), 0.53)
+    claim = PaperClaim("6", "it is so", "there", "phi", IntervalEstimate(1.2, 1.1, 1.3), 1.0, premises=(premise,))
     assert claim.verdict is ClaimVerdict.HOLDS
-    gone = replace(premise, found=Interval(0.51, 0.5, 0.525))
+    gone = replace(premise, found=IntervalEstimate(0.51, 0.5, 0.525))
     assert replace(claim, premises=(premise, gone)).verdict is ClaimVerdict.UNTESTED
 
 
@@ -601,12 +613,12 @@ def test_a_gain_over_runs_of_unequal_numbers_of_trials_has_its_level() -> None:
 
 def test_trials_go_to_the_runs_that_the_width_is_due_to() -> None:
     before, seconds = {"a": 1, "b": 1}, {"a": 10.0, "b": 10.0}
-    claim = replace(_open_claim(Interval(0.05, -0.05, 0.15), "a", "b"), shares=(0.99, 0.01))
+    claim = replace(_open_claim(IntervalEstimate(0.05, -0.05, 0.15), "a", "b"), shares=(0.99, 0.01))
     needed = sequential_trial_allocation._narrowed(claim, before, seconds)
     assert needed == {"a": 6, "b": 1}
     assert sequential_trial_allocation._narrowed(replace(claim, shares=()), before, seconds) == {"a": 5, "b": 5}
     # Where a premise seems to fail, showing that may be cheaper.
-    premise = replace(_open_claim(Interval(-0.01, -0.011, 0.002), "b"), statement="premise")
+    premise = replace(_open_claim(IntervalEstimate(-0.01, -0.011, 0.002), "b"), statement="premise")
     assert sequential_trial_allocation._wanted(replace(claim, premises=(premise,)), before, seconds) == {"b": 2}
     assert (
         sequential_trial_allocation._wanted(replace(claim, premises=(replace(premise, lowest=-0.1),)), before, seconds)
@@ -615,12 +627,12 @@ def test_trials_go_to_the_runs_that_the_width_is_due_to() -> None:
 
 
 def test_no_trials_are_added_where_few_claims_are_open() -> None:
-    claim = _open_claim(Interval(0.05, -0.05, 0.15), "a")
+    claim = _open_claim(IntervalEstimate(0.05, -0.05, 0.15), "a")
     few, many = [claim] * sequential_trial_allocation.MOST_OPEN, [claim] * (sequential_trial_allocation.MOST_OPEN + 1)
     assert sequential_trial_allocation._planned(few, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 1}
     assert sequential_trial_allocation._planned(many, {"a": 1}, {"a": 1.0}, 1e9) == {"a": 5}
     others = [
-        _open_claim(Interval(0.05, -0.05, 0.15), f"{number}")
+        _open_claim(IntervalEstimate(0.05, -0.05, 0.15), f"{number}")
         for number in range(sequential_trial_allocation.MOST_OPEN + 1)
     ]
     before = {claim.runs[0]: 1 for claim in others}

@@ -94,8 +94,8 @@ def test_spoilt_faces_are_refused(
 @pytest.mark.parametrize(
     ("name", "classes", "file"),
     [
-        *(("class_counts:purchases", classes, f"purchase{classes}") for classes in (10, 20, 50, 100)),
-        *(("class_counts:texas", classes, f"texas{classes}") for classes in (100, 150, 200, 300)),
+        *(("purchases_and_texas:purchases", classes, f"purchase{classes}") for classes in (10, 20, 50, 100)),
+        *(("purchases_and_texas:texas", classes, f"texas{classes}") for classes in (100, 150, 200, 300)),
     ],
 )
 def test_class_counts_have_files_of_their_own(tmp_path: Path, name: str, classes: int, file: str) -> None:
@@ -104,16 +104,16 @@ def test_class_counts_have_files_of_their_own(tmp_path: Path, name: str, classes
     assert source.name.endswith(name)
     assert source.pool.classes == classes
     assert source.pool.labels.tolist() == [0, 1, classes - 1]
-    other = {10: 20, 100: 50 if "purchases" in name else 150}.get(classes, 100)
+    other = {10: 20, 100: 50 if name.endswith(":purchases") else 150}.get(classes, 100)
     with pytest.raises(InputError, match="not found in"):
         load(name, tmp_path, classes=other)
 
 
 def test_other_class_counts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="classes is 30: accepted are 10, 20, 50, 100"):
-        load("class_counts:purchases", tmp_path, classes=30)
+        load("purchases_and_texas:purchases", tmp_path, classes=30)
     with pytest.raises(InputError, match="classes is 10: accepted are 100, 150, 200, 300"):
-        load("class_counts:texas", tmp_path, classes=10)
+        load("purchases_and_texas:texas", tmp_path, classes=10)
 
 
 @pytest.mark.parametrize("classes", SKEWED_CLASSES)

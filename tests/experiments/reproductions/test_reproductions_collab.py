@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fl_audit.data.graph_records import GRAPH_NODES, cut_graph, unpack_graph
+from fl_audit.data.packed_graphs import GRAPH_NODES, cut_graph, unpack_graph
 from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.bernau2019.collab import collab

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from learning.gradient_truth import clip_and_sum, example_gradients
 from torch import Tensor, nn
 
-from fl_audit.data.graph_records import pack_graph, packed_shape
+from fl_audit.data.packed_graphs import pack_graph, packed_shape
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions.bernau2019.graph_convolutions import GraphNetwork, dgcnn
+from fl_audit.experiments.reproductions.bernau2019.graph_convolutions import DeepGraphCNN, dgcnn
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.module_checks import check_outputs
 from fl_audit.learning.stacked_model import StackedModel
@@ -31,7 +31,7 @@ def packed(matrices: list[np.ndarray], nodes: int) -> Tensor:
 
 def network(seed: int = 0, kept: int = KEPT) -> nn.Module:
     torch.manual_seed(seed)
-    module = GraphNetwork(CLASSES, kept).double()
+    module = DeepGraphCNN(CLASSES, kept).double()
     # Away from their initial values, so that no bias is 0.
     for parameter in module.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter)
@@ -175,7 +175,7 @@ def test_what_is_no_graph_is_refused() -> None:
     with pytest.raises(InputError, match=r"dgcnn: .*\(64,\): .*graphs"):
         build_model(ModelSpec(DGCNN, (64,), 3))
     with pytest.raises(InputError, match=r"\b9 nodes: .*\b10\b"):
-        GraphNetwork(3, 9)
+        DeepGraphCNN(3, 9)
 
 
 @pytest.mark.long

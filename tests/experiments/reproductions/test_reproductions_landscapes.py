@@ -20,7 +20,7 @@ from fl_audit.experiments.reproductions.claims import ClaimVerdict
 from fl_audit.experiments.reproductions.negoescu2023 import mixture_fits, privacy_utility
 from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import _chosen_points, _training_scores, label_of
 from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import (
-    PrivacyUtilityStudy,
+    PrivacyUtilityResults,
     _claims,
     _contrast,
     _floor,
@@ -31,13 +31,13 @@ from fl_audit.experiments.reproductions.negoescu2023.studies import (
     ADULT,
     LOCATION,
     PURCHASE,
-    EpsilonStarStudy,
     EpsilonStarTask,
+    EpsilonStarTaskSettings,
 )
 from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, NoDataError
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
-from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.experiments.sweeps.grid import grid, without_privacy
@@ -85,8 +85,8 @@ def test_missing_data_are_named(tmp_path: Path) -> None:
 
 
 def landscape(
-    study: EpsilonStarStudy, baselines: dict[int, list[float]], private: dict[float, list[float]]
-) -> PrivacyUtilityStudy:
+    study: EpsilonStarTaskSettings, baselines: dict[int, list[float]], private: dict[float, list[float]]
+) -> PrivacyUtilityResults:
     """Return a landscape with one private point for each epsilon; a place in a list is a repetition."""
     rows = [
         {"point": f"{kind}={level}", "private": kind == "epsilon", "privacy.epsilon": level, "epsilon": level,
@@ -98,7 +98,7 @@ def landscape(
     ]  # fmt: skip
     models = pd.DataFrame(rows)
     found = {epochs: np.array(values) for epochs, values in baselines.items()}
-    return PrivacyUtilityStudy(study, found, models[models["private"]], models)
+    return PrivacyUtilityResults(study, found, models[models["private"]], models)
 
 
 _LOWER = "share of private settings with a lower utility"

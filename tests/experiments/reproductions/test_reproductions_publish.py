@@ -21,7 +21,7 @@ from fl_audit.experiments.reproductions.bernau2021.noisy_query import DELTAS, DI
 from fl_audit.experiments.reproductions.claims import (
     ClaimVerdict,
     FailureCause,
-    FollowUpAnalysis,
+    FailureExplanation,
     PaperClaim,
     looked_at,
     restored,
@@ -37,7 +37,7 @@ from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
 from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage, rho_alpha
 from fl_audit.report.figure_style import new_figure
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 DOCS = Path(__file__).parents[3] / "docs" / "papers"
 
@@ -127,7 +127,7 @@ def test_the_full_form_is_taken_of_both(tmp_path: Path) -> None:
 
 
 def test_claims_become_rows() -> None:
-    claim = PaperClaim("6", "it is so", "there", "AUC", Interval(0.5, 0.4, np.inf), 0.45, trials=7)
+    claim = PaperClaim("6", "it is so", "there", "AUC", IntervalEstimate(0.5, 0.4, np.inf), 0.45, trials=7)
     record = {"paper": "p", "item": "claims", "claims": [claim.to_json()]}
     rows = list(csv.DictReader(publish._claims_csv([record]).splitlines()))
     assert rows == [
@@ -137,9 +137,9 @@ def test_claims_become_rows() -> None:
 
 
 def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
-    fails = PaperClaim("6", "it is so", "there, at 1", "AUC", Interval(0.5, 0.4, 0.6), 0.7, trials=7)
+    fails = PaperClaim("6", "it is so", "there, at 1", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.7, trials=7)
     claims = [fails, replace(fails, where="elsewhere"), replace(fails, lowest=0.3)]
-    looked = looked_at(claims, [FollowUpAnalysis("it is so", "there", FailureCause.OURS, "we had fewer.")])
+    looked = looked_at(claims, [FailureExplanation("it is so", "there", FailureCause.OURS, "we had fewer.")])
     assert [one.second_look for one in looked] == ["our setting: we had fewer.", "", ""]
     assert looked[0].note.endswith("claimed: at least 0.7; our setting: we had fewer.")
     assert looked[0].to_json()["second_look"] == "our setting: we had fewer."
@@ -164,9 +164,9 @@ def test_boxes_of_many_values_stay_small() -> None:
 
 def test_a_claim_comes_back_from_json_as_it_was_judged() -> None:
     for claim in (
-        PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, 0.6), 0.45, trials=7),
-        PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, 0.6), highest=0.7),
-        PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, np.inf), -0.03, 0.03),
+        PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.45, trials=7),
+        PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), highest=0.7),
+        PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, np.inf), -0.03, 0.03),
         untested("6", "so", "no data"),
     ):
         back = restored(claim.to_json())
@@ -174,7 +174,7 @@ def test_a_claim_comes_back_from_json_as_it_was_judged() -> None:
 
 
 def test_claims_that_cannot_be_tested_are_counted_apart() -> None:
-    holds = PaperClaim("6", "so", "there", "AUC", Interval(0.5, 0.4, 0.6), 0.3)
+    holds = PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.3)
     said = verdicts_said([holds, untested("6", "so", "no data")])
     assert re.match(r"Of 1 claims .*, 1 hold\b.*\b1 more cannot", said)
 

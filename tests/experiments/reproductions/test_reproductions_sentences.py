@@ -9,7 +9,7 @@ from test_reproductions_bernau2019 import SKEWED, _around
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2019.claim_ranges import LITTLE_MORE, entropy_gap, trade_sentence
 from fl_audit.experiments.reproductions.bernau2019.claims import white_over_black
-from fl_audit.experiments.reproductions.bernau2019.published import PublishedDataset
+from fl_audit.experiments.reproductions.bernau2019.published import MembershipDatasetName
 from fl_audit.experiments.reproductions.bernau2019.runs import played_of
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     BLACK_BOX,
@@ -26,7 +26,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import MNIST, Inside
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import of_one_component
 from fl_audit.mechanisms.effective_noise import SensitivityKind
-from fl_audit.statistics.intervals import Interval
+from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 ALIKE = "local and central DP trade privacy for accuracy alike"
 BETTER = "local DP trades strictly better with 10 and 20 classes"
@@ -35,14 +35,14 @@ BETTER = "local DP trades strictly better with 10 and 20 classes"
 def test_local_and_central_dp_are_compared_where_section_6_does_and_as_it_does() -> None:
     data = [one for groups in CANDIDATES.values() for forms in groups for one in forms]
     said = {(one.study, one.classes): sentence.statement for one in data if (sentence := trade_sentence(one))}
-    skewed = {classes: said.get((PublishedDataset.SKEWED, classes)) for classes in (10, 20, 50, 100)}
+    skewed = {classes: said.get((MembershipDatasetName.SKEWED, classes)) for classes in (10, 20, 50, 100)}
     assert skewed == {10: BETTER, 20: BETTER, 50: None, 100: None}
-    assert {said[PublishedDataset.PURCHASES, classes] for classes in (10, 20)} == {BETTER}
-    assert {said[PublishedDataset.PURCHASES, classes] for classes in (30, 50, 100)} == {ALIKE}
-    assert {text for (study, _), text in said.items() if study in {PublishedDataset.TEXAS, PublishedDataset.LFW}} == {
-        ALIKE
-    }
-    assert not any(study is PublishedDataset.COLLAB for study, _ in said)
+    assert {said[MembershipDatasetName.PURCHASES, classes] for classes in (10, 20)} == {BETTER}
+    assert {said[MembershipDatasetName.PURCHASES, classes] for classes in (30, 50, 100)} == {ALIKE}
+    assert {
+        text for (study, _), text in said.items() if study in {MembershipDatasetName.TEXAS, MembershipDatasetName.LFW}
+    } == {ALIKE}
+    assert not any(study is MembershipDatasetName.COLLAB for study, _ in said)
 
 
 def test_a_small_gain_is_claimed_only_of_an_attack_that_gains() -> None:
@@ -72,10 +72,10 @@ def test_models_that_all_reject_one_component_decide_the_claim() -> None:
 
 def test_what_was_counted_keeps_its_own_interval() -> None:
     setting = InsiderSetting(MNIST, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
-    claim = counted_advantage(setting, Interval(0.278, 0.217, 0.338), 1000)
+    claim = counted_advantage(setting, IntervalEstimate(0.278, 0.217, 0.338), 1000)
     assert claim.found.high - claim.found.low == pytest.approx(0.121)
     assert claim.verdict is ClaimVerdict.OPEN
-    counted = Interval(0.003, 0.0006, 0.0087)
+    counted = IntervalEstimate(0.003, 0.0006, 0.0087)
     assert exceedance("MNIST", counted, 0.01, 1000).found == counted
 
 

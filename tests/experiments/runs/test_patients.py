@@ -25,7 +25,7 @@ from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 
 ROWS, PATIENTS = 300, 80
 FLAGS = ("--data", "hospital.csv", "--label", "readmitted", "--belief", "0.9", "--trials", "4", "--rounds", "2")

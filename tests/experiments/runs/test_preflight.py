@@ -7,7 +7,7 @@ import torch
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.preflight import require_finite_steps
+from fl_audit.experiments.runs.float_overflow_check import require_finite_steps
 from fl_audit.federation.loaded_federation import load_federation
 
 DEEP = {"model": {"name": "dense-3x100"}}

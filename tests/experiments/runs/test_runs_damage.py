@@ -18,8 +18,8 @@ from fl_audit.experiments.comparisons.rows import rows
 from fl_audit.experiments.runs import trial_batch_store
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.provenance import read_provenance
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_report import rebuild_report

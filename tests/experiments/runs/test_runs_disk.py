@@ -12,7 +12,7 @@ import pytest
 from small_audits import MakePlan
 
 from fl_audit.experiments.runs.audit_plan import AuditPlan
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
 

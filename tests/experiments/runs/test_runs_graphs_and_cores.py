@@ -15,7 +15,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config_file import load_values
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import require_playable, run_audit
 from fl_audit.experiments.runs.run_directory import read_public

@@ -15,10 +15,10 @@ from fl_audit.data.record_selection import select_records
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 
 QUICK = {"epsilon-star": False, "membership": False}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from small_audits import MakePlan
 
-from fl_audit.experiments.runs.engines import Engine
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.runs.summary import summarise
+from fl_audit.experiments.runs.run_report_contents import summarise
 
 
 @pytest.mark.long

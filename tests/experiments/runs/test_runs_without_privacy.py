@@ -11,8 +11,8 @@ from fl_audit.atomic_files import read_json
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.engines import Engine
 from fl_audit.experiments.runs.non_private_run import note_unprotected, unprotected_config, unprotected_place
+from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
 

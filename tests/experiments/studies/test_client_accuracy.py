@@ -10,7 +10,7 @@ import pytest
 from fl_audit.adjacency import Unit
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.studies.client_accuracy import (
+from fl_audit.experiments.studies.client_privacy_cost import (
     WAYS,
     TrainingMethod,
     accuracy_figure,

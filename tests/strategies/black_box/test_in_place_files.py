@@ -17,10 +17,10 @@ from toy_app import kept_in, toy_audit, toy_run
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import TrialBudget
+from fl_audit.audits.black_box.claim_audit_results import TrialBudget
 from fl_audit.errors import InputError
-from fl_audit.strategies.black_box import AuditedSystem, audited_strategy, insider
-from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.strategies.black_box import AuditedSystem, insider, trials_after_training
+from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, outside_words
 
 
@@ -133,7 +133,7 @@ def test_two_apps_never_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """With one working directory, one strategy and the same settings: where Flower keeps that of the first app."""
     audit = toy_audit(tmp_path, trials=21, contribution="own")
     for name in ("me/first", "me/second"):
-        monkeypatch.setattr(audited_strategy, "_app_of", lambda _, name=name: name)
+        monkeypatch.setattr(trials_after_training, "_app_of", lambda _, name=name: name)
         toy_run(FedAvg, audit)
     assert sorted(path.name.rpartition("-")[0] for path in tmp_path.iterdir()) == ["me-first", "me-second"]
     with pytest.raises(InputError, match=r"me/first, me/second: .*such as "):

@@ -30,11 +30,11 @@ from fl_audit.strategies.black_box.message_tags import TargetAction
 from fl_audit.strategies.black_box.message_tensors import record_of
 
 _HOOKS = {
-    "fl_audit.strategies.black_box.audited_strategy.fingerprint": "no trials",
-    "fl_audit.strategies.black_box.audited_strategy.open_campaign": "ended early",
-    "fl_audit.strategies.black_box.audited_strategy.WorkingCopy": "no trials",
+    "fl_audit.strategies.black_box.trials_after_training.fingerprint": "no trials",
+    "fl_audit.strategies.black_box.trials_after_training.open_campaign": "ended early",
+    "fl_audit.strategies.black_box.trials_after_training.WorkingCopy": "no trials",
     "fl_audit.strategies.black_box.target_mod.client_fingerprint": "no client answered",
-    "fl_audit.strategies.black_box.audited_strategy.sketch": "no trials",
+    "fl_audit.strategies.black_box.trials_after_training.sketch": "no trials",
     "fl_audit.strategies.black_box.audited_system.StrategyStartCall.copied": "no trials",
     "fl_audit.strategies.black_box.recorder.AppTrainingRecorder.sends": "cannot be heard",
     "fl_audit.strategies.black_box.recorder.AppTrainingRecorder.receives": "cannot be heard",
@@ -42,10 +42,10 @@ _HOOKS = {
     "fl_audit.strategies.black_box.recorder.taken_answer": "cannot be heard",
     "fl_audit.strategies.black_box.target_mod._enter": "replies of clients",
     "fl_audit.strategies.black_box.target_mod.ClientAnswer": "no client answered",
-    "fl_audit.strategies.black_box.audited_strategy.TrialRunner.play": "ended early",
-    "fl_audit.strategies.black_box.audited_strategy.played": "ended early",
+    "fl_audit.strategies.black_box.trials_after_training.AppTrialRunner.play": "ended early",
+    "fl_audit.strategies.black_box.trials_after_training.played": "ended early",
     "fl_audit.strategies.black_box.trial_store.StoredTrials.add": "ended early",
-    "fl_audit.strategies.black_box.audited_strategy.finish": "ended early",
+    "fl_audit.strategies.black_box.trials_after_training.finish": "ended early",
 }
 
 
@@ -59,7 +59,9 @@ def test_whatever_fails_in_the_audit_the_app_finishes_with_the_same_model(
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("broken by the test")
 
-    import_module("fl_audit.strategies.black_box.audited_strategy")  # which is loaded late, and holds half of the hooks
+    import_module(
+        "fl_audit.strategies.black_box.trials_after_training"
+    )  # which is loaded late, and holds half of the hooks
     module = max((name for name in sys.modules if hook.startswith(f"{name}.")), key=len)
     owner, _, name = hook.removeprefix(f"{module}.").rpartition(".")
     monkeypatch.setattr(attrgetter(owner)(sys.modules[module]) if owner else sys.modules[module], name, broken)

@@ -23,7 +23,7 @@ from fl_audit.errors import InputError
 from fl_audit.strategies.black_box import StatedClaim, held, insider
 from fl_audit.strategies.black_box.dataset_subsets import data_set_of
 from fl_audit.strategies.black_box.message_tags import Observer, TargetAction, TrialTag
-from fl_audit.strategies.black_box.recorder import FAILED, TrialRecorder, TrialSettings
+from fl_audit.strategies.black_box.recorder import FAILED, TrialRecorder, TrialRecorderSettings
 from fl_audit.strategies.black_box.target_mod import shard_of
 from fl_audit.strategies.flower_grids import make_messages_for
 
@@ -259,7 +259,9 @@ def test_a_reply_that_never_comes_is_no_answer() -> None:
     """Nor is one of some rounds alone; who is not asked owes none."""
     make_messages_for(1, 1)
     for answered in ((2, 3), (2,), (3,)):
-        scene = TrialSettings({"0": VALUES}, 1, 2, 3, Observer.CLIENT, lambda _, learned: np.zeros(8), note=TrialTag(1))
+        scene = TrialRecorderSettings(
+            {"0": VALUES}, 1, 2, 3, Observer.CLIENT, lambda _, learned: np.zeros(8), note=TrialTag(1)
+        )
         recorder = TrialRecorder(scene)
         for node in (2, 3):
             message = Message(RecordDict({"arrays": ArrayRecord([VALUES])}), node, "train")

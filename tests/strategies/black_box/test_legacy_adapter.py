@@ -10,13 +10,13 @@ from flwr.server import strategy as old
 from flwr.serverapp import strategy as new
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import TrialBudget
+from fl_audit.audits.black_box.claim_audit_results import TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box import Audit, AuditedSystem
 from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, initial_model
 from fl_audit.strategies.black_box.scenarios import BY_NAME
-from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory")

@@ -41,7 +41,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.strategies.flower_grids import make_messages_for
-from fl_audit.strategies.live.observer import watched
+from fl_audit.strategies.live.observed_strategies import watched
 
 ADVERTISED = '{"number": 0, "weight": 0.1}'  # only the server says what a reply weighs
 DIRECTIONS, COINS, SIZES = 11, 12, ((40, 60), (100,), (50, 10))

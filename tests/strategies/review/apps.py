@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
-from fl_audit.strategies.review.app_loading import StandIns, read_app
+from fl_audit.strategies.review.app_loading import StubImportFinder, read_app
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
 
 PROJECT = """
@@ -141,6 +141,6 @@ def unclipped_server() -> str:
 
 def caught(directory: Path) -> CapturedStrategy:
     """Return the strategy of an app, captured as a review does."""
-    stand_ins = StandIns(directory)
+    stand_ins = StubImportFinder(directory)
     sys.meta_path.append(stand_ins)
     return catch(read_app(directory), 10, stand_ins)

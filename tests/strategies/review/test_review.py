@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, TrialBudget
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box import isolated_process
 from fl_audit.experiments.black_box.review_process import reviewed
@@ -573,7 +573,7 @@ def test_the_command_reviews_an_app_that_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_review_that_runs_out_of_time_says_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock of the trials, every trial takes a twentieth of a second."""
     seconds = count(step=0.05)
-    for module in ("trial_runner", "worker_pool"):
+    for module in ("system_audit", "worker_pool"):
         monkeypatch.setattr(
             f"fl_audit.strategies.black_box.{module}.time", SimpleNamespace(monotonic=lambda: next(seconds))
         )

@@ -13,8 +13,13 @@ from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.audits.black_box.claim import EpsilonDeltaLimit, StatedClaim
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, DistinguisherTest, ScenarioTrials, TrialBudget
 from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW
+from fl_audit.audits.black_box.claim_audit_results import (
+    ClaimAudit,
+    DistinguisherTest,
+    ScenarioTrialsSummary,
+    TrialBudget,
+)
 from fl_audit.audits.black_box.distinguishers import Distinguisher
 from fl_audit.audits.black_box.findings import findings
 from fl_audit.errors import InputError
@@ -23,10 +28,10 @@ from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.strategies.black_box.audited_system import AuditedSystem
 from fl_audit.strategies.black_box.metric_lookups import plain_numbers
 from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
-from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.strategies.review.claims import StatedAppClaim
-from fl_audit.strategies.review.dry_run import rehearsed
 from fl_audit.strategies.review.options import ReviewOptions
+from fl_audit.strategies.review.probe_trials import rehearsed
 from fl_audit.strategies.review.record_privacy_mentions import of_records, of_records_words, of_settings
 from fl_audit.strategies.review.review import review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
@@ -162,8 +167,8 @@ def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:
 def test_what_told_nothing_is_said_with_the_trials_that_asked() -> None:
     three = StatedClaim("add-remove-client", epsilon=2.5)
     asked = {
-        "metrics": ScenarioTrials(460, ("metrics: acc", "array: x")),
-        "evaluation": ScenarioTrials(80, ("form: y",)),
+        "metrics": ScenarioTrialsSummary(460, ("metrics: acc", "array: x")),
+        "evaluation": ScenarioTrialsSummary(80, ("form: y",)),
     }
     result, kinds = _result(three, asked=asked), ["metrics", "evaluation"]
     found = {leak.aside: (leak.is_played, leak.trials, leak.share, leak.names) for leak in leaks([result], kinds)}
@@ -176,7 +181,9 @@ def test_what_told_nothing_is_said_with_the_trials_that_asked() -> None:
 def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
     """The reason may be the time, the budget, no release, or an error in every trial."""
     kinds = ["metrics", "evaluation", "more examples than true", "running statistics, own model"]
-    result = _result(asked={kind: ScenarioTrials(100, ("metrics: loss",)) for kind in kinds}, **{where: tuple(kinds)})
+    result = _result(
+        asked={kind: ScenarioTrialsSummary(100, ("metrics: loss",)) for kind in kinds}, **{where: tuple(kinds)}
+    )
     said = _beside(result, kinds)
     assert "told nothing" not in said
     assert {kind for leak in leaks([result], kinds) for some in leak.untried.values() for kind in some} == set(kinds)
@@ -189,20 +196,20 @@ def test_too_few_trials_to_refute_anything_tell_not_nothing(verdict: Verdict) ->
     """Of 25 trials all may be told, and no bound of so few passes what is claimed."""
     kind = "more examples than true"
     few = replace(_attempt(kind, "examples", bound=0.6), ceiling=0.6)
-    found = leaks([_result(verdict=verdict, attempts=(few,), asked={kind: ScenarioTrials(85)})], [kind])
+    found = leaks([_result(verdict=verdict, attempts=(few,), asked={kind: ScenarioTrialsSummary(85)})], [kind])
     assert [leak.untried for leak in found if leak.aside is SideChannel.EXAMPLES] == [{TOO_FEW: (kind,)}]
 
 
 def test_what_told_nothing_is_held_to_a_claim_only_where_there_is_one() -> None:
     three, kind = StatedClaim("add-remove-client", epsilon=3.0), "many examples"
-    result = _result(three, asked={kind: ScenarioTrials(60)})
+    result = _result(three, asked={kind: ScenarioTrialsSummary(60)})
     said = _beside(result, [kind], stated=StatedAppClaim(None, "nothing is named"))
     assert "epsilon 3 in 60 trials" in said
 
 
 def test_of_two_kinds_about_one_thing_the_one_that_was_not_tried_is_named() -> None:
     kinds = ["many examples", "more examples than true"]
-    result = _result(asked={kinds[0]: ScenarioTrials(60)}, unplayed=(kinds[1],))
+    result = _result(asked={kinds[0]: ScenarioTrialsSummary(60)}, unplayed=(kinds[1],))
     (found,) = (leak for leak in leaks([result], kinds) if leak.aside is SideChannel.EXAMPLES)
     assert (found.is_played, found.trials) == (True, 60)
     assert list(found.untried.values()) == [(kinds[1],)]
@@ -231,7 +238,8 @@ def _attempt(kind: str, group: str, right: int = 400, bound: float = 9.0) -> Dis
 
 def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
     result = _result(
-        attempts=(_attempt("metrics", "metrics: loss"),), asked={"metrics": ScenarioTrials(460, ("metrics: loss",))}
+        attempts=(_attempt("metrics", "metrics: loss"),),
+        asked={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))},
     )
     told = leaks([result], ["metrics"])
     line = dict(screen(_review(result, leaks=told)))["Beside the model"]

@@ -13,7 +13,7 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import ClaimAudit, TrialBudget
+from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.page import write_page
 from fl_audit.strategies.black_box.scenarios import BY_NAME

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import CHUNK, TrialBudget
 from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
+from fl_audit.audits.black_box.claim_audit_results import CHUNK, TrialBudget
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.errors import InputError
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
@@ -192,7 +192,7 @@ def privacy_estimates(case: Case, trials: int, generator: np.random.Generator) -
     def bound(scores: Scores, delta: float, level: float) -> float:
         threshold = _of_most_right(scores.choosing_present, scores.choosing_absent)
         hits, alarms = int(np.sum(scores.present > threshold)), int(np.sum(scores.absent > threshold))
-        counts = package.SingleAttackResults(
+        counts = package.AttackResults(
             FN=scores.present.size - hits, FP=alarms, TN=scores.absent.size - alarms, TP=hits
         )
         # Its own method, joint-beta, takes about a minute for each bound.

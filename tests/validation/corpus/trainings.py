@@ -14,7 +14,7 @@ from opacus import PrivacyEngine
 from torch import Tensor, nn
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.local_training.neighbours import crafted_record, record_at, with_record, without_record
+from fl_audit.local_training.edited_datasets import crafted_record, record_at, with_record, without_record
 from fl_audit.local_training.pitfalls import Pitfall
 from tests.validation.corpus.case import Case, Claim, Floats, Layout, Training
 from tests.validation.corpus.truth import NONE, sampled

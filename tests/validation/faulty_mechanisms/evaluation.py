@@ -12,9 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from fl_audit.atomic_files import atomic_file
-from fl_audit.audits.black_box import claim_audit, distinguishers, features
-from fl_audit.audits.black_box.claim_audit import QUICK, ClaimAudit, Tell, TrialBudget
-from fl_audit.strategies.black_box import scenarios, trial_models, trial_runner
+from fl_audit.audits.black_box import claim_audit_results, distinguishers, features
+from fl_audit.audits.black_box.claim_audit_results import QUICK, ClaimAudit, Tell, TrialBudget
+from fl_audit.strategies.black_box import scenarios, system_audit, trial_models
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.honest_twins import FaultyMechanism, HonestMechanism
 
@@ -56,7 +56,7 @@ def rule_of(budgets: Sequence[TrialBudget]) -> str:
     """
     code = [
         inspect.getsource(module)
-        for module in (features, distinguishers, claim_audit, trial_runner, scenarios, trial_models)
+        for module in (features, distinguishers, claim_audit_results, system_audit, scenarios, trial_models)
     ]
     return sha256("\n".join([repr(budgets), *code]).encode()).hexdigest()[:8]
 
@@ -85,7 +85,7 @@ def evaluate(
     """
     start, processor, rule = time.monotonic(), _processor_seconds(), rule_of(budgets)
     for budget in budgets:
-        came = trial_runner.audit_system(
+        came = system_audit.audit_system(
             what.system, what.claim, budget=budget, confidence=CONFIDENCE, seed=seed, processes=processes,
             include=what.trials, tell=tell,
         )  # fmt: skip

@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fl_audit.atomic_files import atomic_file
-from fl_audit.audits.black_box.claim_audit import TrialBudget
+from fl_audit.audits.black_box.claim_audit_results import TrialBudget
 from fl_audit.errors import require_number
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
-from fl_audit.strategies.black_box.trial_runner import audit_system
+from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.choices import allowed, named
 from tests.validation.faulty_mechanisms.honest_twins import HONEST

@@ -66,7 +66,7 @@ def with_record(dataset: Any, index: int, item: Any) -> Any:
         case tuple() | list():
             return type(dataset)([*dataset[:index], item, *dataset[index + 1 :]])
         case _:
-            return _Edited(dataset, {index: item})
+            return _EditedDataset(dataset, {index: item})
 
 
 def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
@@ -89,7 +89,7 @@ def with_other_labels(dataset: Any, is_one: bool = False) -> Any:
         case tuple() | list():
             return type(dataset)(_labelled(one, dataset[place]) for one, place in zip(dataset, order, strict=True))
         case _:
-            return _Edited(
+            return _EditedDataset(
                 dataset, {place: _labelled(dataset[place], dataset[order[place]]) for place in range(len(order))}
             )
 
@@ -144,7 +144,7 @@ def most_dissimilar(dataset: Any, among: Sequence[int]) -> int:
     return int(chosen[int(np.linalg.norm(rows - rows.mean(axis=0), axis=1).argmax())])
 
 
-class _Edited(Dataset[Any]):
+class _EditedDataset(Dataset[Any]):
     """Data set that returns other records at some positions of a given data set."""
 
     def __init__(self, dataset: Any, items: Mapping[int, Any]) -> None:

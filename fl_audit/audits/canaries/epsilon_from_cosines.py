@@ -30,7 +30,7 @@ _SMALLEST_DIMENSION = 1000  # smallest dimension in which the cosine of random d
 
 
 @dataclass(frozen=True)
-class CosineFinding:
+class EpsilonFromCosines:
     """An estimate of epsilon, and lower bounds on epsilon and mu, for one training from the cosines of its canaries."""
 
     epsilon: float  # the paper's estimate of epsilon at `delta`, without a confidence
@@ -43,7 +43,7 @@ class CosineFinding:
     rounds: int  # number of rounds with cosines; 1 if only the final model is observed
 
 
-def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95) -> CosineFinding:
+def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidence: float = 0.95) -> EpsilonFromCosines:
     """Return an estimate of epsilon and a lower bound on it, from the cosine of each sent canary with one release.
 
     The release is that of one round, or the change of the model over the whole training. Raises `InputError` if a
@@ -68,7 +68,7 @@ def from_final_model(cosines: ArrayLike, dimension: int, delta: float, confidenc
 
 def from_all_iterates(
     cosines: ArrayLike, unsent: ArrayLike, dimension: int, delta: float, confidence: float = 0.95
-) -> CosineFinding:
+) -> EpsilonFromCosines:
     """Return an estimate of epsilon and a lower bound on it, from the cosines of canaries with all releases.
 
     Each canary is sent in every round. The estimate uses the largest cosine of each direction over the rounds, as in
@@ -155,12 +155,12 @@ def _mass(low: float, high: float) -> float:
     return float(ndtr(-low) - ndtr(-high)) if low > 0 else float(ndtr(high) - ndtr(low))
 
 
-def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> CosineFinding:
+def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> EpsilonFromCosines:
     """Return the result for an `estimate` of epsilon and cosines times sqrt(dimension), (rounds, canaries)."""
     rounds, number, mean = math.sqrt(seen.shape[0]), seen.size, float(seen.mean())
     low = mean - float(stdtrit(number - 1, confidence)) * float(seen.std(ddof=1)) / math.sqrt(number)
     mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)
-    return CosineFinding(
+    return EpsilonFromCosines(
         epsilon=estimate, epsilon_lower=gdp_epsilon(delta, mu_lower), mu=mu, mu_lower=mu_lower, delta=delta,
         confidence=confidence, canaries=seen.shape[1], rounds=seen.shape[0],
     )  # fmt: skip

@@ -19,13 +19,13 @@ from fl_audit.experiments.names import VIOLATED, Engine
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.experiments.runs.requested_run import play, whole_run
-from fl_audit.experiments.runs.run_paths import is_begun, require_run
+from fl_audit.experiments.runs.run_directory_checks import is_begun, require_run
 from fl_audit.experiments.terminal import console
 from fl_audit.experiments.verbosity import is_quiet
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.audit_plan import AuditPlan
-    from fl_audit.report.finding import ReportContents
+    from fl_audit.report.report_elements import ReportContents
 
 OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
 FailOption = Annotated[bool, switch("--fail-on-violation", "End with status 4 if the verdict is violated: for CI.")]

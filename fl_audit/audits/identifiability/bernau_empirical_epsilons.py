@@ -21,7 +21,7 @@ from fl_audit.statistics.advantage import clopper_pearson
 
 
 @dataclass(frozen=True)
-class EpsilonInterval:
+class EmpiricalEpsilonEstimate:
     """One of the three empirical epsilons of Bernau et al. 2021, with an interval."""
 
     epsilon: float  # the point estimate, at least 0; infinite for an advantage of 1
@@ -55,7 +55,7 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
     return epsilon_from_advantage(advantage, delta) if advantage < 1 else math.inf
 
 
-def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
+def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstimate:
     """Return the largest and smallest epsilon over trials that follow from the observed local sensitivities.
 
     This is variant (i) of section 5.3 of Bernau et al. 2021. The interval is the range over the trials. Without
@@ -87,7 +87,7 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EpsilonInterval:
         mean = np.sqrt(squares / np.maximum(np.count_nonzero(signal, axis=1), 1))
         largest, smallest = (_sampled_epsilon(float(one), claim) for one in (mean.max(), mean.min()))
     note = "Smallest and largest over the trials played: bookkeeping of what was released, not an estimate."
-    return EpsilonInterval(largest, smallest, largest, 1.0, note)
+    return EmpiricalEpsilonEstimate(largest, smallest, largest, 1.0, note)
 
 
 def _sampled_epsilon(signal: float, claim: Claim) -> float:
@@ -98,7 +98,7 @@ def _sampled_epsilon(signal: float, claim: Claim) -> float:
     return account(claim.with_noise(1 / (signal * z)).profile, claim.accountant, claim.delta)
 
 
-def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None) -> EpsilonInterval:
+def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None) -> EmpiricalEpsilonEstimate:
     """Return the largest log-odds of the true data set over all trials, at least 0, with an interval.
 
     This is variant (ii) of section 5.3 of Bernau et al. 2021: Eq. (5) at the largest posterior belief. It is computed
@@ -141,7 +141,7 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
             f"{warning} The interval is of the median of the largest of {trials}, open above without a known "
             "distribution."
         )
-        return EpsilonInterval(largest, low, math.inf, confidence, note)
+        return EmpiricalEpsilonEstimate(largest, low, math.inf, confidence, note)
     require_mu(mu)
     tail = (1 - confidence) / 2
     # The upper end 1 - (1 - tail)^(1/n) is small, so it is computed without cancellation.
@@ -151,10 +151,10 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
         f"{warning} The interval is where the largest of {trials} falls if the log-odds follow their exact "
         "distribution."
     )
-    return EpsilonInterval(largest, low, high, confidence, note)
+    return EmpiricalEpsilonEstimate(largest, low, high, confidence, note)
 
 
-def advantage_interval(wins: int, trials: int, delta: float, confidence: float) -> EpsilonInterval:
+def advantage_interval(wins: int, trials: int, delta: float, confidence: float) -> EmpiricalEpsilonEstimate:
     """Return the epsilon that Eq. (6) of Bernau et al. 2021 gives for the measured advantage, with an interval.
 
     The interval is Eq. (6) at the ends of the Clopper-Pearson interval of the advantage.
@@ -187,4 +187,4 @@ def advantage_interval(wins: int, trials: int, delta: float, confidence: float) 
         "Clopper-Pearson interval of the share of trials won, through Eq. (6) of the paper, which describes noise "
         "calibrated by Eq. (1): elsewhere it is no interval of the mechanism's epsilon."
     )
-    return EpsilonInterval(epsilons[1], epsilons[0], epsilons[2], confidence, note)
+    return EmpiricalEpsilonEstimate(epsilons[1], epsilons[0], epsilons[2], confidence, note)

@@ -7,11 +7,11 @@ from functools import cached_property
 
 from fl_audit.local_training.composition import ComposedPrivacy, composed
 from fl_audit.local_training.leave_one_out_replay import LeaveOneOutEffect
-from fl_audit.local_training.training_facts import RecordedTraining, ReportedEpsilon, Sampling
+from fl_audit.local_training.training_facts import BatchSamplingKind, RecordedTraining, ReportedEpsilon
 
 
 @dataclass(frozen=True)
-class TrainingEvidence:
+class RecordedTrainings:
     """Recorded trainings, their repetitions and replays, and the claim about them."""
 
     trainings: tuple[RecordedTraining, ...]  # trainings of all clients and rounds that were run
@@ -51,7 +51,9 @@ class TrainingEvidence:
         hidden = sum(not fed or (not step.is_fresh and not step.is_of_whole(fed)) for step, fed in steps)
         if hidden:
             found.append(f"how {hidden} of {len(steps)} steps drew their records: no DataLoader of torch gave them")
-        other = sorted({batch.sampler for _, fed in steps for batch in fed if batch.sampling is Sampling.OTHER})
+        other = sorted(
+            {batch.sampler for _, fed in steps for batch in fed if batch.sampling is BatchSamplingKind.OTHER}
+        )
         if other:
             found.append(f"whether {' and '.join(other)} draws every record by itself, as accounted")
         return tuple(found)

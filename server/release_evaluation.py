@@ -24,9 +24,9 @@ from fl_audit.array_types import Flags, Floats, Floats32, Integers
 from fl_audit.audits.membership.yeom_attack import membership_attack, record_membership_guess
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.result_columns import ResultColumns
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
+from fl_audit.federation.trial_batch_columns import TrialBatchColumns
+from fl_audit.learning.glibc_allocator import ROUNDS_BETWEEN_TRIMS, give_back_freed_memory
 from fl_audit.learning.stacked_model import losses_of
 from fl_audit.released_model.empirical_star import area_under_roc, empirical_epsilon_star, threshold_counts
 from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
@@ -37,7 +37,7 @@ from fl_audit.trials import TrialBatch
 
 
 @dataclass(frozen=True)
-class EvaluatedRelease:
+class ReleaseWithOutputs:
     """One release of every trial in a batch; outputs and losses are computed at first use."""
 
     federation: LoadedFederation  # the federation with its data
@@ -96,7 +96,7 @@ class EvaluatedRelease:
             yield rows, members, self.population_losses[rows]
 
 
-ReleaseFinding = Callable[[EvaluatedRelease], ResultColumns]
+ReleaseFinding = Callable[[ReleaseWithOutputs], TrialBatchColumns]
 """A function from a release to result columns, called for the releases in order.
 
 Columns in `releases` have a value for every trial, (trials,). Columns in `trials` are about the whole training, and are
@@ -104,7 +104,7 @@ overwritten by those of later releases.
 """
 
 
-def utility(release: EvaluatedRelease) -> ResultColumns:
+def utility(release: ReleaseWithOutputs) -> TrialBatchColumns:
     """Return the test accuracy of a release, as column `test_accuracy`.
 
     For the last release of a model with two classes, the area under the ROC curve is added as `test_auroc`.
@@ -114,11 +114,11 @@ def utility(release: EvaluatedRelease) -> ResultColumns:
     accuracy = {"test_accuracy": (right.double() / len(labels)).cpu().numpy()}
     positive, logits = labels == 1, release.logits
     if not release.is_last or logits.shape[2] != 2 or bool(positive.all()) or not bool(positive.any()):
-        return ResultColumns(trials=accuracy, releases=accuracy)
+        return TrialBatchColumns(trials=accuracy, releases=accuracy)
     # The sign is reversed, since `threshold_counts` takes small values for positives.
     falling = (logits[..., 0] - logits[..., 1]).double()
     counts = threshold_counts(falling[:, positive].cpu().numpy(), falling[:, ~positive].cpu().numpy())
-    return ResultColumns(trials={**accuracy, "test_auroc": area_under_roc(counts)}, releases=accuracy)
+    return TrialBatchColumns(trials={**accuracy, "test_auroc": area_under_roc(counts)}, releases=accuracy)
 
 
 def _predicted(logits: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def _predicted(logits: Tensor) -> Tensor:
     return logits.argmax(dim=-1)
 
 
-def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> ResultColumns:
+def pooled_epsilon_star(star: StarSettings, release: ReleaseWithOutputs) -> TrialBatchColumns:
     """Return Epsilon* of each trial's model from the pooled losses of all members, as columns.
 
     `epsilon_star` is computed from normal distributions fitted to the losses' scores. `epsilon_star_counted` is
@@ -151,17 +151,17 @@ def pooled_epsilon_star(star: StarSettings, release: EvaluatedRelease) -> Result
         if release.is_last:
             fit[rows] = fits_of_trials(members, population, trials[rows], seed)
     found = {"epsilon_star": fitted, "epsilon_star_counted": counted}
-    return ResultColumns(trials={**found, FIT: fit} if release.is_last else found, releases=found)
+    return TrialBatchColumns(trials={**found, FIT: fit} if release.is_last else found, releases=found)
 
 
-def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
+def loss_threshold(release: ReleaseWithOutputs) -> TrialBatchColumns:
     """Return the results of the loss-threshold attack of Yeom et al. 2018 on the last release; no columns for others.
 
     Columns are `membership_advantage`, over all members; `record_membership_guess`, 1 if the differing unit x is called
     a member, else 0; and `record_score`, which is larger for a smaller loss on x.
     """
     if not release.is_last:
-        return ResultColumns()
+        return TrialBatchColumns()
     advantage = np.empty(release.batch.count)
     for rows, members, population in release.members_and_population():
         advantage[rows] = membership_attack(members, population).advantage
@@ -170,7 +170,7 @@ def loss_threshold(release: EvaluatedRelease) -> ResultColumns:
     # A small loss on x, and a large one on its replacement if there is one, are evidence that x was a member.
     stand_in = release.replacement_losses.mean(axis=1) if release.replacement_losses.shape[1] else 0.0
     found = {"membership_advantage": advantage, "record_membership_guess": guess.astype(np.float64)}
-    return ResultColumns(trials={**found, "record_score": stand_in - own})
+    return TrialBatchColumns(trials={**found, "record_score": stand_in - own})
 
 
 @dataclass
@@ -229,9 +229,9 @@ class CheckpointSelector:
         """Return the selected models of a batch of trials, shape (trials, parameters)."""
         return self._models[batch.name]
 
-    def columns(self, batch: TrialBatch) -> ResultColumns:
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the number of the selected release of each trial, as the result column "chosen_release"."""
-        return ResultColumns(trials={"chosen_release": self._chosen[batch.name].astype(np.float64)})
+        return TrialBatchColumns(trials={"chosen_release": self._chosen[batch.name].astype(np.float64)})
 
 
 @dataclass
@@ -244,8 +244,8 @@ class ReleaseEvaluator:
     findings: Sequence[ReleaseFinding]  # functions that evaluate a release
     # Early stopping, whose selected models are evaluated as the last release; None evaluates the last models.
     stopping: CheckpointSelector | None = None
-    _last: dict[str, EvaluatedRelease] = field(init=False, default_factory=dict)
-    _found: dict[str, ResultColumns] = field(init=False, default_factory=dict)
+    _last: dict[str, ReleaseWithOutputs] = field(init=False, default_factory=dict)
+    _found: dict[str, TrialBatchColumns] = field(init=False, default_factory=dict)
     _by_release: dict[tuple[str, str], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> None:
@@ -256,18 +256,18 @@ class ReleaseEvaluator:
                 found = finding(release)
                 for name, values in found.releases.items():
                     self._by_release[batch.name, name].append(values)
-                self._found[batch.name] = self._found.get(batch.name, ResultColumns()) | replace(found, releases={})
+                self._found[batch.name] = self._found.get(batch.name, TrialBatchColumns()) | replace(found, releases={})
             if self.stopping is not None:
                 self._last[batch.name] = release  # evaluated again once training has ended in all trials
         give_back_freed_memory()
 
-    def columns(self, batch: TrialBatch) -> ResultColumns:
+    def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the result columns of a batch of trials, from all functions and all releases evaluated so far."""
         own = {name: values for (of, name), values in self._by_release.items() if of == batch.name}
         releases = {name: np.stack(values, axis=1) for name, values in own.items()}
-        return self._found[batch.name] | ResultColumns(releases=releases)
+        return self._found[batch.name] | TrialBatchColumns(releases=releases)
 
-    def _release(self, batch: TrialBatch, number: int, array: Floats32) -> EvaluatedRelease:
+    def _release(self, batch: TrialBatch, number: int, array: Floats32) -> ReleaseWithOutputs:
         """Return a release for evaluation. With early stopping, trials that have ended keep their models of that time.
 
         The release of the last round then has the selected models.
@@ -284,11 +284,11 @@ class ReleaseEvaluator:
             # So the results of a trial do not depend on how long other trials of its batch train.
             rows = torch.from_numpy(ended).to(models.device)
             models[rows] = self._last[batch.name].models[rows]
-        release = EvaluatedRelease(self.federation, batch, number, models, membership)
+        release = ReleaseWithOutputs(self.federation, batch, number, models, membership)
         if stopping is not None:
             stopping.look(batch, number, models, lambda: release.population_losses)
             if is_last:
-                return EvaluatedRelease(self.federation, batch, number, stopping.models(batch), membership)
+                return ReleaseWithOutputs(self.federation, batch, number, stopping.models(batch), membership)
         return release
 
 

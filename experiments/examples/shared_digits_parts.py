@@ -23,7 +23,7 @@ def _digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return (images / 16).astype(np.float32), labels
 
 
-class Net(nn.Module):
+class DigitsNetwork(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.hidden, self.out = nn.Linear(64, 16), nn.Linear(16, 10)

@@ -87,7 +87,7 @@ class DistinguisherTest:
 
 
 @dataclass(frozen=True)
-class IncompleteTrials:
+class TrialErrorShares:
     """The shares of a scenario's trials with D and with D' that the mechanism ended with an error."""
 
     kind: str  # name of the scenario
@@ -97,7 +97,7 @@ class IncompleteTrials:
     is_allowed: bool  # whether the input was malformed, so that an error is a correct reply
 
 
-class NotRefutingReason(StrEnum):
+class OthersNoiseShareReason(StrEnum):
     """The reason why a distinguisher that uses the replies of all other clients does not refute a claim.
 
     SHARES: the other clients reply differently each time to the same model, and the difference may be their share of
@@ -109,7 +109,7 @@ class NotRefutingReason(StrEnum):
     SHARES_OUTSIDE = "shares outside"
 
 
-class ScenarioTrials(NamedTuple):
+class ScenarioTrialsSummary(NamedTuple):
     """The number of trials in one scenario, and the names of the numbers that they released besides the model."""
 
     trials: int = 0  # number of trials, for the search and for the tests together
@@ -125,7 +125,7 @@ class ClaimAudit:
     verdict: Verdict
     # The last test of each tested distinguisher, the one with the strongest evidence against the claim first.
     attempts: tuple[DistinguisherTest, ...]
-    refusals: tuple[IncompleteTrials, ...]  # scenarios with trials that the mechanism ended with an error
+    refusals: tuple[TrialErrorShares, ...]  # scenarios with trials that the mechanism ended with an error
     pilots: int  # number of search trials over all scenarios
     # The test of a distinguisher that uses only low bits; None if no such distinguisher seemed to refute the claim. If
     # this test exceeds the claimed epsilon, floating-point arithmetic leaks. The verdict ignores such a leak, because
@@ -141,8 +141,12 @@ class ClaimAudit:
     # The test that refutes the claim for an adversary who knows the replies of all other clients; None if the claim
     # covers such an adversary, or if another test refutes the claim.
     knowing: DistinguisherTest | None = None
-    not_covered: NotRefutingReason = NotRefutingReason.SHARES  # the reason why `knowing` does not refute the claim
-    asked: Mapping[str, ScenarioTrials] = field(default_factory=dict)  # the trials of each scenario, keyed by its name
+    not_covered: OthersNoiseShareReason = (
+        OthersNoiseShareReason.SHARES
+    )  # the reason why `knowing` does not refute the claim
+    asked: Mapping[str, ScenarioTrialsSummary] = field(
+        default_factory=dict
+    )  # the trials of each scenario, keyed by its name
     hindrance: str = ""  # why many trials are not valid, as a sentence; empty if no reason is known
 
     @property

@@ -69,7 +69,7 @@ class ReportContents:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportNumber:
     """A number of the report, with its interval, its claimed limit, and the method by which it was obtained."""
 
     name: str  # name of the number, with its unit
@@ -151,7 +151,7 @@ class Row:
 
         Examples
         --------
-        >>> Row("Advantage", 0.29, low=0.15, high=0.4, limit=0.206).text
+        >>> ReportNumber("Advantage", 0.29, low=0.15, high=0.4, limit=0.206).text
         '0.29 (0.15 to 0.4) (no contradiction)'
         """
         shown = self.shown
@@ -192,7 +192,7 @@ def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:
     return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}
 
 
-class TableLayout(StrEnum):
+class TableKind(StrEnum):
     """The layout of a table: numbers, pairs of name and value, or settings of a configuration."""
 
     NUMBERS = "numbers"
@@ -208,7 +208,7 @@ class Table:
     columns: tuple[str, ...]  # names of the columns; the first column has the names of the rows
     # Cells, one for each column in every row: numbers, text, or None for a value that was not determined.
     rows: tuple[tuple[Any, ...], ...]
-    look: TableLayout = TableLayout.NUMBERS  # layout of the table
+    look: TableKind = TableKind.NUMBERS  # layout of the table
 
 
 @dataclass(frozen=True)
@@ -258,13 +258,13 @@ class Section(Generic[N]):
     # Returns the sentence of the section; "" if there is none.
     sentence: Callable[[N, ReportContents], str] = lambda numbers, contents: ""
     # Returns the rows of numbers, each with its basis.
-    rows: Callable[[N, ReportContents], list[Row]] = lambda numbers, contents: []
+    rows: Callable[[N, ReportContents], list[ReportNumber]] = lambda numbers, contents: []
     tables: Callable[[N, ReportContents], list[Table]] = lambda numbers, contents: []  # returns further tables
     picture: FindingFigure[N] | None = None  # the figure; None without one
     # Returns further top-level entries of `summary.json`, such as explanatory text.
     said: Callable[[N, FinishedRun], Mapping[str, Any]] = lambda numbers, run: {}
 
-    def read_rows(self, numbers: N, contents: ReportContents) -> list[Row]:
+    def read_rows(self, numbers: N, contents: ReportContents) -> list[ReportNumber]:
         """Return the section's rows of numbers, each with `is_violated` set to whether the run's verdict is `violated`.
 
         Parameters

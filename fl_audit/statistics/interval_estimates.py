@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Interval:
+class IntervalEstimate:
     """An estimate with the two ends of its confidence interval."""
 
     value: float  # the estimate
@@ -13,7 +13,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Estimate(Interval):
+class EstimateWithConfidence(IntervalEstimate):
     """An estimate with the two ends and the confidence of its confidence interval."""
 
     confidence: float  # smallest probability with which the interval covers the true number

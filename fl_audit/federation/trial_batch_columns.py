@@ -11,7 +11,7 @@ Table = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class ResultColumns:
+class TrialBatchColumns:
     """Columns of each result table, as arrays keyed by column name."""
 
     trials: Table = field(default_factory=dict)  # a row per trial; arrays of shape (trials,)
@@ -28,13 +28,15 @@ class ResultColumns:
     opened: Table = field(default_factory=dict)  # values that the challenger reveals of every round, (trials, rounds)
     tallies: Table = field(default_factory=dict)  # counts that the challenger reveals, a row each, see `belief.opened`
 
-    def __or__(self, other: "ResultColumns") -> "ResultColumns":
+    def __or__(self, other: "TrialBatchColumns") -> "TrialBatchColumns":
         """Return the union; of two columns of one name that of `other`, but the rows of both `tallies`."""
-        tables = [entry.name for entry in fields(ResultColumns) if entry.name not in ("insider_clients", "tallies")]
+        tables = [entry.name for entry in fields(TrialBatchColumns) if entry.name not in ("insider_clients", "tallies")]
         joined = {name: {**getattr(self, name), **getattr(other, name)} for name in tables}
         both = [one for one in (self.tallies, other.tallies) if one]
         tallies = {name: np.concatenate([one[name] for one in both]) for name in both[0]} if both else {}
-        return ResultColumns(**joined, insider_clients=self.insider_clients or other.insider_clients, tallies=tallies)
+        return TrialBatchColumns(
+            **joined, insider_clients=self.insider_clients or other.insider_clients, tallies=tallies
+        )
 
 
 def nan_columns(names: tuple[str, ...], shape: tuple[int, ...]) -> Table:

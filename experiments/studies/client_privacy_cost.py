@@ -1,6 +1,6 @@
 """Study of the accuracy cost of client-level privacy: DP-FedAvg, FedAdam, adaptive clipping and DP-FTRL in one figure.
 
-    python -m fl_audit.experiments.studies.client_accuracy [--quick] [--data-dir DIR] [--out DIR]
+    python -m fl_audit.experiments.studies.client_privacy_cost [--quick] [--data-dir DIR] [--out DIR]
 
 There are two federations: FEMNIST digits with 12 natural clients, who all take part in every round, and 1000 clients
 made from MNIST, 100 of whom take part in a round. At each epsilon the noise of every method is calibrated by the

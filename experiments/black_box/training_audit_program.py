@@ -6,7 +6,7 @@ from typing import Any
 
 from fl_audit.experiments.black_box.isolated_process import answer
 from fl_audit.experiments.black_box.page import write_assessment
-from fl_audit.experiments.black_box.training_process import TrainingAuditRequest
+from fl_audit.experiments.black_box.training_audit_process import TrainingFunctionOptions
 from fl_audit.local_training.assessment import assessment_json
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.strategies.black_box.working_copy import apart, own_copy
@@ -15,7 +15,7 @@ from fl_audit.user_modules import import_function, search_last
 
 def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Audit a training function in a copy of the working directory, and return the assessment as JSON values."""
-    wishes = TrainingAuditRequest(**asked["wishes"])
+    wishes = TrainingFunctionOptions(**asked["wishes"])
     options = TrainingAuditOptions(
         wishes.rounds, wishes.calls, wishes.claim_epsilon, wishes.claim_delta, wishes.records_per_user
     )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fl_audit.audits.audit import ReleaseQuery
+from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import PrivacySection, RunConfig, TrainingSection
@@ -68,8 +68,8 @@ def require_finite_steps(config: RunConfig, federation: LoadedFederation) -> Non
     # Refused is a view of models whose rounding hides the release even where the noise is largest. The insider, who
     # knows the noise of every round, refuses by the same rule.
     query = audit_of(public).query(public)
-    is_told = public.view is InsiderView.MODEL and query is not ReleaseQuery.NOTHING
-    if query is ReleaseQuery.LOG_ODDS and public.mechanism.noise.origin is NoiseOrigin.TRAINING:
+    is_told = public.view is InsiderView.MODEL and query is not ReleaseQueryKind.NOTHING
+    if query is ReleaseQueryKind.LOG_ODDS and public.mechanism.noise.origin is NoiseOrigin.TRAINING:
         refuse_blurred_updates(rounding_of_update(models).numpy() / least)
     if is_told and public.mechanism.has_exact_llr:
         refuse_blurred(inversion_error(public.mechanism.optimizer, models, public.mechanism.denominator).numpy() / most)

@@ -19,25 +19,25 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit import (
+from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
+from fl_audit.audits.black_box.claim_audit_results import (
     CHUNK,
     FEWEST_OF_EACH,
     ClaimAudit,
     OutOfTimeError,
-    ScenarioTrials,
+    ScenarioTrialsSummary,
     Tell,
     TrialBudget,
 )
-from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
 from fl_audit.audits.black_box.transcript import Transcript, Transcripts, stacked
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.black_box.audited_strategy import no_news_from_flower, say
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, seed_generators
 from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
 from fl_audit.strategies.black_box.recorder import errors_in, names_that_tell
 from fl_audit.strategies.black_box.scenario_types import ModelKind, OtherContributions, Scenario
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FEW, MANY
+from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower, say
 from fl_audit.strategies.black_box.worker_pool import WorkerPool
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart, outside_words
 from fl_audit.strategies.temporary_directories import new_temporary_directory
@@ -133,16 +133,16 @@ def audit_system(
 class _TrialLog:
     """Facts about all trials of an audit so far, besides their transcripts."""
 
-    asked: dict[str, ScenarioTrials] = field(default_factory=dict)  # number of trials and names, by scenario
+    asked: dict[str, ScenarioTrialsSummary] = field(default_factory=dict)  # number of trials and names, by scenario
     failed: Counter[str] = field(default_factory=Counter)  # number of trials with each error message of clients
     outside: set[str] = field(default_factory=set)  # paths outside of the working copies to which trials wrote
     last_words: dict[str, str] = field(default_factory=dict)  # the strategy's last refusal, by scenario
 
     def add(self, name: str, first: int, seen: Sequence[Transcript]) -> tuple[str, ...]:
         """Add trials of a scenario from number `first` on; return the names of numbers that may tell D from D'."""
-        known, numbers = self.asked.get(name, ScenarioTrials()), names_that_tell(seen)
+        known, numbers = self.asked.get(name, ScenarioTrialsSummary()), names_that_tell(seen)
         trials = max(known.trials, first + len(seen))
-        self.asked[name] = ScenarioTrials(trials, tuple(dict.fromkeys((*known.names, *numbers))))
+        self.asked[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*known.names, *numbers))))
         self.failed.update(error for one in seen for error in errors_in(one)[:1])
         self.last_words.update((name, one.refusal) for one in seen if one.refusal is not None)
         return numbers

@@ -1,6 +1,6 @@
 """Audit of a training function for `fl-audit training`: the function runs in a subprocess, in a copy of its directory.
 
-The subprocess runs `training_program`.
+The subprocess runs `training_audit_program`.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from fl_audit.experiments.black_box.isolated_process import wished_apart
 from fl_audit.experiments.cli.options import argument, option
 from fl_audit.user_modules import require_named
 
-_PROGRAM = "fl_audit.experiments.black_box.training_program"
+_PROGRAM = "fl_audit.experiments.black_box.training_audit_program"
 
 
 @dataclass(frozen=True)
-class TrainingAuditRequest:
+class TrainingFunctionOptions:
     """Options of the audit of a training function, as given on the command line."""
 
     function: Annotated[
@@ -49,7 +49,7 @@ class TrainingAuditRequest:
             require_number("--claim-delta", self.claim_delta, "numbers above 0 and below 1")
 
 
-def training_apart(wishes: TrainingAuditRequest, out: Path | None = None) -> dict[str, Any]:
+def training_apart(wishes: TrainingFunctionOptions, out: Path | None = None) -> dict[str, Any]:
     """Audit a training function in a subprocess, and return the assessment as JSON values, keyed by name.
 
     Parameters

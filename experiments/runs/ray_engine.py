@@ -1,6 +1,6 @@
 """The Ray engine, which runs a Flower app on Flower's simulation runtime; the other engine is in `local_engine`.
 
-Deprecated or private parts of Flower are used only in `engines`, `local_engine`, `grid_messages` and
+Deprecated or private parts of Flower are used only in `ray_engine`, `local_engine`, `grid_messages` and
 `cluster.flower_runtime_patch`.
 """
 

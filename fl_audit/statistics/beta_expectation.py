@@ -13,14 +13,14 @@ _PANELS = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0)
 _NODES_A_PANEL = 60
 
 
-class BetaMean:
+class BetaExpectation:
     """Expectations of functions of a random variable V ~ Beta(a, b), by numerical integration.
 
     Gauss-Legendre quadrature is used, with more points near V = 1.
 
     Examples
     --------
-    >>> round(BetaMean(2.0, 6.0).mean(lambda v: v), 6)  # a / (a + b)
+    >>> round(BetaExpectation(2.0, 6.0).mean(lambda v: v), 6)  # a / (a + b)
     0.25
     """
 

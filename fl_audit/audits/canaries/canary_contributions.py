@@ -133,7 +133,7 @@ def parts(public: Federation, steps: int, times: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class PlannedCanaryProperties:
+class PublicCanaryFacts:
     """Facts about a federation's canaries that are known before the run."""
 
     # The mu of Gaussian DP of one canary in one round (in one local step for DP-SGD at the clients), from the noise
@@ -147,7 +147,7 @@ class PlannedCanaryProperties:
     size: int = 1  # number of parameters of the model
 
 
-def canary_facts(federation: LoadedFederation) -> PlannedCanaryProperties | None:
+def canary_facts(federation: LoadedFederation) -> PublicCanaryFacts | None:
     """Return the facts about a federation's canaries that are known before the run; None if it has no canaries."""
     mechanism = federation.public.mechanism
     if federation.public.canaries == 0:
@@ -155,7 +155,7 @@ def canary_facts(federation: LoadedFederation) -> PlannedCanaryProperties | None
     if not isinstance(mechanism.contribution, PrivateTraining):
         units = federation.public.clients if mechanism.adjacency.unit is Unit.CLIENT else federation.public.records
         others = mechanism.participation.mean_units(units)
-        return PlannedCanaryProperties(1 / mechanism.noise_multiplier, others=others, size=federation.model.layout.size)
+        return PublicCanaryFacts(1 / mechanism.noise_multiplier, others=others, size=federation.model.layout.size)
     steps, own = private_steps(mechanism), len(federation.shards[federation.victim])
     seen = (
         [own]
@@ -165,7 +165,7 @@ def canary_facts(federation: LoadedFederation) -> PlannedCanaryProperties | None
     # In a local step a canary has weight 1 over the mean batch, and no record has a larger one.
     others = steps.mean_batch(own) * sum(map(steps.count, seen)) / sqrt(steps.count(own))
     mu = _unit(federation) / sqrt(sum(map(steps.update_variance, seen)))
-    return PlannedCanaryProperties(mu, federation.victim, own, others, federation.model.layout.size)
+    return PublicCanaryFacts(mu, federation.victim, own, others, federation.model.layout.size)
 
 
 def _unit(federation: LoadedFederation) -> float:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.audits.canaries.simulated_canaries import canary_facts
-from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructedImages
+from fl_audit.audits.canaries.canary_contributions import canary_facts
+from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
 from fl_audit.audits.registry import audit_of
 from fl_audit.audits.sections import report_contents
 from fl_audit.experiments.runs.audit_plan import AuditPlan
@@ -23,7 +23,7 @@ from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTa
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.report.finding import ReportContents
+from fl_audit.report.report_elements import ReportContents
 
 
 def summarise(
@@ -32,7 +32,7 @@ def summarise(
     timing: dict[str, Any],
     provenance: Provenance | None = None,
     unprotected: NonPrivateAccuracy | None = None,
-    drawn: ReconstructedImages | None = None,
+    drawn: TrueAndReconstructedImages | None = None,
     looks: tuple[int, ...] = (),
 ) -> ReportContents:
     """Return the contents of a finished run's report: all findings, and the values of `summary.json`.
@@ -68,7 +68,7 @@ def summarise(
     return report_contents(replace(run, facts=replace(run.facts, guarantee=guarantee)))
 
 
-def _description(plan: AuditPlan, drawn: ReconstructedImages | None, looks: tuple[int, ...]) -> RunDescription:
+def _description(plan: AuditPlan, drawn: TrueAndReconstructedImages | None, looks: tuple[int, ...]) -> RunDescription:
     audit, privacy, federation = plan.config.audit, plan.config.privacy, load_federation(plan.public)
     labels = federation.test_records.labels
     return RunDescription(

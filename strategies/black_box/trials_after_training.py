@@ -1,4 +1,4 @@
-"""`AuditedStrategy`, a wrapper around a Flower app's strategy that trains as usual and then runs trials of the app."""
+"""Wrapper around a Flower app's strategy that first trains as usual, and then runs trials of the app."""
 
 import logging
 import sys
@@ -16,11 +16,11 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.adjacency import Relation
 from fl_audit.array_types import Floats
-from fl_audit.audits.black_box.claim_audit import NotRefutingReason
+from fl_audit.audits.black_box.claim_audit_results import OthersNoiseShareReason
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.black_box.audit_config import AuditConfig, Contribution
+from fl_audit.strategies.black_box.audit_config import AuditConfig, TargetUpdateKind
 from fl_audit.strategies.black_box.audited_system import StrategyStartCall, seed_generators, spared_generators, start_of
 from fl_audit.strategies.black_box.fingerprint import fingerprint, joined
 from fl_audit.strategies.black_box.in_app_report import finish
@@ -28,15 +28,15 @@ from fl_audit.strategies.black_box.legacy_adapter import clips_and_adds_noise
 from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer, TargetAction, TrialTag
 from fl_audit.strategies.black_box.message_tensors import arrays_of, crafted, flat, shapes_of, whole_parts
 from fl_audit.strategies.black_box.metric_lookups import numbers_over_rounds
-from fl_audit.strategies.black_box.recorder import AppTrainingRecorder, TrialRecorder, TrialSettings, played
+from fl_audit.strategies.black_box.recorder import AppTrainingRecorder, TrialRecorder, TrialRecorderSettings, played
 from fl_audit.strategies.black_box.trial_store import StoredTrials, open_campaign
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
-from fl_audit.strategies.flower_grids import MessageRecorder, RecordedGrid
+from fl_audit.strategies.flower_grids import MessageInterceptor, RecordedGrid
 
 _TOLD_EVERY = 5.0  # seconds between two messages on progress
 
 
-class AuditedStrategy(Strategy):
+class TrialsAfterTrainingStrategy(Strategy):
     """A Flower strategy whose `start` trains with the app's own strategy, and then runs trials of the app.
 
     All other attributes and methods are those of the app's strategy.
@@ -89,7 +89,7 @@ class AuditedStrategy(Strategy):
                     say(f"the trials ended early: {in_a_line(error)}")
         return result
 
-    def _prepared(self, start: StrategyStartCall, grid: Grid) -> "TrialRunner":
+    def _prepared(self, start: StrategyStartCall, grid: Grid) -> "AppTrialRunner":
         """Return the runner of the trials. It copies the strategy and its arguments before the training."""
         model = start.arguments.get("initial_arrays")
         accepted = "accepted is an ArrayRecord with at least one parameter"
@@ -103,7 +103,7 @@ class AuditedStrategy(Strategy):
         tried = audit.contributions(self._inner, arrays)
         code, sketched = fingerprint(self._inner, start.arguments), sketch(shapes_of(arrays))
         roll = AppTrainingRecorder(arrays, audit.replies)
-        return TrialRunner(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)
+        return AppTrialRunner(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)
 
     # For apps that call these methods themselves instead of `start`.
     summary = property(lambda self: self._inner.summary)
@@ -116,7 +116,7 @@ class AuditedStrategy(Strategy):
 class SafeRecorder:
     """Wrapper around a message recorder that stores its first exception in `fault` instead of raising it."""
 
-    def __init__(self, recorder: MessageRecorder) -> None:
+    def __init__(self, recorder: MessageInterceptor) -> None:
         self._recorder = recorder
         self.fault: str | None = None
 
@@ -138,14 +138,14 @@ class _NoisyClientsError(Exception):
 
 
 @dataclass
-class TrialRunner:
+class AppTrialRunner:
     """Runs the trials of a Flower app after the app's training, within the same run of the app.
 
     A trial is a short run of the same app with the target (D) or without it (D').
     """
 
     audit: AuditConfig  # the configuration
-    contributions: tuple[Contribution, ...]  # kinds of update of the target's client that the first trials try
+    contributions: tuple[TargetUpdateKind, ...]  # kinds of update of the target's client that the first trials try
     app: str  # the name of the app
     code: str  # digest of the code and settings of the app's strategy
     pristine: StrategyStartCall  # copy of the strategy and its arguments, made before the training
@@ -178,11 +178,11 @@ class TrialRunner:
             # Under a claim about records, clients may add noise themselves.
             is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
             is_alone = is_alone and clips_and_adds_noise(self.pristine.strategy)
-            campaign.keep_unrefuted(None if is_alone else NotRefutingReason.SHARES)
+            campaign.keep_unrefuted(None if is_alone else OthersNoiseShareReason.SHARES)
         try:
             self._play_missing(campaign)
         except _NoisyClientsError:
-            campaign.keep_unrefuted(NotRefutingReason.SHARES_OUTSIDE)
+            campaign.keep_unrefuted(OthersNoiseShareReason.SHARES_OUTSIDE)
             self._play_missing(campaign)
         outside = sorted({*self._outside, *self._copy.outside})
         say(finish(campaign, self.sketch.columns, outside))
@@ -192,13 +192,13 @@ class TrialRunner:
         # One probe sends an update of exactly zero, which an ordinary client that learns nothing would send.
         is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
         if is_removed and campaign.probe is None:
-            seen, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, Contribution.OWN, 1)
+            seen, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, TargetUpdateKind.OWN, 1)
             campaign.keep_probe(seen.refusal or "; ".join(recorder.errors[:1]))
-        told, arrived = time.monotonic(), dict[tuple[Contribution, int], str]()
+        told, arrived = time.monotonic(), dict[tuple[TargetUpdateKind, int], str]()
         is_still = campaign.not_covered is None
         for trial in campaign.missing[: audit.trials_per_run]:
             campaign.choose(self.sketch.columns)
-            contribution = Contribution(campaign.contribution(trial))
+            contribution = TargetUpdateKind(campaign.contribution(trial))
             action = audit.action(campaign.is_present(trial), contribution)
             seen, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
             # Replies of the others are compared between trials with the same contribution of the target's client.
@@ -234,7 +234,7 @@ class TrialRunner:
         return {node: ways[place % 2] for place, node in enumerate(others[: len(others) // 2 * 2])}
 
     def _trial(
-        self, trial: int, action: TargetAction, contribution: Contribution, rounds: int, is_still: bool = False
+        self, trial: int, action: TargetAction, contribution: TargetUpdateKind, rounds: int, is_still: bool = False
     ) -> tuple[Transcript, TrialRecorder]:
         """Run one trial; return its transcript and its recorder.
 
@@ -244,9 +244,9 @@ class TrialRunner:
         audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None
         sent, whole = crafted(self._model, audit.length), nothing
-        if contribution is Contribution.CRAFTED:
+        if contribution is TargetUpdateKind.CRAFTED:
             known = flat(sent, self._model)
-        if contribution is Contribution.WHOLE:
+        if contribution is TargetUpdateKind.WHOLE:
             whole = np.nan_to_num(flat(whole_parts(sent, self._model), self._model))
 
         def difference(_round: int, learned: Floats | None) -> Floats:
@@ -255,7 +255,7 @@ class TrialRunner:
             there = found if found is not None and found.shape == nothing.shape else nothing
             return np.where(whole != 0, whole, there)
 
-        scene = TrialSettings(
+        scene = TrialRecorderSettings(
             model=self._model,
             rounds=rounds,
             target=target,
@@ -267,7 +267,7 @@ class TrialRunner:
                 TrialTag(trial, "", action, audit.replies, audit.numbers, audit.length, is_still),
                 is_about_records=audit.is_about_records,
             ),
-            pulls=self._pulls() if is_still and contribution is Contribution.CRAFTED else {},
+            pulls=self._pulls() if is_still and contribution is TargetUpdateKind.CRAFTED else {},
             knows_others=True,
             released_numbers=_train_metrics if audit.numbers is AbsentTargetMetrics.WITHHELD else lambda _: {},
         )

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from fl_audit.local_training.noise_checks import NOISE_CHECKS
 from fl_audit.local_training.pitfalls import FoundPitfall, Pitfall
+from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.sampling_checks import SAMPLING_CHECKS
-from fl_audit.local_training.training_evidence import TrainingEvidence
-from fl_audit.local_training.training_facts import RecordedTraining, Sampling
+from fl_audit.local_training.training_facts import BatchSamplingKind, RecordedTraining
 
-Check = Callable[[TrainingEvidence], str]
+Check = Callable[[RecordedTrainings], str]
 """A function that describes one pitfall in the evidence; empty if it is not there."""
 _CLOSE = 0.01  # by what share a claimed epsilon may lie under the composed one: accountants differ by that much
 _COUNT_RELEASED = (
@@ -22,7 +22,7 @@ _COUNT_RELEASED = (
 _COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
 
 
-def conformance(evidence: TrainingEvidence) -> tuple[FoundPitfall, ...]:
+def conformance(evidence: RecordedTrainings) -> tuple[FoundPitfall, ...]:
     """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
     found = (FoundPitfall(pitfall, seen) for pitfall, check in CHECKS.items() if (seen := check(evidence)))
     return tuple(found) if evidence.is_private else ()
@@ -32,7 +32,7 @@ def _steps_in(history: tuple[tuple[float, float, int], ...]) -> int:
     return sum(count for _, _, count in history)
 
 
-def _fresh_accountant(evidence: TrainingEvidence) -> str:
+def _fresh_accountant(evidence: RecordedTrainings) -> str:
     for each in evidence.by_client.values():
         taken = 0
         for number, training in enumerate(each):
@@ -45,7 +45,7 @@ def _fresh_accountant(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _claimed_epsilon(evidence: TrainingEvidence) -> str:
+def _claimed_epsilon(evidence: RecordedTrainings) -> str:
     if evidence.unseen_sampling:
         return ""  # the steps may give less than those that are composed here without amplification
     # An accountant that goes on names what the rounds that were run give; every other claim is about all rounds.
@@ -60,7 +60,7 @@ def _claimed_epsilon(evidence: TrainingEvidence) -> str:
     )
 
 
-def _early_epsilon(evidence: TrainingEvidence) -> str:
+def _early_epsilon(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         if training.answers and training.answers[-1].after < len(training.noised):
             left = len(training.noised) - training.answers[-1].after
@@ -68,7 +68,7 @@ def _early_epsilon(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _large_delta(evidence: TrainingEvidence) -> str:
+def _large_delta(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         deltas = [one.delta for one in training.answers] + [one.target[1] for one in training.engines if one.target]
         records = max((one.records for one in training.engines), default=0)
@@ -77,14 +77,14 @@ def _large_delta(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _uncounted(evidence: TrainingEvidence) -> str:
+def _uncounted(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         if training.is_accountant_seen and training.counted < len(training.noised):
             return f"{len(training.noised)} steps were taken, and the accountant counted {training.counted}"
     return ""
 
 
-def _untaken(evidence: TrainingEvidence) -> str:
+def _untaken(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         taken = sum(step.is_applied for step in training.noised)
         if training.counted > taken:
@@ -92,17 +92,17 @@ def _untaken(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _wrong_rate(evidence: TrainingEvidence) -> str:
+def _wrong_rate(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         fed = [batch for step in training.noised for batch in training.batches_of(step)]
-        rates = [one.rate for one in fed if one.sampling is Sampling.POISSON and one.rate is not None]
+        rates = [one.rate for one in fed if one.sampling is BatchSamplingKind.POISSON and one.rate is not None]
         counted = [rate for _, rate, _ in training.counted_here]
         if rates and counted and min(counted) < min(rates) * (1 - 1e-6):
             return f"steps are counted with a sampling rate of {min(counted):.4g}, and drawn with {min(rates):.4g}"
     return ""
 
 
-def _wrong_noise(evidence: TrainingEvidence) -> str:
+def _wrong_noise(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         noise = [step.noise_multiplier for step in training.noised]
         counted = [one for one, _, _ in training.counted_here]
@@ -113,7 +113,7 @@ def _wrong_noise(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _trained_before(evidence: TrainingEvidence) -> str:
+def _trained_before(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         before = [one for one in training.outside if one.is_before and one.tensors]
         if before:
@@ -121,7 +121,7 @@ def _trained_before(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _unwrapped(evidence: TrainingEvidence) -> str:
+def _unwrapped(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         found = [one for one in training.outside if not one.is_before and one.is_wrapped]
         if found:
@@ -129,7 +129,7 @@ def _unwrapped(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _outside_optimizer(evidence: TrainingEvidence) -> str:
+def _outside_optimizer(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         found = [one for one in training.outside if not one.is_before and not one.is_wrapped and one.tensors]
         if found:
@@ -138,7 +138,7 @@ def _outside_optimizer(evidence: TrainingEvidence) -> str:
 
 
 def _moved(is_parameter: bool, is_frozen: bool) -> Check:
-    def check(evidence: TrainingEvidence) -> str:
+    def check(evidence: RecordedTrainings) -> str:
         if any(
             one.tensors and not one.is_before for training in evidence.private_trainings for one in training.outside
         ):
@@ -158,12 +158,12 @@ def _moved(is_parameter: bool, is_frozen: bool) -> Check:
     return check
 
 
-def _unknown_tensors(evidence: TrainingEvidence) -> str:
+def _unknown_tensors(evidence: RecordedTrainings) -> str:
     names = [name for training in evidence.private_trainings for name in training.left.unknown]
     return f"{', '.join(dict.fromkeys(names[:3]))} left, and the private model has no such tensor" if names else ""
 
 
-def _chosen(evidence: TrainingEvidence) -> str:
+def _chosen(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         if training.left.earlier is not None:
             last = len(training.noised)
@@ -171,13 +171,13 @@ def _chosen(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _private_schedule(evidence: TrainingEvidence) -> str:
+def _private_schedule(evidence: RecordedTrainings) -> str:
     counts = [len(training.noised) for training in evidence.values]
     other = next((count for count in counts if count != counts[0]), None)
     return "" if other is None else f"{counts[0]} steps were taken, and {other} with other labels"
 
 
-def _private_rate(evidence: TrainingEvidence) -> str:
+def _private_rate(evidence: RecordedTrainings) -> str:
     for training in evidence.values[1:]:
         one, other = ([step.learning_rate for step in each.noised] for each in (evidence.values[0], training))
         differ = [place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right]
@@ -192,7 +192,7 @@ def _sizes(training: RecordedTraining) -> set[int]:
     return {one.records for one in training.engines} | {one.records for one in training.batches}
 
 
-def _exact_count(evidence: TrainingEvidence) -> str:
+def _exact_count(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
         records = _sizes(training)
         # Replies to training and to evaluation may use the same names.
@@ -204,7 +204,7 @@ def _exact_count(evidence: TrainingEvidence) -> str:
     return ""
 
 
-def _clear(evidence: TrainingEvidence, is_evaluation: bool) -> str:
+def _clear(evidence: RecordedTrainings, is_evaluation: bool) -> str:
     seen: dict[str, set[float]] = {}
     for training in evidence.private_trainings:
         records = {float(count) for count in _sizes(training)}
