@@ -121,7 +121,7 @@ def _own_accountant(request: Request) -> str | None:
 def identify(message: Message, context: Context) -> Message:
     """Load the data of this client, and return a reply with its partition number, by which the server recognises it.
 
-    Node IDs do not serve, because they differ between runs.
+    The server cannot recognise clients by their node IDs, because these differ between runs.
     """
     request = Request(message, context)
     _ready = request.federation  # loaded before the first round

@@ -39,7 +39,10 @@ _LAST, _LAST_ROUND = "fl-audit-last-model", "fl-audit-last-round"
 
 @dataclass(frozen=True)
 class Canary:
-    """Settings of the canary that a client sends or leaves out, by a secret coin."""
+    """Settings of a client's canary.
+
+    A secret coin decides in each round whether the client sends the canary or leaves it out.
+    """
 
     number: int  # number of the canary, from 0
     directions: int  # seed of the directions, which the observer knows too

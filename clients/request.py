@@ -1,7 +1,7 @@
 """Reading of messages to a client, which contain the public federation, and building of the client's replies.
 
 With a single trial, clients that are called one after the other in one process are trained together for speed. An
-engine that has several messages announces them to the thread that will answer them (`read_ahead`). Results do not
+engine that has several messages announces them by `read_ahead` in the thread that will answer them. Results do not
 change: a contribution is the same to the last bit as if the client were called alone.
 """
 
@@ -205,7 +205,7 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
 def trained_together(
     request: Request, task: LocalTrainingInput, alone: Callable[[], ContributionByTrial]
 ) -> ContributionByTrial:
-    """Return a client's contribution: trained together with the announced clients if possible, else by `alone`.
+    """Return a client's contribution, if possible from one joint training with the clients announced together with it.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def trained_together(
     task
         Models, round and participating records of the client.
     alone
-        Function that computes the contribution of this client alone.
+        Function that computes the contribution of this client alone. It is called if no joint training is possible.
     """
     identity, cohort, federation = request.message.metadata.message_id, _KEPT, request.federation
     if identity in cohort.waiting:

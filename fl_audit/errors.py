@@ -47,7 +47,7 @@ def settings_text(remedies: Sequence[Remedy]) -> str:
     Parameters
     ----------
     remedies
-        Settings, grouped by section.
+        Settings with their proposed values; those of one section follow each other.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def require_number(said: str, value: object, accepted: str = "numbers") -> None:
     Raises
     ------
     InputError
-        If it is none, e.g. a string, None or NaN.
+        If the value is no number of this kind, e.g. a string, None or NaN.
 
     Examples
     --------

@@ -159,14 +159,15 @@ def falling_root(
 
 
 def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
-    """Return the smallest integer, at least 1, from which on a condition holds, or None if there is none.
+    """Return the smallest positive integer for which a condition holds; None if the search finds none.
 
     Parameters
     ----------
     holds
         Condition on an integer; once it is True, it must be True for all larger ones.
     most
-        Powers of two are tried up to this number, and then the numbers between two of them.
+        Largest number that the search tries. It tries powers of two in ascending order. Once the condition holds for a
+        power, the search continues below this power by bisection.
     """
     high = 1
     while not holds(high):

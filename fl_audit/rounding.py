@@ -199,9 +199,10 @@ def _decimals_of(number: Decimal, digits: int) -> int:
 
 
 def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
-    """Return how many decimals show two significant digits of an interval's width, or three if it begins with 1.
+    """Return the number of decimals that shows the width of an interval with two significant digits.
 
-    Without a width, they show `digits` significant digits of the value and of both ends.
+    If the first digit of the width is 1, three significant digits are shown. Without two different ends, the result
+    shows `digits` significant digits of the value and of each end.
     """
     if low is not None and high is not None and low < high:
         width = high - low

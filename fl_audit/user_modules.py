@@ -169,9 +169,7 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
 
 
 def collision_words(error: BaseException, directory: Path) -> str:
-    """Return the end of an error message if a module of the user is shadowed by another one of the same name.
-
-    The text is empty if the error has another cause.
+    """Return the end of an error message, which says that another module of the same name shadows one of the user's.
 
     Parameters
     ----------

@@ -132,8 +132,8 @@ def pooled_epsilon_star(star: StarSettings, release: ReleaseWithOutputs) -> Tria
     """Return Epsilon* of each trial's model from the pooled losses of all members, as columns.
 
     `epsilon_star` is computed from normal distributions fitted to the losses' scores. `epsilon_star_counted` is
-    computed from the empirical distributions of the first and the last release, NaN for others. The last release adds
-    p-values of the normal fits.
+    computed from the empirical distributions of the scores, for the first and the last release only; it is NaN for
+    others. For the last release, columns with p-values of the normal fits are added.
 
     Parameters
     ----------
@@ -302,9 +302,9 @@ class BackgroundEvaluation:
     _pending: Future[None] | None = field(init=False, default=None)
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> None:
-        """Start to evaluate a release in the background, after the previous one; `arrays` has its models, by batch.
+        """Start to evaluate a release in the background, once the evaluation of the previous release has ended.
 
-        Releases that are not to be evaluated are skipped.
+        `arrays` has the models of the release, keyed by trial batch. Releases that are not to be evaluated are skipped.
         """
         if server_round not in self.releases:
             if server_round % ROUNDS_BETWEEN_TRIMS == 0:

@@ -114,7 +114,7 @@ def _release_queries(
 
 
 def measured_layout(federation: LoadedFederation) -> NoiseStatisticsLayout:
-    """Return the layout of an insider's noise measurements, which follows from the model's layers and the sampling."""
+    """Return the names and shapes of an insider's noise measurements; they follow from model layers and sampling."""
     layout = federation.model.layout
     sides = 3 if federation.public.is_secretly_sampled else 2
     directions = number_of_directions(layout.size)

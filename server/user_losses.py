@@ -81,8 +81,9 @@ def has_losses_of_users(federation: LoadedFederation) -> bool:
 def of_users(star: StarSettings | None, release: ReleaseWithOutputs) -> TrialBatchColumns:
     """Return users' Epsilon* and mean accuracy for a released model; a column that does not apply is left out.
 
-    Column `epsilon_star_user`, (trials,), is Epsilon* by normal fits to scores of the users' mean losses; NaN if a
-    trial has too few users. Column `test_accuracy_user`, (trials,), is the accuracy per test user, averaged over users.
+    Column `epsilon_star_user`, (trials,), is Epsilon* computed from normal distributions that are fitted to scores of
+    the users' mean losses. It is NaN if a trial has too few users. Column `test_accuracy_user`, (trials,), is the
+    accuracy per test user, averaged over users.
 
     Parameters
     ----------

@@ -109,7 +109,10 @@ class ChallengerLog:
             kept.columns[name].append(values)
 
     def _is_opened(self, server_round: int) -> bool:
-        """Return whether a round's secret sample is logged; with cyclic cohorts, only those of the first cohort are."""
+        """Return whether the secret sample of a round is logged.
+
+        With cyclic cohorts, only the rounds in which the first cohort takes part are logged.
+        """
         turn = self.public.turn(server_round)
         return self._group is None or (turn is not None and np.array_equal(self._group, turn))
 

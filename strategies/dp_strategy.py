@@ -245,8 +245,9 @@ class DPStrategy(Strategy):
     def _longest(self, client: int, batch: TrialBatch) -> Floats | float:
         """Return an upper bound of the L2 norm of an honest client's contribution, for all trials or for each.
 
-        It is units * clipping norm, plus sigma (sqrt(parameters) + 8) for the client's own noise, exceeded with
-        probability below 1e-13. It is infinite for gradient ascent and DP-SGD.
+        The bound is the number of the client's units times the clipping norm. If the client adds noise, sigma
+        (sqrt(parameters) + 8) is added to the bound. The norm of the noise exceeds this term with probability below
+        1e-13. The bound is infinite for insiders with gradient ascent, and for DP-SGD.
         """
         mechanism, norms = self.public.mechanism, self.transcripts[batch.name].norms
         pushes = self.public.ascent > 0 and client in self.roster.insiders

@@ -57,7 +57,7 @@ class MessageInterceptor(Protocol):
     """Interface of an object that reads, and may change, all messages between server and clients."""
 
     def sends(self, message: Message) -> None:
-        """Record a message before it is sent; the message may be tagged for its receiver."""
+        """Record a message before it is sent; an implementation may also add a tag for the receiver to the message."""
 
     def receives(self, reply: Message) -> None:
         """Record a reply, and remove the audit's own data from it before the strategy sees it."""

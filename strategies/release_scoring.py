@@ -248,10 +248,13 @@ class TargetQueries(ReleaseQueries):
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the results of each target for one batch, as columns of shape (trials, targets).
 
-        `log_odds` holds the final log-odds, and `mu` the root of the sum of squared signals over all rounds. The other
-        columns concern rounds with known noise and a signal that is not negligible: their number `noise_rounds`, and
-        the sums of their signals, of their noise along the contribution, and of its square. In the reconstruction
-        audit, these are 0 for every candidate that is not in the data.
+        `log_odds` holds the final log-odds. The signal of a round is the norm of the target's contribution, divided by
+        the standard deviation of the noise. `mu` is the root of the sum of squared signals over all rounds.
+
+        The other columns count only rounds with known noise and a signal that is not negligible. `noise_rounds` is the
+        number of these rounds, and `signal_sum` the sum of their signals. `noise_sum` and `noise_squares` are the sums
+        of the noise along the contribution and of its square. In the reconstruction audit, these columns are 0 for
+        every candidate that is not in the data.
         """
         sums = {name: values for (of, name), values in self._sums.items() if of == batch.name}
         return TrialBatchColumns(targets=sums | {"mu": np.sqrt(sums["mu"])})

@@ -139,7 +139,7 @@ def read_array(
 def reason_line(reason: str | None) -> str:
     """Return the first line of an error message, at most 400 characters, without what Flower and Ray put around it.
 
-    It is a fixed phrase without a message, or for a process that died.
+    If there is no message, or if the process died, a fixed phrase is returned.
     """
     text = reason or "no reason given"
     if "ActorDied" in text or "ActorUnavailable" in text or "RayActorError" in text:

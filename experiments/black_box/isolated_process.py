@@ -180,10 +180,10 @@ def answer(found: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], d
     Parameters
     ----------
     found
-        Function that takes the request and a function for sending a preliminary answer, and returns the final answer.
-        All are JSON values, keyed by name. If `found` fails, the last preliminary answer counts. The answer has the
-        single key `error` if the input is wrong, if a file cannot be written, or if other people's code raises an
-        exception such as `SystemExit` before a preliminary answer was sent.
+        Function that returns the final answer to the request. Its arguments are the request, and a function that sends
+        a preliminary answer. Request and answers are JSON values, keyed by name. If `found` fails, the last preliminary
+        answer counts. The answer has the single key `error` in three cases: the input is wrong, a file cannot be
+        written, or other people's code raises an exception such as `SystemExit` before a preliminary answer was sent.
 
     Raises
     ------

@@ -54,7 +54,7 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 def goes_on_with(way: WayOn) -> Iterator[None]:
     """Print the command that continues the block's work if Ctrl-C interrupts the block, and end with status 130.
 
-    If `arm` was called, its thread prints the command and ends the program instead.
+    After a call of `arm`, which makes a thread handle Ctrl-C, this thread prints the command and ends the program.
 
     Parameters
     ----------

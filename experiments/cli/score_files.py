@@ -74,7 +74,10 @@ def _of_array(path: Path, values: "NDArray[np.generic]") -> Floats:
 
 
 def _lines(content: bytes) -> list[str] | None:
-    """Return the lines of a text; None for a table, whose first line has several cells, or an unknown encoding."""
+    """Return the lines of a text; None if its encoding is unknown, or if its first line has several cells.
+
+    Such a first line shows that the file is a table.
+    """
     try:
         text = content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeDecodeError:

@@ -28,7 +28,7 @@ PAPERS: tuple[Paper[Any], ...] = (BERNAU_2019, BERNAU_2021, NEGOESCU_2023)  # th
 
 
 def chosen_items(name: str) -> tuple[Paper[Any], tuple[PaperItem, ...]]:
-    """Return a paper and its tables and figures: all of them if `name` names the paper, one if it names that one.
+    """Return a paper and the tables and figures to reproduce: all of a paper, or the one table or figure named `name`.
 
     Raises
     ------

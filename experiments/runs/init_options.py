@@ -1,4 +1,4 @@
-"""Options of `fl-audit init` in place of settings, in messages for the user."""
+"""Rewriting of error messages for users of `fl-audit init`: they name options of the command instead of settings."""
 
 import re
 import shlex

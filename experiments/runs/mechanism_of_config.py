@@ -162,8 +162,9 @@ def _noise(config: RunConfig, multiplier: float) -> MechanismNoise:
 def sampling_rate(config: RunConfig) -> Fraction:
     """Return the configured probability that a record or user takes part in a round, as an exact fraction.
 
-    If groups of records or users take turns (setting `cycle`), it is the probability in a round in which the own group
-    has its turn. Raises `InputError` if `expected-batch` is larger than the number of records or users in a group.
+    If groups of records or users take turns (setting `cycle`), it is the probability in a round in which the unit's own
+    group has its turn. Raises `InputError` if `expected-batch` is larger than the number of records or users in a
+    group.
     """
     training, noun = config.training, "users" if config.privacy.adjacency.unit is Unit.USER else "records"
     if training.expected_batch is None:

@@ -30,7 +30,7 @@ from fl_audit.federation.loaded_federation import load_federation
 def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
     """Return the configured difference between D and D': a record, user or client, and its replacement, if any.
 
-    The search may go through the whole data set. Of a crafted record, only its position in D is returned. Raises
+    The search may go through the whole data set. For a crafted record, only its position in D is returned. Raises
     `InputError` if there is no such neighbour, or if a crafted record is not possible.
 
     Parameters

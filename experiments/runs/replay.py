@@ -131,8 +131,8 @@ def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> It
     federation
         The federation, loaded with data and model.
     stored
-        Tensors of a file with releases, by name: `initial` (the initial models), and what the insider sees of the
-        rounds, whose first axis is the round.
+        Tensors of a file with releases, by name: `initial` holds the initial models. Each other tensor holds values
+        that the insider sees in the rounds, and its first axis is the round.
     """
     public = federation.public
     by_round = {name: value for name, value in stored.items() if name not in ("trials", "batch_trials", "initial")}

@@ -102,7 +102,10 @@ def sweep_page(sweep: SweepResults, title: str) -> str:
 
 
 def _best_text(best: "pd.DataFrame") -> str:
-    """Return a text about both ends of the frontier; `best` holds its points by ascending utility."""
+    """Return a sentence on the two points at the ends of the frontier of utility against privacy.
+
+    `best` holds the points of the frontier by ascending utility.
+    """
     if best.empty:
         return "none of them is on a frontier."
     ends = []

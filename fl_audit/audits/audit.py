@@ -68,7 +68,10 @@ class LossesAndMembership(Protocol):
 
     @property
     def differing_losses(self) -> "Floats":
-        """Losses on the records of targets, which not every trial trains on, shape (trials, differing records)."""
+        """Losses on the records of targets, which are in the training set of only some trials.
+
+        Shape (trials, differing records).
+        """
 
     @property
     def replacement_losses(self) -> "Floats":

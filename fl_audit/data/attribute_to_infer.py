@@ -21,7 +21,7 @@ class AttributeToInfer:
     prior: Floats  # share of each value among records on which no model is trained, shape (values,), with a sum of 1
 
     def codes(self, features: Floats32) -> Integers:
-        """Return the index in `values` of the value that each record has in this column, int64 (n,)."""
+        """Return each record's value of the attribute, as its position in `values`, int64 (n,)."""
         return _codes(features[:, self.column.places], self.values)
 
 

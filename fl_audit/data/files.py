@@ -136,7 +136,7 @@ def _readable(path: Path, damaged: tuple[type[Exception], ...], what: str, accep
 def read_tar(path: Path, read: Callable[[str, IO[bytes]], None]) -> None:
     """Call a function with the name and the open content of each regular file in a gzipped tar archive.
 
-    Raises `InputError` if it cannot be read, is damaged or incomplete, or has another format.
+    Raises `InputError` if the archive cannot be read, is damaged or incomplete, or has another format.
 
     Parameters
     ----------

@@ -252,9 +252,10 @@ def _are_coded(cells: list[str]) -> bool:
 
 
 def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: Integers) -> bool:
-    """Return True if a column determines another one that neither follows its order nor renames its values.
+    """Return True if a column determines another one, as an identifier of persons does.
 
-    A person's number determines the sex in this way. An age determines the age group, but in its order.
+    A person's number determines the sex. Columns that are related in another way do not count: an age determines the
+    age group, but in the order of ages, and a code may only rename the values of the other column.
     """
     order = np.argsort(column.to_numpy(), kind="stable")
     same = np.diff(codes[order]) == 0

@@ -68,7 +68,7 @@ def plain_name(name: str) -> str:
 
 
 def counts_or_groups(plain: str) -> bool:
-    """Return True if a name, as `plain_name` writes it, is one of counts, or of groups of persons."""
+    """Return True if a column name, as `plain_name` writes it, stands for counts, or for groups of persons."""
     return bool(_FIRST_COUNTS.fullmatch(plain) or _OF_GROUPS.fullmatch(plain))
 
 

@@ -61,7 +61,7 @@ def load_mnist(directory: Path | None, user: str | None = None) -> LoadedDataset
 def _read_writers(directory: Path | None, digits: Integers, labels: Path) -> Owners:
     """Return the writer of every training image, from the table of QMNIST.
 
-    Its labels must be the `digits` of MNIST.
+    Raises `InputError` unless the labels in the table equal `digits`, the labels of MNIST.
     """
     (path,) = locate(directory, "mnist", WRITERS_FILE)
     table = read_idx(path)

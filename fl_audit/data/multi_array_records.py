@@ -128,7 +128,7 @@ def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> No
 
 
 def _ids_of(records: Records) -> set[str]:
-    """Return the names of the integer arrays that hold ids, by their layout and not by their values."""
+    """Return the names of the integer arrays that hold ids, judged by their name and layout, not by their values."""
     return {one.name for one in records.inputs if one.is_whole and (one.count or one.name.endswith("_ids"))}
 
 

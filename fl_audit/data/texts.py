@@ -127,8 +127,9 @@ def _became(
 class Vocabulary:
     """A public vocabulary of tokens with their ids, which splits texts into tokens as WordPiece does.
 
-    If no token has a capital, texts become lower-case without accents, as in uncased BERT. If some tokens begin with
-    ##, which continue a word, a word that is no token is split greedily into the longest tokens.
+    If no token has a capital, texts become lower-case without accents, as in uncased BERT. Tokens that begin with ##
+    continue a word. If the vocabulary has such tokens, a word that is no token is split greedily into the longest
+    tokens.
     """
 
     ids: Mapping[str, int]  # id of each token
@@ -146,7 +147,10 @@ class Vocabulary:
         return any(one.startswith(_CONTINUES) and len(one) > len(_CONTINUES) for one in self.ids)
 
     def within_ends(self, ids: Sequence[int]) -> list[int]:
-        """Return token ids with those of the first and the last token around them, such as [CLS] and [SEP], if any."""
+        """Return the ids of a text's tokens between those of the special first and last token, such as [CLS] and [SEP].
+
+        A vocabulary without such tokens leaves the ids unchanged.
+        """
         return [self.ends[0], *ids, self.ends[1]] if self.ends else [*ids]
 
     def pieces(self, text: str) -> list[int]:

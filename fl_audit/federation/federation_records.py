@@ -1,4 +1,7 @@
-"""Derive from a federation's public description D, the clients' shards, the replacement in D', and held-out records."""
+"""Select the records of a federation from its public description.
+
+They are the training set D, the clients' shards, the replacement in D', and held-out records.
+"""
 
 from typing import NamedTuple, assert_never
 

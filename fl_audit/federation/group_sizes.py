@@ -10,7 +10,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 
 @dataclass(frozen=True)
 class GroupSizes:
-    """Sizes of the largest groups in D, e.g. most records of one client.
+    """Sizes of the largest groups in D, e.g. the largest number of records that one client has.
 
     Sizes that concern users are None if no column identifies users.
     """

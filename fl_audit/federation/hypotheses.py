@@ -131,9 +131,11 @@ def _log_odds_of_bits(
     sides: tuple[ContributionByTrial, ContributionByTrial],
     side: SideInformation,
 ) -> tuple[Tensor, Tensor] | None:
-    """Return two log-likelihood ratios for the noised quantile bits, each float64 (trials,).
+    """Return two log-likelihood ratios for the noised sum of quantile bits, each float64 (trials,).
 
-    The first compares the bit of the differing unit with no bit, and the second that of its replacement in D'.
+    A unit's quantile bit says whether its contribution is within the clipping norm. The first ratio compares the sum
+    with the bit of the differing unit to the sum without it. The second ratio does so for its replacement in D'. None
+    if the clipping norm is not adaptive.
     """
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:

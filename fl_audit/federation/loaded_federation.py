@@ -239,7 +239,7 @@ class LoadedFederation:
         return self.holders.get(client, ())
 
     def honest_shard(self, client: int) -> Examples:
-        """Return the records of a client's shard that are in every trial, those of no target; cached."""
+        """Return the records of a client's shard that belong to no target, and so are in every trial; cached."""
         if (client, False) not in self._held:
             # Most clients hold nothing that differs, and nothing is held twice.
             whole, stays = self.shard(client), ~self.differs(client)

@@ -50,7 +50,7 @@ def _chosen(records: Records) -> Integers:
 
 
 def _shortest_and_longest(records: Records) -> Integers:
-    """Return the positions of records with the most and the least padding, if there is an attention mask."""
+    """Return the positions of the shortest and the longest record by attention mask; empty if there is no mask."""
     if not any(one.name == MASK for one in records.inputs):
         return np.empty(0, dtype=np.int64)
     lengths = array_of(records, MASK).reshape(len(records), -1).sum(axis=1)

@@ -79,7 +79,7 @@ class GraphedCalls:
             same.
         compute
             Function whose kernels depend only on `name` and on the shapes and types of its inputs, and which does not
-            wait for results of the card.
+            wait for results of the GPU.
         inputs
             Inputs of the function, in order; None for one that is left out.
         """

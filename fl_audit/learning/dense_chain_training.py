@@ -2,10 +2,11 @@
 
 A plain step on a mini-batch of ten records reads and writes every weight of the first layer for ten examples. This
 module avoids it, because all trials train on the same records X and the first layer is linear. Let W be its initial
-weights. Let D be the gradients at its outputs, times the learning rate and summed over the steps so far. Then its
-current weights are W - D' X, and its outputs are X W' - (X X') D. So X W' and X X' are computed once for several steps,
-a step reads only small matrices, and the weights are updated once at the end. All other layers are updated at every
-step. The backward pass is written out, because the overhead of autograd exceeds the arithmetic of such steps.
+weights. Let D be the gradients at its outputs, times the learning rate and summed over the steps so far (here D is no
+training set, and ' is the transpose). Then its current weights are W - D' X, and its outputs are X W' - (X X') D. So X
+W' and X X' are computed once for several steps, a step reads only small matrices, and the weights are updated once at
+the end. All other layers are updated at every step. The backward pass is written out, because the overhead of autograd
+exceeds the arithmetic of such steps.
 
 If each trial has records of its own, because clients of a round are stacked or records are randomised, this is done for
 each trial's records.
@@ -165,7 +166,9 @@ def chain_updates(
 
 
 def fits_one_stretch(records: int, used: int) -> bool:
-    """Return whether a client has at most 256 and at most `used` records, so that all steps share one array of them.
+    """Return whether a client has so few records that all steps of a round can share one array of them.
+
+    It must have at most 256 records, and at most as many as its mini-batches contain together.
 
     Parameters
     ----------

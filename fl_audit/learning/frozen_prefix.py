@@ -69,7 +69,7 @@ class Suffix(nn.Module):
             place.register_parameter(last, nn.Parameter(like[name].detach().clone(), requires_grad=False))
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the logits (n, classes) for n records, given as rows (n, width) of the frozen layers' results."""
+        """Return the logits (n, classes) of n records; `rows`, (n, width), holds the outputs of the frozen layers."""
         named = [self._parameter(name) for name in self._names]
         if len(rows) == 1:
             return self._of_one(named, rows[0]).unsqueeze(0)

@@ -120,7 +120,10 @@ def _logits_of(module: nn.Module, given: tuple[Any, ...], outputs: Any) -> Any:
 
 
 def _choosers(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
-    """Yield the modules of the library transformers within a module, and the module itself if `itself` is true."""
+    """Yield the parts of a module whose attention implementation can be set; only the library transformers has them.
+
+    The module itself is included only if `itself` is true.
+    """
     for part in module.modules():
         if hasattr(type(part), _CHOOSES) and (itself or part is not module):
             yield part

@@ -49,7 +49,7 @@ def saved_scalars(module: nn.Module, run: Callable[[dict[str, Tensor]], Tensor])
 
 
 def _address(value: Tensor) -> int | None:
-    """Return the address of a tensor's memory; None if it has none of its own, as within `torch.func`."""
+    """Return the address of a tensor's memory; None if the tensor has no memory of its own, as within `torch.func`."""
     try:
         return value.untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError):

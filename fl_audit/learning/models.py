@@ -243,7 +243,7 @@ def _digest(value: Tensor) -> bytes:
 def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
     """Return the model whose constants (frozen parameters and buffers) all parties and trials share.
 
-    Raises `InputError` as `build_model` does, or if the factory makes other constants at every call.
+    Raises `InputError` as `build_model` does, or if the factory makes different constants in each call.
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ def _search(
 def _descend(
     scene: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> tuple[CraftedFeatures, float]:
-    """Return the record of lowest rank on the paths from some starts, and its rank, which may be infinite."""
+    """Return the record of lowest rank on the descent paths from some starts, and its rank, which may be infinite."""
     span = (scene.box.high - scene.box.low).clamp(min=0)
     # In units of the ranges, so that one step size does for all features.
     place = ((scene.box.within(starts.features) - scene.box.low) / span.clamp(min=_NOTHING)).requires_grad_()

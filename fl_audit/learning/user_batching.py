@@ -143,7 +143,11 @@ class UserMicrobatch:
 
 
 def _limits(longest: int) -> list[int]:
-    """Return the largest number of records per user for each bucket, ascending up to at least `longest`."""
+    """Return the largest number of records per user for each bucket, ascending.
+
+    A bucket holds users with similar numbers of records, which are computed together. The last limit is at least
+    `longest`, the largest number of records of a user.
+    """
     limits = [1]
     while limits[-1] < longest:
         limits.append(limits[-1] + 1 if limits[-1] < _EXACT else limits[-1] * 3 // 2)

@@ -58,7 +58,10 @@ def _noise_distribution(evidence: RecordedTrainings) -> str:
 
 
 def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
-    """Return the first noise values of each step; fewer than three could be equal by chance, and are left out."""
+    """Return the first noise values of each step, so that repeated draws can be found.
+
+    A step with fewer than three values is left out, because so few could be equal by chance.
+    """
     return [
         step.noise.head
         for step in training.noised

@@ -41,9 +41,10 @@ class ReplayPlan:
     without: int | None  # position of the record that the replay leaves out; None if none is left out
 
     def batch(self, number: int) -> list[int] | None:
-        """Return mini-batch `number`, from 0, as positions in the replay's data set.
+        """Return the mini-batch of a step of the earlier training, as positions in the data set of the replay.
 
-        The record that the replay leaves out is missing. None after the end of the earlier training.
+        `number` is the number of the step, from 0. If the replay leaves a record out, the mini-batch does not contain
+        it. The result is None after the last step of the earlier training.
         """
         if number >= len(self.track.batches):
             return None

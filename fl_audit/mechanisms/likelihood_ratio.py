@@ -120,9 +120,9 @@ def gaussian_llr(
     """Return the log-likelihood ratios and normal scores of releases with noise N(0, sigma^2 I).
 
     If the differing unit always participates, the ratio is <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 for the
-    release r (Bernau et al. 2021, Lemma 1). If it participates with probability q, it is the difference of log((1 - q)
-    + q e^l) between the contributions under D and under D', where l is the log-likelihood ratio that the contribution
-    is in the sum, against its absence.
+    release r (Bernau et al. 2021, Lemma 1). If it participates with probability q, the ratio is h(l) - h(l') with h(x)
+    = log((1 - q) + q e^x). Here l compares a sum with the unit's contribution under D to a sum without it, as a
+    log-likelihood ratio, and l' does so for the contribution under D'.
 
     Parameters
     ----------

@@ -33,9 +33,9 @@ NO_LIKELIHOOD_RATIO = "the insider has nothing to weigh where nothing is claimed
 class Mechanism:
     """Description of round i's release: r_i = sum of clipped contributions + N(0, sigma_i^2 I), sigma_i = z Delta_i.
 
-    z is the noise multiplier and Delta_i the sensitivity of the sum over the participating units. Sampling units does
-    not change it, but strengthens the guarantee (see `SampledGaussianRelease`). Raises `InputError` if a part has an
-    unknown type, or the parts are incompatible.
+    z is the noise multiplier and Delta_i the sensitivity of the sum over the participating units. Sampling of units
+    does not change Delta_i, but strengthens the guarantee (see `SampledGaussianRelease`). Raises `InputError` if a part
+    has an unknown type, or the parts are incompatible.
     """
 
     adjacency: Adjacency  # the adjacency to which noise and guarantee refer
@@ -216,10 +216,10 @@ class Mechanism:
         return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
 
     def round_multiplier(self, threat_model: ThreatModel) -> float:
-        """Return the standard deviation of a round's noise over the largest difference of D and D' in the round.
+        """Return the noise multiplier of a round: the noise's standard deviation over the sensitivity of the round.
 
-        Only noise that the adversary does not know, and differences that it can see, count. The result is 0 without
-        noise.
+        The sensitivity is the largest difference between the sums under D and D'. Only noise that the adversary does
+        not know counts, and only differences that it can see. The result is 0 without noise.
         """
         z = effective_noise_multiplier(self.noise, threat_model)
         return self.noise.round_multiplier(z, self.participation)

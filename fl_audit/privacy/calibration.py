@@ -97,7 +97,7 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
 
 
 def _used(target: Target, claim: Claim) -> float:
-    """Return the guaranteed value of a claim, such as its epsilon, over the target's value.
+    """Return the value that a claim guarantees, such as its epsilon, divided by the value that the target allows.
 
     The target is met if the result is at most 1.
     """

@@ -142,7 +142,10 @@ class Claim:
         return replace(self, events=tuple(_with_scaled_noise(event, factor) for event in self.events))
 
     def with_rounds(self, rounds: int) -> "Claim":
-        """Return the claim for `rounds` rounds, at least 1; the counts of further events are scaled in proportion."""
+        """Return the claim for `rounds` rounds, at least 1.
+
+        The claim's first event is counted once a round. The counts of all further events are scaled in proportion.
+        """
         counts = [max(1, round(event.count * rounds / self.rounds)) for event in self.events[1:]]
         events = zip(self.events, [rounds, *counts], strict=True)
         return replace(self, events=tuple(replace(event, count=count) for event, count in events))

@@ -60,7 +60,10 @@ class LedgerTraining:
 
     @property
     def noise_multiplier(self) -> float:
-        """Noise multiplier relative to the real sensitivity of the sum: the stated one divided by `shortfall`."""
+        """Noise multiplier relative to the real sensitivity of the sum.
+
+        It is the stated noise multiplier divided by `shortfall`, the ratio of the real to the stated sensitivity.
+        """
         return self.terms.noise_multiplier / self.shortfall
 
     def to_json(self) -> dict[str, Any]:

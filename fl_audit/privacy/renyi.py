@@ -121,7 +121,7 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
 
 
 def _overhead(accountant: Accountant, delta: float) -> Floats:
-    """Return what the conversion to epsilon adds to the Renyi divergence at each order."""
+    """Return the term that the conversion to epsilon adds to the Renyi divergence at each order."""
     orders = RDP_ORDERS
     if accountant is Accountant.RDP_CLASSIC:
         return np.asarray(-math.log(delta) / (orders - 1), dtype=np.float64)

@@ -115,13 +115,14 @@ def correlated_event(
 ) -> GaussianRelease:
     """Return one Gaussian release event that represents all rounds with correlated noise.
 
-    Its sensitivity sens(C) is exact, or an upper bound for a tree with more than 100,000 possible sets of rounds.
+    Its sensitivity sens(C) is that of the strategy matrix C to one unit. It is exact, or an upper bound for a tree if a
+    unit can participate in more than 100,000 different sets of rounds.
 
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the draws z over the sensitivity of one contribution, positive. The noise multiplier of
-        the event is this number over sens(C).
+        Standard deviation of the independent draws from which the correlated noise is made, divided by the sensitivity
+        of one contribution; positive. The noise multiplier of the event is this number divided by sens(C).
     kind
         Kind of the matrix, `tree` or `banded`.
     rounds

@@ -117,8 +117,8 @@ DETAILS: Final = {"candidates": "reconstruction", "population-share": "singling-
 def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
     """Return the one privacy target among the given values.
 
-    Raises `InputError` if no target or several targets are given, a detail belongs to another target, or a value is out
-    of range.
+    Raises `InputError` if no target or several targets are given, or a value is out of range. It is also raised for a
+    detail of another target, such as `candidates` without `reconstruction`.
 
     Parameters
     ----------

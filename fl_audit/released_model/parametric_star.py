@@ -129,7 +129,7 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
 
 
 def shifted_scores(shifted: Floats) -> Floats:
-    """Return the scores logit(exp(-y)) of normalised losses plus the shift, y, which are above 0."""
+    """Return the scores logit(exp(-y)) of losses; `shifted` holds y > 0, the normalised losses plus the shift."""
     return np.asarray(-(shifted + np.log(-np.expm1(-shifted))), dtype=np.float64)
 
 

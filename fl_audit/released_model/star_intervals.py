@@ -250,7 +250,10 @@ def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
 
 
 def _least_within(low: Floats, high: Floats, cut: float, delta: float) -> float:
-    """Return a lower bound on the largest ratio over the thresholds within the cut; infinity if there can be none."""
+    """Return a lower bound on the largest ratio of error rates at the thresholds that the stability cut keeps.
+
+    It is infinite if the cut can keep no threshold.
+    """
     # Suppose that a given threshold lies within the cut. Rates rise with the threshold, so all larger thresholds whose
     # rates are proven to be below 1 - cut also lie within it, and all smaller thresholds whose rates are proven to be
     # above the cut. So the largest ratio is at least the largest of their ratios. It is not known which threshold lies

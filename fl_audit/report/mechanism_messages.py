@@ -45,7 +45,7 @@ def scaling_text(facts: RunDescription) -> str:
 
 
 def randomizer_text(local_randomizer: LocalRandomizer) -> str:
-    """Return a description of each owner's local randomisation, which follows the words "every owner"."""
+    """Return a phrase on the local randomisation of records, to be put after the words "every owner"."""
     match local_randomizer:
         case RandomisedBits(epsilon):
             truth = percent(truth_probability(epsilon))

@@ -123,9 +123,9 @@ class ReportNumber:
 
     @property
     def aside(self) -> str:
-        """The reading in brackets, to follow the number in a sentence.
+        """The comparison of the number with its claim, as text in brackets to follow the number in a sentence.
 
-        It is "" for `KEPT`, `ALONE` or no reading.
+        The text is empty if the reading is `KEPT` or `ALONE`, or if there is none.
         """
         if self.reading in (None, ClaimStatus.KEPT, ClaimStatus.ALONE):
             return ""

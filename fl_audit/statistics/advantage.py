@@ -235,9 +235,9 @@ def mean_advantage(advantages: Floats, confidence: float) -> AdvantageInterval:
     """Return the mean advantage over trials, with an interval that holds for every distribution and number of trials.
 
     Trials are independent given D, D' and the population sample. The interval covers the mean over secret bits, initial
-    weights and noise. It does not account for the variation between data sets or samples. It is that of
-    `mean_interval`. Student's interval is narrower, by a third to a half with 300 trials of 10 to 100 records, but it
-    covered in 8 % of cases with 5 trials of 2 records.
+    weights and noise. It does not account for the variation between data sets or samples. `mean_interval` computes it.
+    Student's interval is narrower, by a third to a half with 300 trials of 10 to 100 records. But with 5 trials of 2
+    records, it contained the mean in only 8 % of cases.
 
     Parameters
     ----------

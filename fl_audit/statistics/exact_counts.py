@@ -103,7 +103,7 @@ class BinomialHistogram:
 
     @property
     def total(self) -> int:
-        """Sum of the scores of all observed counts, see `scores`."""
+        """Sum of the scores of all observed counts; `scores` defines the score of a count."""
         return int(self.often @ self.scores)
 
     @property

@@ -63,7 +63,7 @@ class BoundMethod(StrEnum):
                 assert_never(self)
 
     def is_valid_under(self, distribution: ScoreDistribution) -> bool:
-        """Return True if the assumption of the method holds for scores whose distribution is known to this degree."""
+        """Return True if the method's assumption follows from what is known about the distribution of the scores."""
         return list(ScoreDistribution).index(distribution) >= list(ScoreDistribution).index(self.needs)
 
 

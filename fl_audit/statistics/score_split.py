@@ -19,10 +19,11 @@ can repeat the draw until the result is convenient.
 
 **Few tables of ranks.** A table of ranks holds the number of scores of each group at each rank. Scores with few
 different values, and small numbers of scores, have few possible tables: two coins tossed 20 times each have 441. Then
-the average is over few splits, and the guarantee is not reliable: up to 13 % of certificates were false where 5 % may
-be. So if fewer than about 2^16 tables can occur, 25 splits are drawn, and the bound is the median of their bounds. Half
-of all splits err at once with at most twice the probability of one (Markov). Summed over all tables of coins, 10 to 40
-in a group, the median errs with at most 2.1 %, while the average over all splits errs with 5.0 %.
+the average is over few splits, and the guarantee is not reliable: at a level of 5 %, up to 13 % of certificates were
+false. So if fewer than about 2^16 tables can occur, 25 splits are drawn, and the bound is the median of their bounds.
+The median errs only if at least half of the splits err. By Markov's inequality, this has at most twice the probability
+with which a single split errs. For 10 to 40 coins in a group, exact sums over all tables give an error probability of
+at most 2.1 % for the median, and of 5.0 % on average over all splits.
 """
 
 import hashlib
@@ -41,7 +42,10 @@ _BEGINNING = 1024  # number of rows of a table of ranks that are compared first
 
 
 class GroupedScores(NamedTuple):
-    """Scores of one part of a split, or their ranks from 0, ascending in each group, shapes (n1,) and (n0,)."""
+    """Scores of both groups in one part of a split, or their ranks from 0.
+
+    They are ascending in each group and have the shapes (n1,) and (n0,).
+    """
 
     first: Floats
     second: Floats

@@ -92,12 +92,12 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
 
 
 def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
-    """Return the regression slope of normal scores on the included part of a member, with a lower confidence bound.
+    """Return how far normal scores rise with the part of a member that is included, with a lower confidence bound.
 
-    The slope is in residual standard deviations of a least-squares fit with a constant. It is studentised, so it has a
-    noncentral t distribution with n - 2 degrees of freedom. For parts of 0 and 1 the result is that of
-    `gaussian_shift`. Raises `InputError` if shapes differ, if a number is not finite, or if the confidence is out of
-    its range.
+    The result is the slope of a least-squares fit with a constant, in standard deviations of the residuals. This
+    studentised slope has a noncentral t distribution with n - 2 degrees of freedom. For parts of 0 and 1 the result is
+    that of `gaussian_shift`. Raises `InputError` if shapes differ, if a number is not finite, or if the confidence is
+    out of its range.
 
     Parameters
     ----------

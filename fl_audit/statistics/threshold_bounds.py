@@ -76,8 +76,8 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
     method
         Method that uses thresholds: any except `GAUSSIAN_SHIFT`.
     split
-        Scores divided into the part that chooses and the part that is counted. `ORDER_STATISTIC` needs equal scores
-        with different ranks.
+        Scores divided into the part that chooses and the part that is counted. For `ORDER_STATISTIC`, equal scores must
+        have been given different ranks.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1.
     level
@@ -136,7 +136,11 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 
 
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return thresholds at values of choosing scores, with the Clopper-Pearson bound that each is expected to give."""
+    """Return candidate thresholds, which are values of the choosing scores, and how well each is expected to do.
+
+    The first array holds the Clopper-Pearson bound that is expected for each threshold, the second the thresholds. The
+    third holds the number of measuring scores with D' above each threshold.
+    """
     # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
     # leaves a share of j / (n + 1) of its distribution above it on average; between two of its scores, half a step
     # less. The expected bound is computed for a number of scores that is the geometric mean of the numbers of choosing
@@ -164,7 +168,10 @@ def _clopper_pearson(counts: CountsAboveThreshold, delta: float, level: float) -
 
 @lru_cache(maxsize=4096)
 def _bayes(counts: CountsAboveThreshold, delta: float, level: float) -> float:
-    """Return the `level`-quantile of the posterior of the smallest epsilon that allows both error rates."""
+    """Return a lower credible bound on epsilon: the `level`-quantile of its posterior distribution.
+
+    For a given TPR and FPR, epsilon is the smallest value for which (epsilon, delta)-DP allows both rates.
+    """
     # TPR and FPR have independent Jeffreys posteriors Beta(hits + 1/2, misses + 1/2); epsilon is the smallest for which
     # (FPR, TPR) is allowed: TPR <= min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)) (Zanella-Beguelin et al. 2022,
     # Bayesian estimation of differential privacy, arXiv 2206.05199). The mirror image below the diagonal is left out:
@@ -193,9 +200,10 @@ def _where_allowed(tpr: tuple[float, float], fpr: BetaExpectation, delta: float,
 
 
 def _by_rank(way: ScoreSplit) -> _Rules:
-    """Return thresholds at some ranks of the measuring reference scores.
+    """Return candidate thresholds at some ranks of the measuring scores with D'.
 
-    Their expected FPRs stand in place of the criterion.
+    The first array holds the expected FPR of each threshold, the second the thresholds. The third holds the number of
+    measuring scores with D' above each threshold.
     """
     size = way.measuring.second.size
     tried = _ranks(size)

@@ -115,7 +115,7 @@ def judge_scores(
 
     The guarantee is violated if the lower bound on epsilon from the scores, at the test's significance level, exceeds
     its epsilon. Otherwise the verdict is that of `judged_with_noise`. Scores alone never give a consistent verdict,
-    because it is unknown how well they would separate under less noise.
+    because it is unknown how well the scores would tell D from D' under less noise.
 
     Parameters
     ----------

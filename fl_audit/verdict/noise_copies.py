@@ -76,9 +76,9 @@ def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _evened(vectors: Floats) -> Floats:
-    """Return the vectors, (n, J), whitened if the noise differs in size between directions by more than chance.
+    """Return vectors, (number, dimension), whitened if their spread differs between directions by more than chance.
 
-    Such noise makes all vectors similar although none was copied.
+    Unequal spread makes all vectors similar although none was copied.
     """
     count, dimensions = vectors.shape
     spreads, axes = np.linalg.eigh(vectors.T @ vectors / count)

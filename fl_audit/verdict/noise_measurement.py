@@ -142,7 +142,8 @@ class NoiseMeasurer:
     def _by_tensor(self, power: Tensor, towards: Tensor, share: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
         """Return the standardised sum of squares of each tensor and its degrees of freedom, both (trials, tensors).
 
-        `power`, `towards` and `share` are the tensors' parts of <e, e>, <e, u> and <u, u>, and `along` is <e, u>.
+        `power`, `towards` and `share` are the tensors' parts of <e, e>, <e, u> and <u, u>, and `along` is <e, u>, with
+        e and u as in the module's docstring.
         """
         sizes = torch.tensor([part.stop - part.start for part in self.layout.slices().values()], device=power.device)
         own = torch.where(share > 0, towards.square() / share, 0.0)
@@ -176,7 +177,8 @@ class NoiseMeasurer:
 def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
     """Return the noise along the part of the sum that D and D' share, taken orthogonal to f(D) - f(D'), (trials,).
 
-    It is NaN without such a part. `along` is <e, u>, and `inverse` is 1 / ||f(D) - f(D')||, or 0.
+    It is NaN without such a part. `along` is <e, u> of the module's docstring. `inverse` is 1 / ||f(D) - f(D')||, or 0
+    if there is no difference.
     """
     towards = _dot(shared, difference) * inverse
     size = _dot(shared, shared)
@@ -201,9 +203,10 @@ def _strided(noise: Tensor) -> Tensor:
 
 
 def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Tensor, Tensor]:
-    """Return sums of cos(2 pi phase) over coordinates, and the numbers of summands, both (trials, sides, kinds).
+    """Return sums of cosines that show whether low bits are uniform, and the numbers of summands.
 
-    A coordinate counts if float32 rounding keeps its bits below half precision, and the noise is wide enough to make
+    Both have shape (trials, sides, kinds). The phase of a cosine is made of the bits of a number below half precision;
+    see `_phases`. A coordinate counts if float32 rounding keeps these bits, and if the noise is wide enough to make
     them uniform. Both conditions compare powers of two, so that numbers with equal exponents are treated alike.
     """
     sums, counts = [], []
@@ -275,7 +278,10 @@ def _wanted(layout: ParameterLayout) -> list[Integers]:
 
 
 def _ends(start: int, stop: int, room: int) -> Integers:
-    """Return all coordinates from `start` to `stop` if they are few, otherwise the first and last of them."""
+    """Return the coordinates from `start` up to `stop`; if they are too many, only the first and the last of them.
+
+    At most `room` coordinates are returned, or two if `room` is smaller.
+    """
     if stop - start <= min(room, _FEW):
         return np.arange(start, stop)
     half = max(1, min(room, _FEW // 2) // 2)

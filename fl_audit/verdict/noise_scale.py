@@ -110,7 +110,7 @@ def detectable_ratio(freedom: int, level: float) -> float:
 def total_squares(measured: NoiseMeasurements) -> SquareSum | None:
     """Return the sum of squares of the noise orthogonal to f(D) - f(D'), over the claimed variance, in the whole run.
 
-    It is None if this noise was not measured, or if the model has no such direction.
+    It is None if this noise was not measured, or if the model has no direction orthogonal to f(D) - f(D').
     """
     if measured.residuals is None:
         return None

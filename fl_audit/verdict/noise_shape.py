@@ -67,7 +67,10 @@ def _detectable_distance(count: int, level: float) -> float:
 
 @of_family(TestName.TAILS)
 def tails(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the share of sampled noise beyond 3 standard deviations is normal: exact binomial, two-sided."""
+    """Test whether as many sampled noise values lie beyond 3 standard deviations as a normal distribution implies.
+
+    The test is the exact two-sided binomial test.
+    """
     values = measured.even_sample
     beyond, count = int(np.count_nonzero(np.abs(values) > _TAIL)), values.size
     reach = detectable_deviation(TestName.TAILS.level / 2) * math.sqrt(_TAIL_SHARE / count)
@@ -189,7 +192,10 @@ def _looks(measured: NoiseMeasurements) -> Iterator[_CharacteristicFunctionInput
 
 
 def _strongest_frequency(look: _CharacteristicFunctionInput) -> tuple[float, float, int]:
-    """Return the largest N |phi|^2 over the tested frequencies, its frequency, and how many were tested."""
+    """Return the largest N |phi|^2 over the tested frequencies, its frequency, and the number of tested frequencies.
+
+    N is the number of noise values and phi their characteristic function.
+    """
     counts, _ = np.histogram(look.values, bins=_BINS, range=(-_HALF_WIDTH, _HALF_WIDTH))
     frequencies = np.arange(_BINS // 2 + 1) / (2 * _HALF_WIDTH)
     first, last = np.searchsorted(frequencies, look.lowest), np.searchsorted(frequencies, look.highest, side="right")

@@ -70,7 +70,7 @@ class NoiseStatisticsLayout:
     parameters: int  # P, number of scalars of the model
 
     def _entries(self) -> dict[str, tuple[str, ...] | None]:
-        """Return the names of every field's entries for one side, in column order; None for a field of one number."""
+        """Return the names of the columns that each field has under one hypothesis; None for a field of one number."""
         return {
             "total": None,
             "total_freedom": None,

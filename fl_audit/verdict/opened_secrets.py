@@ -178,7 +178,7 @@ def _counted(table: "pd.DataFrame", rate: float) -> tuple[BinomialHistogram, ...
 
 
 def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
-    """Return the inner products of the clients' shares of the noise, from the table of tallies; None if it has none."""
+    """Return the inner products of the clients' shares of the noise; None if the table of tallies has none."""
     rows = _summed(tallies, SHARE)
     if rows.empty:
         return None

@@ -148,8 +148,8 @@ def unit_turns(opened: OpenedSecrets) -> TestResult:
 def _least_table(inside: Integers, totals: Integers, first: int, second: int) -> tuple[int, float]:
     """Return the index of the 2 x 2 table with the smallest p-value for independence, and that p-value.
 
-    Table i has inside[i] of its totals[i] marked elements in the first row. Only the tables farthest from independence
-    are tested.
+    The rows of every table contain `first` and `second` elements. Table i has totals[i] marked elements, of which
+    inside[i] are in the first row. Only the tables farthest from independence are tested.
     """
     whole = first + second
     share = totals / whole

@@ -150,7 +150,10 @@ class NoiseMeasurements:
 
     @property
     def target_noise(self) -> Floats:
-        """`own_noise`, but the noise along f(D) - f(D') in rounds in which the target unit contributes nothing."""
+        """Noise along the target unit's contribution, as in `own_noise`, (trials, rounds).
+
+        In rounds in which the unit contributes nothing, it is the noise along f(D) - f(D').
+        """
         return np.where(np.isnan(self.own_noise), self.innovations, self.own_noise)
 
     @cached_property
@@ -209,16 +212,16 @@ class NoiseMeasurements:
     def even_sample(self) -> Floats:
         """The sampled noise with every scale reduced to at most the claimed one, in the shape of `sample`.
 
-        Scales are estimated for tensors, for single rounds of trials, for tensors in single rounds, and for
-        coordinates. If scales of one kind differ by more than chance explains, the values are divided by them, except
-        where the noise is clearly below the claim. Then every tensor that is still above the claim is divided by its
-        scale.
+        A scale is the ratio of measured to claimed noise. There are scales of four kinds: of tensors, of single rounds
+        of trials, of tensors in single rounds, and of coordinates. If scales of one kind differ by more than chance
+        explains, the values are divided by them, except where the noise is clearly below the claim. Then every tensor
+        that is still above the claim is divided by its scale.
         """
         return _without_excess(self.sample, self.owners)
 
 
 def _without_excess(sample: Floats, owners: list[str]) -> Floats:
-    """Return noise with every scale reduced to at most the claim; see `NoiseMeasurements.even_sample`."""
+    """Compute `NoiseMeasurements.even_sample` from the sampled noise and the names of the coordinates' tensors."""
     names, which = np.unique(owners, return_inverse=True)
     groups = np.eye(names.size)[which]
     sizes, (trials, rounds, places) = groups.sum(axis=0), sample.shape
@@ -250,9 +253,11 @@ def _without_excess(sample: Floats, owners: list[str]) -> Floats:
 
 
 def _scale(means: Floats, freedom: Floats) -> Floats:
-    """Return the mean squares by which squared noise is to be divided; (1, 1, 1) if chance explains their differences.
+    """Return the factors by which squared noise is divided, so that groups of values have equal scales.
 
-    A mean clearly below the claim becomes 1. Cube roots of means are compared (Wilson and Hilferty 1931).
+    A factor is the mean square of its group, or 1 if this mean is clearly below the claim. If chance explains the
+    differences of the means, one factor 1 of shape (1, 1, 1) is returned. Cube roots of means are compared (Wilson and
+    Hilferty 1931).
     """
     counts = np.broadcast_to(freedom, means.shape)
     if counts.min() < _FEWEST or means.size < 2:

@@ -159,8 +159,9 @@ def _uneven_p(one: _Side, other: _Side) -> float | None:
 def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
     """Test whether the mean or the size of the noise at sampled coordinates differs between trials with D and with D'.
 
-    Student's t compares the two kinds of trials at each coordinate. The sum of its squared normal scores finds many
-    small differences, and the largest t a single large one. Bonferroni is over both, for means and for sizes.
+    Student's t-test compares trials with D and trials with D' at each coordinate. Its results are combined in two ways:
+    the sum of squared normal scores finds many small differences, and the largest t finds a single large one. Both are
+    done for means and for sizes, so the smallest of four p-values is corrected by Bonferroni.
     """
     members = measured.members[measured.sampled_trials]
     only_if(bool(members.any() and not members.all()), NotTestedReason.ONE_SIDE)
@@ -219,9 +220,10 @@ def secret_last_bits(opened: OpenedSecrets) -> TestResult:
 
 
 def _gap_of_trials(odd: Floats, members: Flags) -> float:
-    """Return the p-value of Student's t-test of the trials' means of `odd`, (trials, rounds), D against D'.
+    """Return the p-value of Student's t-test that compares the shares of odd last bits with D and with D'.
 
-    It is 1 if all means are equal, or if there are too few trials.
+    `odd`, (trials, rounds), holds the share of ones among the last bits of each release, as a standardised deviation
+    from 1/2. Each trial counts by its mean. The p-value is 1 if all means are equal, or if there are too few trials.
     """
     means = odd.mean(axis=1)
     sides = means[members], means[~members]

@@ -98,17 +98,17 @@ class SignalDetectionLimit:
 
 
 def limit_of(drift: TargetDrift, unit: float) -> float:
-    """Return how often the released sums must contain a target's contribution for the test of its drift to find it.
+    """Return the limit of detection of a target whose contribution counts several times in the released sums.
 
-    It is infinite if `unit` is 0, and grows in proportion to noise that is significantly above the claim.
+    The result is the smallest number k of times that the test of the drift finds, infinite if `unit` is 0. If the noise
+    is significantly above the claim, k - 1 grows in proportion to the noise.
 
     Parameters
     ----------
     drift
         Measured drift along the target, with the measured noise.
     unit
-        Growth of the drift, in claimed standard deviations, with every further time that the sums contain the
-        contribution.
+        Growth of the drift with every further time that the contribution counts, in claimed standard deviations.
     """
     is_louder = chdtrc(drift.freedom, drift.rest) < EVIDENT
     scale = drift.scale if is_louder else 1.0
@@ -116,17 +116,18 @@ def limit_of(drift: TargetDrift, unit: float) -> float:
 
 
 def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int) -> SignalDetectionLimit:
-    """Compute after a run how often the released sums must contain a target's contribution for a test to find it.
+    """Compute after a run the limits of detection of a target whose contribution counts several times in released sums.
 
-    The result also says how often they contain it, as measured. If nothing was measured, all limits are infinite.
+    The result also has the measured number of times that the contribution counts. If nothing was measured, all limits
+    are infinite.
 
     Parameters
     ----------
     drift
         Drift along the target over the run; None if it was not measured.
     lengths
-        Shift of each trial's standardised drift with every further time that the sums contain the contribution, shape
-        (trials,). It is 0 in trials without the target.
+        Growth of each trial's standardised drift with every further time that the contribution counts, shape (trials,).
+        It is 0 in trials without the target.
     trials
         Number of trials of the run, from 1.
     """
@@ -181,7 +182,11 @@ def _limits(limit: float, trials: int, freedom: int, each: float, share: float) 
 
 
 def _rare(each: float, share: float) -> int | None:
-    """Return the number of trials with which `signal_trial` finds the rare breach; None if no number is enough."""
+    """Return the number of trials that `signal_trial` needs to find the rare breach; None if no number is enough.
+
+    In the rare breach, the target counts 5 times in 2 % of the trials in which it is in. `each` is the shift of a
+    trial's score if the target counts once more, and `share` is the share of trials with the target.
+    """
     shift, affected = (RARE_TIMES - 1) * each, RARE_SHARE * share
     return smallest_number(lambda trials: rare_power(trials, shift, affected) >= DETECTION_POWER, _MOST_TRIALS)
 

@@ -117,9 +117,11 @@ def _opened_rounds(federation: Federation) -> Flags | None:
 
 
 def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
-    """Return the noise along f(D) - f(D') as normal scores, (trials, rounds); None if it follows from the increments.
+    """Return the noise along f(D) - f(D') as normal scores, (trials, rounds).
 
-    With secret participation, the scores come from the noise statistics, which know when the target took part.
+    With secret participation, the scores come from the noise statistics, which were stored with knowledge of the rounds
+    in which the target took part. None if the run stored no scores, because the increments of the log-odds determine
+    them.
     """
     if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
         return run.scores

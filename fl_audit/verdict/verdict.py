@@ -107,8 +107,8 @@ def depends_on_secret(found: VerdictDetails) -> bool:
 def has_open_shares(found: VerdictDetails) -> bool:
     """Return True if the clients' shares of the noise are known to be independent, or if clients add no shares.
 
-    They count as independent if they were opened and no test found otherwise. Copied shares add up to more noise than
-    claimed, but hide less. So more noise than claimed is harmless only if this is True.
+    Shares count as independent if they were revealed after the run and no test found copies among them. Copied shares
+    add up to more noise than claimed, but hide less. So more noise than claimed is harmless only if the result is True.
     """
     name = TestName.SHARE_PAIRS
     is_unopened = (name, NotTestedReason.UNOPENED_SHARES) in found.not_offered

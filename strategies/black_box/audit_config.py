@@ -36,7 +36,8 @@ class TargetUpdateKind(StrEnum):
 class AuditConfig:
     """Settings of an audit that runs inside a Flower app's own code; the subclass `Audit` executes it.
 
-    A trial is a short run of the app with the target, a client or record (D), or without the target (D').
+    A trial is a short run of the app, either with the target (D) or without it (D'). The target is a client or a
+    record.
 
     Raises
     ------

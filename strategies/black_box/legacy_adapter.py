@@ -94,7 +94,10 @@ class LegacyAdapter(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return model and metrics of the old strategy's `aggregate_fit`; errors and missing replies are failures."""
+        """Return the model and metrics that the old strategy's `aggregate_fit` makes from the replies.
+
+        Replies with an error, and missing replies, are passed to it as failures.
+        """
         answered, failures = self._answered(replies)
         fitted = [
             (proxy, FitRes(_DONE, _parameters(next(iter(content.array_records.values()))), weight, numbers))

@@ -60,7 +60,10 @@ def shapes_of(model: Arrays) -> dict[str, tuple[int, ...]]:
 
 
 def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "") -> Arrays | None:
-    """Return the tensors of the first record with exactly the wanted names, else with at least these, or None.
+    """Return the tensors of the first record that has the wanted names and no others.
+
+    If there is none, the first record that has the wanted names among others is taken. The result is None if no record
+    has all of them.
 
     Parameters
     ----------
@@ -122,8 +125,9 @@ def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
 def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float) -> Arrays:
     """Return the tensors that the target's client sends in a trial, keyed by name.
 
-    They are its own tensors, the tensors `base` of a client that learned nothing, or `base` plus a crafted (fixed
-    public) or an opposite update. Some actions take only the integer and boolean tensors from a crafted update.
+    Depending on the action, they are the client's own tensors `own`, the tensors `base` of a client that learned
+    nothing, or `base` plus an update. This update is crafted (fixed and public), or the opposite of the client's own or
+    of the crafted update. Some actions take only the integer and boolean tensors from a crafted update.
 
     Parameters
     ----------

@@ -112,14 +112,16 @@ def numbers_over_rounds(
 ) -> dict[str, list[float]]:
     """Return the numbers in the metrics of all rounds: for each name, its values in the order of the rounds.
 
+    A list of numbers is represented by its mean and its length.
+
     Parameters
     ----------
     what
-        Prefix of the names.
+        Prefix of all returned names, such as the origin of the metrics.
     records
         Aggregated metrics, keyed by round.
     mean
-        Prefix of the name under which the mean of a list is returned.
+        Prefix of a metric's name where the number is the mean of a list.
     """
     found = defaultdict[str, list[float]](list)
     for name, value in (pair for record in records.values() for pair in record.items()):

@@ -86,10 +86,7 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> ModelWithDirection
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
-    """Return whether an update in a given direction changes a tensor because of the tensor's sort.
-
-    SCALAR changes floating-point scalars, COUNTER integers, SWITCH booleans, and RUNNING the running statistics of
-    normalisation layers. The result is False for every other direction.
+    """Return whether a direction stands for updates of one kind of tensor, and the given tensor is of this kind.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ class StoredTrials:
 
     @property
     def is_new(self) -> bool:
-        """Whether `keep_unrefuted`, which must precede the first trial, has not been called yet."""
+        """Whether no trial has been started yet: `keep_unrefuted`, which precedes the first trial, was not called."""
         return not (self.directory / _STILL).exists()
 
     def is_present(self, trial: int) -> bool:

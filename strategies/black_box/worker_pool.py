@@ -187,7 +187,10 @@ class WorkerPool(Generic[Task, Done]):
     def _heard(
         self, worker: _Worker, tasks: Sequence[Task], left: list[int], deaths: dict[int, int], found: dict[int, Done]
     ) -> None:
-        """Store a worker's result, or return a dead worker's task to `left`; a second death loses the task."""
+        """Store a worker's result in `found`, or return the task of a dead worker to `left` to be tried again.
+
+        If a second worker dies on the same task, the task is stored as lost.
+        """
         place, worker.place = worker.place, None
         assert place is not None
         try:

@@ -139,9 +139,10 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
 
 
 def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[ReportedCanaryProperties]:
-    """Yield canary clients' readable notes, each with its reply's weight relative to the largest weight.
+    """Yield the readable note of each canary client on its canary, with the weight of its reply in the average.
 
-    It is called after averaging, because wrappers of the strategy may change the weights before.
+    Weights are relative to the largest one. The function is called after the averaging, because wrappers of the
+    strategy may change weights before it.
     """
     layers = [*layers_of(strategy)]
     key = next((one.weighted_by_key for one in reversed(layers) if hasattr(one, "weighted_by_key")), "num-examples")

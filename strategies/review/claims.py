@@ -127,7 +127,8 @@ def _is_of_privacy(name: str) -> bool:
 def is_on(value: object) -> bool:
     """Return whether the value of a privacy setting switches privacy on.
 
-    A number does so above 0.001. Any other value does so unless it is empty or one of none, no, off and false.
+    A number switches it on if it is above 0.001. Any other value switches it on, unless it is empty or one of the words
+    none, no, off and false.
     """
     # A smaller epsilon belongs to an optimizer such as Adam, where it prevents a division by 0.
     if isinstance(value, (bool, int, float)):

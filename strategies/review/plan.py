@@ -161,7 +161,10 @@ def plan_of(
 
 
 def _seconds(plan: ReviewPlan, own_seconds: float, seconds: float) -> float:
-    """Return the approximate computing time of a plan's trials in seconds, from that of a round on either model."""
+    """Return the approximate computing time of a plan's trials in seconds.
+
+    `own_seconds` is the time of a trial's round on the app's own model, and `seconds` that on a small model.
+    """
     of_kinds = [own_seconds if kind.model is ModelKind.OWN else seconds for kind in plan.kinds]
     budget, mean = plan.budget, sum(of_kinds) / len(of_kinds)
     trials = min(budget.scout, budget.pilot) * len(of_kinds) + budget.most * budget.stages[0]

@@ -37,8 +37,9 @@ def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem,
     Returns
     -------
     tuple
-        The system with the names of the needed metrics; the seconds of a trial on the app's own model, and on a small
-        one; whether a trial writes files; and the metrics with which the strategy fails if they are numbers.
+        Five values: the system with the names of the needed metrics; the seconds of a trial on the app's own model;
+        those of a trial on a small model; whether a trial writes files; and the metrics that are left out, because the
+        strategy fails if clients report numbers for them.
     """
     plain = "removed" if claim.neighbours.relation is Relation.ADD_REMOVE else "opposite"
     own = BY_NAME[f"{plain}, own model"] if system.model is not None else BY_NAME[plain]

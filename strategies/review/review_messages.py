@@ -115,7 +115,7 @@ def screen(review: ReviewResult) -> tuple[tuple[str, str], ...]:
 
 
 def _lost_inside(review: ReviewResult) -> tuple[tuple[str, str], ...]:
-    """Return the line that says why clients could not be inspected; none if inspection was not tried."""
+    """Return one line, as a heading and a text, on why clients could not be inspected; none without an inspection."""
     if review.inside is None:
         return ()
     return (("Inside clients", f"not seen: {review.inside.unseen}."),)

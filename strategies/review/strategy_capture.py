@@ -260,7 +260,7 @@ def _within_masks(app: AppDescription, mods: Sequence[Mod]) -> tuple[Sequence[Mo
 
 
 def _in_new_form(mod: Mod) -> Mod:
-    """Return the mod of Flower's new interface that replaces one of the old; return others unchanged."""
+    """Return the mod that replaces a mod of Flower's old interface in the new one; return other mods unchanged."""
     if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
         found: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
         if isinstance(found, type):

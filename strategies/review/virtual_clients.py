@@ -1,7 +1,7 @@
 """Trials of an app in which its strategy sees all clients, although only a few clients are simulated.
 
-The simulated clients are called seats. A client that the strategy asks in a round is played by a seat; clients that it
-does not ask are never simulated.
+The simulated clients are called seats. Each client that the strategy asks in a round is assigned to a seat, which
+replies in its place. Clients that the strategy does not ask are never simulated.
 """
 
 from collections.abc import Iterable

@@ -53,10 +53,11 @@ class AucDifferenceClaim(NamedTuple):
 
 
 def trade_sentence(data: MembershipDatasetRecipe) -> AucDifferenceClaim | None:
-    """Return the paper's statement on an attack's AUC under local minus central DP at equal accuracy, or None.
+    """Return the paper's claim that compares local with central DP at equal accuracy, or None.
 
-    Section 6 says that local DP has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and
-    that both trade alike on LFW, on Texas, and on Purchases with more classes. It says nothing about other data sets.
+    The claim is a range for the attack's AUC under local DP minus that under central DP. Section 6 says that local DP
+    has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and that both have the same
+    trade-off on LFW, on Texas, and on Purchases with more classes. It says nothing about other data sets.
     """
     alike_there = AucDifferenceClaim("local and central DP trade privacy for accuracy alike", -MARGIN, MARGIN)
     better = AucDifferenceClaim("local DP trades strictly better with 10 and 20 classes", -inf, 0.0)

@@ -30,7 +30,7 @@ from fl_audit.experiments.reproductions.statistics import end_by_end
 
 
 def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims on phi of sections 5.1 and 5.4, at the weakest noise at which section 6 has an AUC of 1/2."""
+    """Yield the claims of sections 5.1 and 5.4 on phi at the weakest noise for which section 6 states an AUC of 1/2."""
     for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
         run = next((one for one in played.of(method) if one.setting.is_at_chance), None)
         if run is None:

@@ -92,7 +92,10 @@ def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, 
 
 
 def _wanted(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the cheapest numbers of runs that would decide a claim or refute a premise; empty if none are known."""
+    """Return the number of runs of each setting that would decide an open claim in the least time.
+
+    Runs that would refute a premise of the claim decide it, too. Empty if no such numbers are known.
+    """
     ways = [_narrowed(one, before, seconds) for one in (claim, *claim.premises)
             if one is claim or one.found.value < one.lowest] if claim.verdict is ClaimVerdict.OPEN else []  # fmt: skip
     return min(filter(None, ways), key=lambda need: _price(need, before, seconds), default={})

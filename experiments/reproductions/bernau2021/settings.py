@@ -245,8 +245,9 @@ def all_settings(data: Iterable[InsiderDatasetRecipe]) -> tuple[InsiderSetting, 
 def neighbours_shown(data: InsiderDatasetRecipe, relation: Adjacency) -> tuple[tuple[str, int], ...]:
     """Return the neighbours of D in one panel of Figure 4 as (kind, rank), from most to least dissimilar.
 
-    On MNIST with replaced records there are three of each kind, otherwise one. The sensitivities in the paper's figure
-    exceed C on MNIST, so the paper must have replaced records; we add panels for removed ones.
+    On MNIST with replaced records there are three of each kind, otherwise one. In the paper's figure, the local
+    sensitivities on MNIST exceed the clipping norm C. This is only possible if the paper replaces records. We add
+    panels for removed records.
 
     Parameters
     ----------

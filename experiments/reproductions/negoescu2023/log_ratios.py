@@ -1,4 +1,4 @@
-"""Figure 3 of Negoescu et al. 2023: value and noise of the log ratios of error rates, over the loss threshold.
+"""Figure 3 of Negoescu et al. 2023: log ratios of error rates and their noise, as functions of the loss threshold.
 
 Epsilon*, a privacy metric of models, is the largest of these log ratios.
 """

@@ -45,7 +45,10 @@ _FIGURES = (
 
 
 def _make(items: Sequence[PaperItem], context: ItemContext) -> PaperResults:
-    """Return the figures, those without data left out, and the table of claims, which needs all figures."""
+    """Return the results of the wanted figures and table of claims; figures without data are left out.
+
+    The table of claims needs the results of all figures, so all of them are computed for it.
+    """
     made: dict[str, ItemResult] = {}
     left_out: list[str] = []
     for figure in (one for one in _FIGURES if one in items or _CLAIMS in items):

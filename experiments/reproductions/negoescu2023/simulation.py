@@ -66,8 +66,9 @@ def _true_epsilon_star(settings: SimulationSettings, separation: float) -> float
 def simulate(settings: SimulationSettings, seed: int = 0) -> pd.DataFrame:
     """Return estimates of Epsilon*, one row for each separation, size, estimator and repetition.
 
-    The columns are "separation", "size", "estimator", "estimate", "truth" and "narrow_truth": the last two are Epsilon*
-    of the distributions, without error rates below `settings.cut`, or `settings.empirical_cut`.
+    The columns are "separation", "size", "estimator", "repetition", "estimate", "truth" and "narrow_truth". The last
+    two are Epsilon* of the true distributions: "truth" with the stability cut `settings.cut`, and "narrow_truth" with
+    `settings.empirical_cut`.
 
     Parameters
     ----------

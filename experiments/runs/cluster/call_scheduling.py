@@ -113,8 +113,9 @@ class CallScheduler:
     def use_all_nodes(self) -> None:
         """Start further threads, each of which makes client calls in one process at a time.
 
-        Each compartment gets as many threads as it has calls, but not more than the pool can run processes for it.
-        Machines that have joined the cluster meanwhile count as well.
+        A compartment is a group of clients that may share processes. Each compartment gets as many threads as it has
+        calls, but not more than the pool can run processes for it. Machines that have joined the cluster meanwhile
+        count as well.
         """
         with self._changed:
             for compartment, line in self._lines.items():
@@ -225,7 +226,10 @@ class CallScheduler:
         return ProcessCalls(lights, holes, contexts, large, packed.references, packed.own), packed.keys
 
     def _settled(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
-        """Report the outcomes `made` of the first of the calls, and return the other calls."""
+        """Report the outcomes of the calls that were made, and return the calls that are left.
+
+        `made` holds the outcomes in the order of `calls`, and may be shorter.
+        """
         outcomes = list[tuple[str, Outcome]]()
         for call, answer in zip(calls, made, strict=False):
             if answer.failure is None:

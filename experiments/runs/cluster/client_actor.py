@@ -1,9 +1,12 @@
-"""The client process, an actor of Ray, which makes several client calls in one Ray call.
+"""The client process: an actor of Ray that makes several client calls in one Ray call.
 
-After a time limit the process returns the results that it has and the number of calls in progress. All other calls are
-left to other processes, so that one long call does not delay them. The calls in progress are the current one and those
-that were announced to the app together with it, because the app may have computed their replies already. If they are
-not finished after a second time limit, all of them but the current one are left to other processes, too.
+The Ray call ends after a time limit, so that one long client call does not delay the others. The process then returns
+the results that it has, and the number of calls in progress. These are the current call and the calls that were
+announced to the app together with it, because the app may have computed their replies already. The remaining calls are
+given to other processes.
+
+If the calls in progress are not finished after a second time limit, all of them but the current one are given to other
+processes, too.
 """
 
 import pickle

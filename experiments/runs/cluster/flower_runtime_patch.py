@@ -210,7 +210,7 @@ def grid_on_pool(grid: InMemoryGrid, context: Context) -> InMemoryGrid | PoolGri
     grid
         The grid that Flower's runtime passes to the ServerApp.
     context
-        The context that it passes along.
+        Flower context of the ServerApp.
     """
     return _IN_PLACE[-1].grid(grid, context) if _IN_PLACE else grid
 

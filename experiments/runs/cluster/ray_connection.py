@@ -122,15 +122,15 @@ def private_directory() -> Path:
 
 
 def close_a_ray_to_come() -> Path | None:
-    """Set environment variables so that a Ray started later by this process admits only its own processes.
+    """Set environment variables so that a Ray that this process starts later admits only its own processes.
 
     A random token is set, unless the user has configured Ray's authentication.
 
     Returns
     -------
     Path or None
-        A new private directory for Ray's sockets and logs. None if RAY_ADDRESS names a running cluster, where nothing
-        is set, or if this process itself was started by such a Ray.
+        A new private directory for Ray's sockets and logs. None if RAY_ADDRESS names a running cluster, in which case
+        no variable is set. Also None if this process belongs to a Ray that was restricted in this way.
     """
     if "RAY_ADDRESS" in os.environ:
         return None

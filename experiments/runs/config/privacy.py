@@ -44,8 +44,8 @@ class PrivacySection(ConfigSection):
     """Section [privacy]: the claim, which states exactly one privacy target, such as `epsilon` or `noise-multiplier`.
 
     `private = false` turns off clipping and noise, and nothing is guaranteed. With a `local-randomizer`, the owners of
-    records randomize them before any training, which by itself guarantees every record `record-epsilon`, with or
-    without a claim.
+    records randomize them before any training. This alone guarantees `record-epsilon` for every record, with or without
+    a claim.
     """
 
     private: bool = True

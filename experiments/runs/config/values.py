@@ -47,7 +47,7 @@ class ConfigSection(BaseModel):
     )
 
     def chosen(self, names: Sequence[str]) -> list[str]:
-        """Return those of the given keys of this section, with hyphens, that have a value, in their order."""
+        """Return the given keys that have a value in this section, in their order; keys are written with hyphens."""
         return [name for name in names if getattr(self, name.replace("-", "_")) is not None]
 
     def named(self, names: Sequence[str]) -> str:

@@ -213,14 +213,21 @@ class _DistinguisherSearch:
 
 
 def _by_bits(scouted: Mapping[str, list[Distinguisher]]) -> tuple[list[Distinguisher], list[Distinguisher]]:
-    """Return all distinguishers as two lists: those that use more than low bits of released numbers, and the others."""
+    """Return the distinguishers of all scenarios in two lists.
+
+    The second list holds those that use only the low bits of released numbers, the first list holds all others.
+    """
     every = [distinguisher for ranked in scouted.values() for distinguisher in ranked]
     low = [distinguisher for distinguisher in every if distinguisher.group in LOW_BITS]
     return [distinguisher for distinguisher in every if distinguisher not in low], low
 
 
 def _kept(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
-    """Return the scenarios of the `count` distinguishers with the largest margins, and of the best by low bits."""
+    """Return the scenarios in which the best distinguishers were found, in their order in `scouted`.
+
+    The best are the `count` distinguishers with the largest margins, and the one with the largest margin among those
+    that use only the low bits of released numbers.
+    """
     found, low = (sorted(some, key=lambda distinguisher: -distinguisher.margin) for some in _by_bits(scouted))
     best = {distinguisher.kind for distinguisher in (*found[:count], *low[:1])}
     return [kind for kind in scouted if kind in best]

@@ -84,7 +84,7 @@ def _weights(columns: Floats, present: Flags) -> Floats:
 
 @dataclass(frozen=True)
 class Distinguisher:
-    """A trained rule for one scenario and one group of features, with what it is most likely to refute."""
+    """A trained rule for one scenario and one group of features, and the inequality of the claim that it may refute."""
 
     kind: str  # name of the scenario
     group: str  # name of the group of features, a key of `feature_groups`

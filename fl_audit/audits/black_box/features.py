@@ -141,9 +141,9 @@ def _shown(steps: Floats) -> Floats:
 
 
 def _each(steps: Floats) -> Floats:
-    """Return at most 20,000 evenly spaced values of all rounds as columns.
+    """Return at most 20,000 evenly spaced values of the releases of all rounds as columns.
 
-    Single rounds show values without noise even if they cancel in the sum over rounds.
+    The values of single rounds are needed, because values without noise may cancel in the sum over rounds.
     """
     values = _flat(steps)
     return values[:, :: -(-values.shape[1] // _MOST_ALONE)]

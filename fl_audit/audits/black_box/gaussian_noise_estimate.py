@@ -22,9 +22,10 @@ _NORMAL_LEVEL = 0.01  # there is no estimate if the test of normality has a smal
 
 @dataclass(frozen=True)
 class GaussianNoiseEstimate:
-    """Estimated shift between D and D', noise, and their ratio mu, for releases along the differing contribution.
+    """Estimate of how well D and D' can be told apart from releases along the differing contribution.
 
-    The noise is assumed to be Gaussian.
+    It holds the shift between D and D', the noise, and mu, which is shift over noise. The noise is assumed to be
+    Gaussian.
     """
 
     shift: float  # absolute difference of the mean releases under D and D', in the units of the model

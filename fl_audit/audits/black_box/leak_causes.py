@@ -122,7 +122,10 @@ def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _where(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that names a tensor that shows the difference far more clearly than all others, if any."""
+    """Return a cause that names one tensor, if the difference between D and D' is far clearer there than elsewhere.
+
+    Otherwise the cause is empty.
+    """
     steps, found = np.nan_to_num(trials.steps), list[tuple[float, str]]()
     for name, part in trials.tensors:
         rest = np.ones(steps.shape[2], dtype=bool)
@@ -193,9 +196,10 @@ def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
 
 
 def _distance(values: Floats, present: Flags) -> float:
-    """Return the difference of a value's means under D and D', in standard deviations.
+    """Return the difference of a value's means under D and D', in standard deviations; missing values are left out.
 
-    It is infinite if the value is missing far more often under one of them, and 0 if it is always missing under one.
+    It is infinite if the share of missing values differs by more than 1/2 between D and D'. Otherwise it is 0 if all
+    values are missing under D, or all under D'.
     """
     there = np.isfinite(values)
     shares = there[present].mean() - there[~present].mean()

@@ -116,9 +116,10 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
 
 
 def parts(public: Federation, steps: int, times: Floats) -> Floats:
-    """Return the expected score of each canary that is in, in units of a whole canary, in the shape of `times`.
+    """Return the expected score of each canary that is in; a canary that is sent whole has the score 1.
 
-    It is 1 or, for DP-SGD at the clients, times / sqrt(steps), because only some of the local steps sample a canary.
+    The result has the shape of `times`. Under DP-SGD at the clients it is times / sqrt(steps), because only some of the
+    local steps sample a canary. Otherwise all scores are 1.
 
     Parameters
     ----------

@@ -16,10 +16,10 @@ as if it were made under the worst-case event.
 **The trade-off bound** (after Mahloujifar, Melis & Chaudhuri 2024). It is tighter, and holds for a mechanism with
 trade-off function f. Let F(x) = 1 - f(x), which is increasing and concave. For neighbouring inputs, the probability of
 an event under one is at most F of its probability under the other. Let N be the number of right guesses and p_i = P(N =
-i). Fix the coins S, a place j and a set T of numbers. Consider the releases for which guess j is right and N is in T.
-If coin j is flipped, the same releases have guess j wrong and one right guess less. So their probability under S is at
-most F of their probability under the flipped coins. Average over fair coins and over the m places. Since F is concave,
-Jensen's inequality gives
+i). Fix the coins S, a canary j and a set T of numbers. Consider the releases for which the guess of coin j is right and
+N is in T. If coin j is flipped, this guess is wrong for the same releases, and they have one right guess less. So their
+probability under S is at most F of their probability under the flipped coins. Average over fair coins and over the m
+canaries. Since F is concave, Jensen's inequality gives
 
     sum over i in T of (i / m) p_i <= F(sum over i in T of ((r - i + 1) / m) p_(i-1)).
 
@@ -28,10 +28,10 @@ Take T = {t, t + 1, ...} for t = 1, ..., r. Let A_t be the sum over i >= t of i 
 / m. From p_(t-1) = m (B_(t-1) - B_t) / (r - t + 1) follows A_(t-1) = A_t + (B_(t-1) - B_t) (t - 1) / (r - t + 1).
 
 Suppose that all of tau lies at v, and that every B_(t-1) is as small as allowed, which is max(B_t, F^-1(A_t)). Then
-both sums are smallest at every step: any other choice whose B is larger by d at t has an A that is larger by at least d
-t / (r - t), and t / (r - t) shrinks with t. So a tail probability tau is possible if and only if the resulting total is
-at most r / m. The bound rejects every curve for which a tail probability equal to the level is impossible. The curves
-of a family are nested, so the rejected curves are those below the bound.
+both sums are smallest at every step. The reason is as follows. If another choice makes B_t larger by d, it makes A_t
+larger by at least d t / (r - t). In later steps t is smaller, and so is this factor. So a tail probability tau is
+possible if and only if the resulting total is at most r / m. The bound rejects every curve for which a tail probability
+equal to the level is impossible. The curves of a family are nested, so the rejected curves are those below the bound.
 """
 
 import hashlib
@@ -249,7 +249,7 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
 
     The epsilon that `gdp_epsilon` gives for this mu is a lower bound only if the mechanism's trade-off function
     **equals** that of a Gaussian mechanism. It is not enough that the mechanism is mu-GDP: for randomised response with
-    epsilon 1 it would be 5.58 at delta 1e-5.
+    epsilon 1, `gdp_epsilon` would give 5.58 at delta 1e-5.
 
     Parameters
     ----------

@@ -98,8 +98,9 @@ class LiveFinding:
     def verdict(self) -> Verdict:
         """The verdict from the interim analyses so far; also `violated` if more rounds were released than claimed.
 
-        The analyses cannot give `violated` if rounds start from models other than the previous rounds released, or if
-        canaries that are out seem to send something under add-remove.
+        In two cases the analyses cannot give `violated`. In the first, rounds start from models that the previous
+        rounds did not release. In the second, under an add-remove adjacency, canaries that are out seem to send
+        something.
         """
         is_replaced = self.guarantee.claim.adjacency.relation is Relation.REPLACE
         is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
@@ -242,7 +243,10 @@ def _largest_belief(claim: Claim, finding: CanaryScoreBounds) -> float:
 def _interim_analyses(
     seen: _Opened, whole: int, claim: Claim, confidence: float, is_over: bool
 ) -> tuple[InterimAnalysis, ...]:
-    """Return the declared analyses of the `whole` complete rounds; the last one is made when training is over."""
+    """Return the declared analyses that are due after `whole` complete rounds.
+
+    The last analysis is made when training is over.
+    """
     declared = declared_looks(claim.rounds)
     passed = [one for one in declared[:-1] if one <= whole] + ([whole] if is_over and whole > 0 else [])
     shared, at_level = (1 - error / len(declared) for error in (1 - confidence, FAMILY_LEVEL))
@@ -260,7 +264,7 @@ def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) ->
 
 
 def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> float:
-    """Return the smallest mu of one round that an analysis of so many rounds detects with probability 0.9."""
+    """Return the smallest mu of one round that an analysis after `rounds` rounds detects with probability 0.9."""
     decoys = 0 if claim.adjacency.relation is Relation.REPLACE else DECOYS
     is_in = rounds * kept.canaries // 2
     out = rounds * (kept.canaries + decoys) - is_in

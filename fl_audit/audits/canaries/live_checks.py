@@ -61,7 +61,10 @@ class OtherClientsVariance:
         return 1 / hypot(1 / mu, self.spread)
 
     def behind(self, shown: float) -> float:
-        """Return the true mu of a canary whose scores show the smaller mu `shown`; infinite if there is none."""
+        """Return the true mu of a canary whose scores show the smaller mu `shown`.
+
+        It is infinite if no finite mu explains `shown`, since other clients' updates would lower it further.
+        """
         left = shown**-2 - self.spread**2
         return 1 / sqrt(left) if left > 0 else inf
 
@@ -206,9 +209,10 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
 def _faint(
     scores: Floats, coins: Floats, claimed: float, hidden: OtherClientsVariance, weights: Floats
 ) -> tuple[int, ...]:
-    """Return the numbers of the canaries whose scores are too low, for instance because they use other coins.
+    """Return the numbers of the canaries whose scores grow too little when the canary is in, by the audit's coins.
 
-    A canary is compared with its own scores when it is out, since one with wrong coins still exceeds decoys.
+    The reason may be a client that uses other coins. A comparison with decoys would not find it, since the scores of
+    such a canary still exceed those of decoys.
     """
     found, count = [], scores.shape[1]
     for one in range(count):

@@ -39,9 +39,10 @@ _NEGLECTED = 1e-14  # probability at either end of the distribution of B that th
 
 
 def order_statistic_p_value(guesses: Guesses, mu: float) -> float:
-    """Return the p-value of the guesses if a release shows a coin no better than a draw from N(mu, 1) or N(0, 1).
+    """Return the p-value of the number of right guesses, if the release shows each coin at most as mu-GDP allows.
 
-    The p-value is the largest probability of as many right guesses or more.
+    Under this null hypothesis, a separate observation for each coin is at most as informative as a draw from N(mu, 1)
+    or from N(0, 1). The p-value is the largest probability of at least as many right guesses.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Read the stored rounds of a training, and find the rounds that count as evidence.
 
-A round is excluded if the note on a canary contradicts the directions, size or clipping norm that the observer stored,
-the seed of the coins that the evaluation uses, or the adjacency of the guarantee.
+A canary client reports the properties of its canary to the observer in a note. A round is excluded if a note
+contradicts the directions, size or clipping norm that the observer stored, the seed of the coins that the evaluation
+uses, or the adjacency of the guarantee.
 """
 
 import json

@@ -143,7 +143,10 @@ def _stay_with_owners(contents: ReportContents) -> bool:
 
 
 def _losses_text(contents: ReportContents) -> str:
-    """Return what clients reported of their losses, as a sentence; empty if the losses themselves were pooled."""
+    """Return a sentence on the statistics of losses that clients reported.
+
+    The text is empty if the losses themselves were pooled.
+    """
     audit = contents.facts.configuration.get("audit", {})
     if not _stay_with_owners(contents):
         return ""

@@ -152,9 +152,10 @@ class AttackScores:
         )  # fmt: skip
 
     def bound(self, delta: float, confidence: float) -> LowerBound | None:
-        """Return a lower bound on epsilon from one target of each trial that is no shadow trial.
+        """Return a lower bound on epsilon from the score of one randomly drawn target in each trial.
 
-        None if there is no such trial, or if the drawn targets are all members or all nonmembers.
+        Trials that serve as shadows are left out. None if no trial is left, or if the drawn targets are all members or
+        all nonmembers.
 
         Parameters
         ----------

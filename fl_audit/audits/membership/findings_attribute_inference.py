@@ -66,7 +66,7 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
 
 
 def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGuessAccuracy:
-    """Return the accuracy of the adversary whose guesses are in the column `name`; rows are sorted by trial."""
+    """Return the accuracy of the adversary whose guesses are in column `name`; rows must be sorted by trial."""
     trials = table["trial"].nunique()
     is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(trials, -1)
     values, truth = (table[column].to_numpy().reshape(trials, -1) for column in (name, TRUTH))

@@ -105,10 +105,10 @@ def _alignments(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[_Alignment, _Alignment, float | None]:
-    """Return the alignment with the noise of all released values, that with the noise of the sum, and a norm.
+    """Return two alignments of the targets' contributions with the noise, and a clipping norm.
 
-    The two differ only under adaptive clipping, which also releases bits. The norm is the one to which contributions
-    have yet to be clipped, or None.
+    The first alignment uses the noise of all released values, the second that of the sum alone. They differ only under
+    adaptive clipping, which also releases bits. The norm is None unless the contributions are yet to be clipped to it.
     """
     match federation.unit:
         case Unit.RECORD if len(steps) == 1:
@@ -190,7 +190,8 @@ def _of_records_over_rounds(
 ) -> tuple[_Alignment, _Alignment]:
     """Return the two alignments of `_alignments` for records or users, as sums over the rounds that whitening combines.
 
-    A bit says whether a gradient is within the clipping norm. It is one further coordinate of the first alignment.
+    Under adaptive clipping, the first alignment has one more coordinate than the second: the bit that says whether a
+    gradient is within the clipping norm.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit, noise = _unit_of_bits(federation, sigma), torch.zeros(())

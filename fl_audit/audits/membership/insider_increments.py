@@ -69,7 +69,7 @@ def increments(
     If the insider knows whether the target takes part, the increment is l if it does and 0 if not. Otherwise it is
     log((1 - q) + q e^l), which is at least log(1 - q). A gradient of zero adds nothing.
 
-    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target; the mixture as in
+    Source: Bernau et al. 2021, Lemma 1, with D' as D without the target. The mixture log((1 - q) + q e^l) is that of
     `fl_audit.mechanisms.likelihood_ratio`.
 
     Parameters

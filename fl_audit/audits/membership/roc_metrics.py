@@ -5,8 +5,8 @@ fourth trial. Therefore the bootstrap resamples **trials**, each with all its ta
 
 **The AUC compares scores of the same trial**, as is usual when models are attacked one by one and results are averaged.
 A coin decides for each target of a trial whether it is a member. The attack computes a trial's scores without looking
-at this trial's coins (a white-box attack, without the coins of the half that it judges). Therefore, without a leak, the
-AUC of a trial has the mean 1/2 over coins, for any attack and any shadow trials.
+at this trial's coins. (A white-box attack looks at half of them, and judges the targets of the other half.) Therefore,
+without a leak, the AUC of a trial has the mean 1/2 over coins, for any attack and any shadow trials.
 
 Pairs of two trials that are each other's shadows would bias the AUC. Suppose that trial w used a target and trial v did
 not. The score of w is computed without w's own value among the trials that used the target, and comes out too low. The
@@ -18,11 +18,11 @@ trials share a threshold.
 **The AUC of insiders compares scores of different trials.** Each insider knows all coins of its trial but one, so the
 scores of two insiders in one trial reveal each other's coins. They also share the noise of the trial. For example, if
 the contributions of two targets are equal, the noise cancels in the comparison of their scores, and a member always
-gets a higher score than a nonmember of the same trial. But the guarantee limits what a single insider learns, over
-trials. If all trials share a threshold, the error rates of each insider obey the guarantee. The average of these error
-rates over insiders obeys it, too, because the trade-off curve is convex. Therefore `largest_auc` is an upper bound on
-this AUC. For the same reason insiders call a target a member if its log-odds are above 0, and not if they are above the
-median of the trial.
+gets a higher score than a nonmember of the same trial. But the guarantee limits what a single insider learns in
+repeated trials. If all trials share a threshold, the error rates of each insider obey the guarantee. The average of
+these error rates over insiders obeys it, too, because the trade-off curve is convex. Therefore `largest_auc` is an
+upper bound on this AUC. For the same reason insiders call a target a member if its log-odds are above 0, and not if
+they are above the median of the trial.
 """
 
 import math

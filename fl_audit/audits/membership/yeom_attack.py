@@ -11,7 +11,7 @@ in three ways, each on all trials at once.
 
 The active attack of Nasr et al. 2019 makes losses more informative: the insider raises the losses of targets, and
 observes which of them decrease again. If a released model has a larger loss on a member, training by the owner of this
-member decreases the loss in the following rounds. Nobody does so for a record that was not used.
+member decreases the loss in the following rounds. The loss of a record that was not used stays large.
 
 Functions raise `InputError` if shapes do not match or numbers are out of range.
 """

@@ -217,7 +217,7 @@ def _is_broken(contents: ReportContents) -> bool:
 def _stands_on_page(contents: ReportContents, section: Section[Any]) -> bool:
     """Return whether a section is shown on the page, and not only in the appendix.
 
-    A section that assumes the guarantee is not, if the guarantee is violated.
+    If the guarantee is violated, a section that assumes the guarantee is shown only in the appendix.
     """
     return section.on_page and not (section.trusts and _is_broken(contents))
 
@@ -287,7 +287,10 @@ def _configuration(contents: ReportContents) -> str:
 
 
 def _annex(contents: ReportContents) -> str:
-    """Return the annex for a data-protection officer, for a report without an appendix; empty without declarations."""
+    """Return the annex for a data-protection officer, which is added to a report without an appendix.
+
+    The text is empty if the operator declared nothing.
+    """
     numbers, levels = contents.find(OperatorDeclarations), contents.find(PrivacyUnitsFinding)
     if numbers is None:
         return ""

@@ -66,7 +66,7 @@ def record_axes(record: NDArray[np.generic]) -> tuple[int, ...]:
 
 
 def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
-    """Raise `InputError` unless two records have one shape, and observed records have this shape behind further axes.
+    """Raise `InputError` unless two records have the same shape, and the last axes of `observed` have this shape.
 
     Parameters
     ----------

@@ -73,8 +73,9 @@ class RandomisedEdges:
         """Return log P(observed | first) / P(observed | second) of randomised graphs, in nats, shape (graphs,).
 
         Each pair of nodes in which `first` and `second` differ adds epsilon if the observed graph agrees with `first`,
-        and subtracts epsilon otherwise. An edge that `perturb` would have added anyway counts 0. Raises `InputError` if
-        a graph is not symmetric, if the graphs have different numbers of nodes, or if an observed node has no edge.
+        and subtracts epsilon otherwise. `perturb` joins each node that has no edge to another node. An edge that this
+        step explains adds 0, because the graph would have the edge in any case. Raises `InputError` if a graph is not
+        symmetric, if the graphs have different numbers of nodes, or if an observed node has no edge.
 
         Parameters
         ----------
@@ -147,7 +148,7 @@ def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
 
 
 def _partners(nodes: int) -> Integers:
-    """Return the node to which each node without an edge is joined: the next one; for the last one the previous."""
+    """Return the partner to which a node without an edge is joined: the next node, for the last node the previous."""
     return np.append(np.arange(1, nodes), nodes - 2)
 
 
@@ -163,7 +164,7 @@ def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
 def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
     """Return True for each edge that would exist even if randomised response had not reported it.
 
-    Such an edge is the only edge of a node, and leads to its partner.
+    Such an edge is the only edge of a node, and joins the node to its partner (see `_partners`).
     """
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)

@@ -46,7 +46,7 @@ class PoissonSampling(Participation):
 
 
 def secret_words(words: ParticipationPhraseContext) -> str:
-    """Return a phrase for reports on whether the differing unit's participation is secret and sampling protects it."""
+    """Return a phrase for reports: whether the rounds of the differing unit are secret, so that sampling protects."""
     rounds = f"in which rounds {words.differing} does"
     if words.is_seen:
         return f"the insider is told {rounds}: only being left out protects it"

@@ -61,9 +61,9 @@ def accepted_instead(name: str) -> str:
 
 
 def foreign_settings(name: str | None) -> Mapping[str, str]:
-    """Return the settings that belong to other rules than the named one, each with the name of its rule.
+    """Return the settings that only other participation rules have, each with the name of its rule.
 
-    Empty if `name` is None.
+    `name` is the name of the configured rule. The result is empty if it is None.
     """
     needed = settings_of_participations() | {"cohort": "cohort"}
     return {setting: rule for setting, rule in needed.items() if name not in (None, rule)}
