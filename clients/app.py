@@ -108,7 +108,10 @@ def _send_canary(request: Request, canary: int) -> Message:
 
 
 def _own_accountant(request: Request) -> str | None:
-    """Return the client's accountant before a round, computed anew if the stored one is of another round or batch."""
+    """Return the state of the client's own privacy accountant before a round, as text; None before the first round.
+
+    It is computed anew if the stored state belongs to another round or trial batch.
+    """
     kept = request.context.state.config_records.get(MessageRecordName.OWN_ACCOUNTANT)
     if kept is not None and (kept[Key.BATCH], kept[Key.ROUND]) == (request.config[Key.BATCH], request.round - 1):
         return str(kept[Key.ACCOUNTANT])

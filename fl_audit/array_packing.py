@@ -1,7 +1,7 @@
 """Convert arrays to bytes in numpy's .npy format and back, with one copy for writing and none for reading.
 
-Messages are most of the cost of a round with a large model. Copying the models of all trials once takes a considerable
-part of the time of one layer.
+With a large model, messages cause most of the cost of a round. A single copy of the models of all trials already takes
+a considerable part of the time in which a layer of the model is computed.
 """
 
 import threading

@@ -172,7 +172,10 @@ class ChallengerLog:
         return wrong
 
     def _moved(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Return 1 for each trial whose clipping norm is not the one that the previous public bits give, else 0."""
+        """Return 1 for each trial with a wrong clipping norm, else 0.
+
+        The right norm follows from the norm and the published quantile bits of the previous round.
+        """
         clipping, side = self.public.mechanism.clipping, made.side
         assert isinstance(clipping, AdaptiveClipping)
         assert side.norms is not None

@@ -88,7 +88,7 @@ class EpsilonStarQueries(RunQueries):
         """Return the messages of an exchange: one for each batch of trials, kind of query and client.
 
         An exchange is all messages that are sent together; `exchange` is its number, from 1. `transcripts` has the
-        latest models of each batch; `to_owner` makes the messages.
+        latest models of each batch. `to_owner` builds each message; `to_observer` is not used.
         """
         newest, star = min(exchange - 1, max(self.releases)), self.settings.star
         about: More = {Key.DELTA: star.delta, Key.CUT: star.cut, Key.REPORT: self.settings.client_epsilon_star}
@@ -135,7 +135,10 @@ class EpsilonStarQueries(RunQueries):
         )
 
     def _said(self, batch: TrialBatch, release: int) -> dict[str, Floats]:
-        """Return the arrays of a query for moments besides models: the range, and the population's moments."""
+        """Return the arrays that a query for moments sends in addition to models.
+
+        They are the range of the losses, and the moments of the losses on the population sample.
+        """
         losses = self.population(batch, release)
         if self.settings.loss_range is None:
             extremes = moments.joint_range([self._ranges[batch.name], moments.range_of(losses)])

@@ -127,7 +127,11 @@ class ReleaseQueries(RunQueries):
             self._said[client, batch.name, key].append(values.copy())
 
     def _asked(self, exchange: int) -> Sequence[TrialBatch]:
-        """Return the batches that an exchange asks about: none in the first, otherwise all."""
+        """Return the trial batches for which adversaries are asked about a release in an exchange of messages.
+
+        In the first exchange there is no release yet, so no batch is returned, and none after the last exchange. In all
+        other exchanges all batches are returned.
+        """
         return self.batches if 1 < exchange <= self.last_exchange else ()
 
     def _by_round(self, client: int, batch: TrialBatch, key: Key) -> Floats:

@@ -1,4 +1,4 @@
-"""Reading of users' files of scores, losses or coins, which say which canaries were in a training.
+"""Reading of users' files of scores, losses or coins. A coin says whether a canary was in a training.
 
 A file has one number per line, a column of a table, or a NumPy array.
 """

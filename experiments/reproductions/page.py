@@ -103,7 +103,10 @@ def _opening(made: Sequence[ItemResult]) -> str:
 
 
 def _held(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
-    """Return how many numbers in a column can be compared with our intervals, and how many lie outside."""
+    """Return how many numbers in `column` ("published" or "theory") have a measured interval beside them.
+
+    The second result is how many of these numbers lie outside the interval.
+    """
     return sum(one.beside(column) for one in made), sum(len(one.outside(column)) for one in made)
 
 

@@ -133,9 +133,10 @@ def _section(record: Record, is_redrawn: bool, old: str | None) -> str:
 
 
 def _with_claims(record: Record, judged: Iterable[PaperClaim], section: str) -> tuple[dict[str, Any], str]:
-    """Return a record and its section with re-evaluated claims, matched by data set and quantity; others are dropped.
+    """Return a record and its section, with the re-evaluated claims `judged` in place of the record's claims.
 
-    The sentence in the section that counts the claims is rewritten.
+    Claims are matched by data set and quantity; a claim without a match is dropped. The section's sentence that counts
+    the claims is rewritten.
     """
     by_place = {(one.where, one.quantity): one for one in judged}
     own = [by_place[claim["where"], claim["quantity"]] for claim in record["claims"]

@@ -117,7 +117,10 @@ class ItemResult:
 
     @property
     def computed(self) -> tuple[int, tuple[str, ...]]:
-        """Number of printed values that a formula alone can give, and a sentence on each one that differs."""
+        """Number of printed values that are computed by a formula without any run, and sentences on differences.
+
+        There is one sentence for each printed value that differs from the computed value.
+        """
         frame = self.frame
         rows = frame[frame["published"].notna() & frame["theory"].notna() & frame["low"].isna()]
         # Six digits: two numbers that print alike may differ in them.

@@ -54,8 +54,8 @@ def section_of(record: Record) -> str:
 def rows_of(file: Path) -> str:
     """Return the rows of a table's or figure's CSV file as a collapsible HTML table.
 
-    A table of claims is shown with all rows. Of others, the first rows with a printed or theoretical number are shown,
-    or simply the first rows if there are none.
+    A table of claims is shown with all rows. Of other tables, the first rows that have a printed or theoretical number
+    are shown. If no row has such a number, the first rows are shown.
     """
     frame = pd.read_csv(file)
     beside = frame[frame["published"].notna() | frame["theory"].notna()]

@@ -58,8 +58,8 @@ def t_interval(values: Floats, confidence: float = CONFIDENCE) -> IntervalEstima
 def predicted_advantage(mu: Floats) -> float:
     """Return the predicted advantage of an adversary that tells D from D': the mean of 2 Phi(mu_w / 2) - 1.
 
-    `mu` holds the Gaussian-DP parameter of each trial w, shape (trials,). The prediction is exact if it is fixed, and
-    approximate for global noise scaling, where it depends on the training, and thereby on the log-odds.
+    `mu` holds the Gaussian-DP parameter mu_w of each trial w, shape (trials,). The prediction is exact if mu_w is known
+    before the training. Under global noise scaling mu_w depends on the training, so the prediction is approximate.
     """
     return float(np.mean([gaussian_advantage(float(one)) for one in mu]))
 

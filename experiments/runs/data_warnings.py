@@ -111,7 +111,7 @@ def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: AuditPlan) -> D
 
 
 def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
-    """Return the settings with which users are the units of the claim."""
+    """Return the settings that make users, instead of records, the units of the claim."""
     relation = Adjacency(f"{plan.public.mechanism.adjacency.relation}-{Unit.USER}")
     # Clients that train by themselves clip what they send, and not what each of their users adds to it.
     sums = () if plan.config.training.strategy == "dp-fedsgd" else (Remedy("strategy", "dp-fedsgd", "training"),)

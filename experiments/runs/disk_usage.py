@@ -55,7 +55,7 @@ class DiskUsageByContent:
 
 
 def footprint(plan: AuditPlan) -> DiskUsageByContent:
-    """Return an estimate of the disk space of a planned run; membership attacks take slightly more."""
+    """Return an estimate of the disk space of a planned run; a run with membership attacks needs slightly more."""
     public, run, trials = plan.public, plan.config.run, plan.config.audit.trials
     federation = load_federation(public)
     model = federation.model.layout.size * _NUMBER

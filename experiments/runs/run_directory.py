@@ -58,7 +58,7 @@ class ChallengerSeed(BaseModel):
     def keyed_data(self) -> str | None:
         """Keyed digest (HMAC) of the records; None if there is no key.
 
-        Without the key, nobody can test a guess of the records against it.
+        Without the key, nobody can test by this digest whether a guess of the records is right.
         """
         if self.data_key is None:
             return None
@@ -82,7 +82,10 @@ class RunDirectory:
         return is_begun(self.path)
 
     def store(self, config: RunConfig) -> TrialBatchStore:
-        """Return the store for the results of the run's trial batches, by the configuration of the run."""
+        """Return the store in which the results of the run's trial batches are kept.
+
+        `config` is the configuration of the run. It gives the prior, and says whether final models are kept.
+        """
         return TrialBatchStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
 
     def secret(self) -> ChallengerSeed:

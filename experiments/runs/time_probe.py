@@ -163,7 +163,7 @@ def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -
 
 
 def _affordable(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> tuple[TrialBatch, ...]:
-    """Return the given batches, or one of fewer trials if a single trial shows that they would take too long."""
+    """Return the given batches, or a single smaller batch if one timed trial shows that they would take too long."""
     together = sum(batch.count for batch in wave)
     if together <= _FEWEST_TRIALS:
         return wave

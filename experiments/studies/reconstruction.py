@@ -149,7 +149,11 @@ def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
 
 
 def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
-    """Print a table of the rates, and return sentences on what contradicts the bound or misses half of the noise."""
+    """Print a table of the rates, and return a sentence on each failure of the audit.
+
+    The audit fails at an epsilon if trials with the claimed noise exceed the bound. It also fails if trials with half
+    of this noise are not judged as a violation.
+    """
     columns = ("epsilon", "allowed", "best attack", "simulated", "digits", "half of the noise", "above", "verdicts")
     table = table_of(columns, words=columns)
     for one in points:

@@ -75,7 +75,7 @@ class LossesAndMembership(Protocol):
 
     @property
     def replacement_losses(self) -> "Floats":
-        """Losses on the records that replace, in D', the unit by which D and D' differ, shape (trials, records).
+        """Losses on the records that are only in D', in place of the unit that is only in D; shape (trials, records).
 
         The array has no columns if the unit is removed in D' and nothing replaces it.
         """

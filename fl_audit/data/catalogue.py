@@ -215,7 +215,7 @@ def _entry(name: str) -> _Entry:
 def is_found(name: str, data_dir: str | None = None) -> bool:
     """Return True if the files of a published data set are in the data directory; they are not read.
 
-    Data sets without files count as found, and those whose files the user must name do not.
+    The result is also True for a data set that has no files. It is False for a data set whose files the user must name.
 
     Parameters
     ----------

@@ -95,8 +95,8 @@ def encode_column(
     decimal
         Decimal mark, "." or ","; the other one may separate thousands.
     repeats
-        This column as an identifier, if it most likely names the person of each record; otherwise None. It only adds
-        advice to an error message.
+        Description of how the column's values repeat, if the column most likely names the person of each record;
+        otherwise None. It only adds advice to an error message.
     """
     numbers, note = _numbers(column, name, origin, decimal)
     if numbers is None:
@@ -191,7 +191,8 @@ def check_classes(values: NDArray[np.generic], what: str, max_classes: int | Non
     Raises
     ------
     InputError
-        If there are more classes than that, or, from 20 records on, more than half the records.
+        If there are more than `max_classes` classes. With at least 20 records, also if there are more classes than half
+        the number of records.
     """
     records, classes = len(values), len(np.unique(values))
     many = records >= ENOUGH_TO_TELL and 2 * classes > records

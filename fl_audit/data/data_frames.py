@@ -208,7 +208,10 @@ def _counted(words: Mapping[str, int]) -> str:
 def _persons(
     joint: pd.DataFrame, origin: SourceFileRows, name: str | None, kind: ColumnRole
 ) -> tuple[Owners, dict[str, ColumnReadResult]]:
-    """Return the owner or user of each training record, and how their column was read, by its name."""
+    """Return the owner (or user) of each training record, and a dict from the column's name to how it was read.
+
+    `name` is the column of owners or users; without one, owners are unknown and the dict is empty.
+    """
     if name is None:
         return UNKNOWN_OWNERS, {}
     values = _label_values(joint[name], name, origin)[: origin.train]

@@ -218,7 +218,10 @@ def _structural(left: SsimWindows, right: SsimWindows) -> Floats:
 
 
 def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, float]:
-    """Return the result of `_structural` by matrix products in single precision, and a bound on the error."""
+    """Return 1 - SSIM for every pair of a left and a right image, (n, m), and a bound on the error of the values.
+
+    Unlike `_structural`, it uses fast matrix products in single precision.
+    """
     windows = len(left.mean)
     mine, yours = _single(left.deviations), _single(right.deviations).transpose(0, 2, 1)
     denominator = _denominator(left, right)

@@ -51,7 +51,7 @@ def ranked_records(records: Records, measure: Measure, count: int, farthest: boo
 def ranked_pairs(
     inside: Records, outside: Records, measure: Measure, count: int, farthest: bool = True, skipped: int = 0
 ) -> tuple[tuple[int, int], ...]:
-    """Return the most dissimilar, or most similar, pairs of a record in D and a record outside D, in their order.
+    """Return the most dissimilar or most similar pairs of a record in D and a record outside D, best pair first.
 
     Each pair is (position in `inside`, position in `outside`). Raises `InputError` if a dissimilarity is undefined, see
     `check_measurable`.
@@ -69,7 +69,8 @@ def ranked_pairs(
     farthest
         True ranks the most dissimilar pair first, False the most similar one.
     skipped
-        Number of pairs that are left out before them, from 0; with `count` at most n m. Memory does not grow with it.
+        Number of best pairs to leave out before the returned ones, from 0. `skipped` plus `count` is at most n m. The
+        needed memory does not grow with `skipped`.
     """
     inside, outside = _checked_pairs(inside, outside, measure, skipped + count)
     last = None

@@ -96,7 +96,10 @@ def _has_test(federated: Any) -> bool:
 
 
 def _frame(data: "Dataset", drop: Collection[str]) -> pd.DataFrame:
-    """Return a table with classes by name; a column of lists becomes one column per list position."""
+    """Return the data as a table, with names of classes in place of their numbers.
+
+    A column of lists becomes one column for each position in the lists.
+    """
     frame = data.to_pandas()
     assert isinstance(frame, pd.DataFrame), "it was not asked for in batches"
     columns: dict[str, Any] = {}

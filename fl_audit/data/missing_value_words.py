@@ -19,7 +19,9 @@ _TRUTH = frozenset({"true", "false"})
 
 
 def is_usual(word: str) -> bool:
-    """Return True if a cell, without spaces around it, is empty or a usual word for a missing value, in any case.
+    """Return True if a cell is empty or holds a usual word for a missing value, in upper or lower case.
+
+    Spaces around `word` must have been removed before.
 
     Examples
     --------

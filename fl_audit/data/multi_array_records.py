@@ -31,8 +31,8 @@ def packed(arrays: Mapping[str, NDArray[np.generic]], what: str) -> tuple[Floats
     Raises
     ------
     InputError
-        If there is no array, lengths are unequal, an array holds no numbers or integers that float32 cannot hold
-        exactly, or a name is no identifier.
+        If there is no array, lengths are unequal, or a name is no identifier. Also if the values of an array are not
+        numbers, or are integers that float32 cannot represent exactly.
     """
     require(bool(arrays), f"{what} holds no array beside the labels: at least 1 is needed, such as input_ids")
     first = next(iter(arrays))

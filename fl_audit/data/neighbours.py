@@ -270,10 +270,14 @@ def stand_in_shard(
 ) -> Shard:
     """Choose the records that replace those of a client in D', and return their positions in `outside`, ascending.
 
-    They are drawn uniformly. If owners are known, all are of one owner with enough records outside D, as of a natural
-    client; owners without records in D are preferred. If no owner has enough, owners are mixed. If `inside` and
-    `replaced` are given, a client with a single owner is never replaced by records of this owner, and a client with
-    several owners by a mixture. Raises `InputError` if there are too few records outside D.
+    The records are drawn uniformly, in one of two ways. If owners are known, all records are of one owner with enough
+    records outside D, preferably an owner without records in D. If owners are unknown, or no owner has enough, the
+    records are drawn from all records outside D.
+
+    If `inside` and `replaced` are given, the owners of the replaced records matter as well. If these records have a
+    single owner, no record of this owner is drawn. If they have several, all records outside D may be drawn.
+
+    Raises `InputError` if there are too few records outside D.
 
     Parameters
     ----------

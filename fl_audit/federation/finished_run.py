@@ -67,7 +67,7 @@ class RunDescription:
         return self.guarantee
 
     def find(self, kind: type[Numbers]) -> Numbers | None:
-        """Return the finding of type `kind` that the audit made beside the result tables; None if there is none."""
+        """Return the finding of type `kind` that the audit made in addition to the tables; None if there is none."""
         return self.of_audit.find(kind)
 
     @property
@@ -223,8 +223,8 @@ class FinishedRun:
     def scores(self) -> Floats | None:
         """Noise of each round along the difference of D and D', shape (trials, rounds), scaled to be standard normal.
 
-        None without an insider, or if units are not sampled and clipping is not adaptive: scores then follow from
-        increments and sensitivities and are not stored.
+        None if scores are not stored. They are stored if there is an insider, and units are sampled or clipping is
+        adaptive. Otherwise they follow from increments and sensitivities.
         """
         if "score_present" not in self.tables.rounds:
             return None

@@ -229,7 +229,10 @@ class LoadedFederation:
 
     @cached_property
     def holders(self) -> dict[int, tuple[int, ...]]:
-        """The indices in `targets` of the targets that a client holds, by the number of each client with targets."""
+        """The targets that each client holds, as indices in `targets`, keyed by the client's number.
+
+        Clients without targets are left out.
+        """
         units = (self.units_of(client) for client in range(len(self.shards)))
         each = enumerate(np.flatnonzero(np.isin(self.targets, own)).tolist() for own in units)
         return {client: tuple(targets) for client, targets in each if targets}
@@ -266,7 +269,7 @@ class LoadedFederation:
         return shard if is_alone else np.concatenate([shard, _required(instead).features])
 
     def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
-        """Store a client's data in this federation, which was sent to the client's process without data.
+        """Store a client's data in this copy of the federation, which arrived in the client's process without data.
 
         Parameters
         ----------

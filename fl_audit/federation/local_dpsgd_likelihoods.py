@@ -61,12 +61,12 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
 
 
 def rounding_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Tensor:
-    """Return the rounding error in the updates that the adversary sees: a root mean square, float64 (trials,).
+    """Return the root mean square of the rounding error in the updates that the adversary sees, float64 (trials,).
 
-    It is on the scale of the likelihood ratio test, on which the noise has the standard deviation z C. A client's
-    update is the difference of two float32 models, of which the second is rounded. The error counts the updates of all
-    clients whose noise the adversary does not know and, for an insider, the rounding of a noised sum that is recovered
-    from models.
+    The error is in the units of the likelihood ratio test, in which the noise has the standard deviation z C (noise
+    multiplier times clipping norm). A client's update is the difference of two float32 models, of which the second is
+    rounded. The error covers the updates of all clients whose noise the adversary does not know. If an insider recovers
+    the noised sum from models, the rounding of this sum is added.
 
     Parameters
     ----------

@@ -29,7 +29,10 @@ class TrialBatchColumns:
     tallies: Table = field(default_factory=dict)  # counts that the challenger reveals, a row each, see `belief.opened`
 
     def __or__(self, other: "TrialBatchColumns") -> "TrialBatchColumns":
-        """Return the union; of two columns of one name that of `other`, but the rows of both `tallies`."""
+        """Return the columns of both values; if both have a column of the same name, that of `other` is taken.
+
+        The rows of both `tallies` are joined instead.
+        """
         tables = [entry.name for entry in fields(TrialBatchColumns) if entry.name not in ("insider_clients", "tallies")]
         joined = {name: {**getattr(self, name), **getattr(other, name)} for name in tables}
         both = [one for one in (self.tallies, other.tallies) if one]

@@ -248,9 +248,9 @@ def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slic
 def _move(
     layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _StepsOnRecords, rate: float
 ) -> None:
-    """Take the steps of a range from the parameters `now`, and write `models` minus the result to `moved`.
+    """Take the steps in `stretch`, starting from the parameters `now`, and write the update so far to `moved`.
 
-    `models` are the parameters before the first step of the round.
+    The update is `models`, the parameters at the start of the round, minus the parameters after these steps.
     """
     front, upper = _FirstLayer(layers[0], now, stretch), [_UpperLayer(layer, now) for layer in layers[1:]]
     for step in stretch.steps:

@@ -142,7 +142,10 @@ def _random_models(passes: ModelPasses, trials: int, source: torch.Generator) ->
 
 
 def _measured_activations(passes: ModelPasses, portion: Microbatch) -> int:
-    """Return the number of scalars that a pass through `torch.func` stores per example, at least that of parameters."""
+    """Return the number of scalars that a pass through `torch.func` stores per example.
+
+    It is at least the number of parameters, because the pass forms the gradient of each example.
+    """
     one, label = passes.read(portion.features[:1]), portion.labels[:1]
     held = saved_scalars(passes.behind, lambda values: passes.summed_loss(values, one, label))
     return max(passes.layout.size, held)

@@ -263,9 +263,9 @@ class StackedNormalisation(StackedLayer):
         return values.sum(tuple(range(2, 2 + spanned))) if spanned else values
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the examples' squared gradient norms, (trials, examples), and their gradients by parameter name.
+        """Return the squared gradient norm of each example, (trials, examples), and the gradients themselves.
 
-        The gradients have the shape (trials, examples, *shape).
+        The gradients are a dict keyed by parameter name, with arrays of shape (trials, examples, *shape of parameter).
         """
         signals, gradients = self.frame.split(signal), {}
         if self.parameter("weight") is not None:

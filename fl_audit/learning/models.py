@@ -314,7 +314,10 @@ def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
 
 
 def _weights(spec: ModelSpec, known: FactoryModel | None, source: np.random.Generator) -> Tensor:
-    """Return a model's initial weights, (parameters,), from recorded draws if possible."""
+    """Return a model's initial weights, (parameters,): those that the factory always gives, or else drawn by `source`.
+
+    If possible, the recorded steps of an earlier call of the factory are repeated, which is faster than a new call.
+    """
     if known is not None and known.weights is not None:
         return known.weights
     if known is not None and known.draws is not None:

@@ -1,4 +1,4 @@
-"""Names, used in configurations, of client and server optimizers and of the built-in text model."""
+"""Names that configurations use for client optimizers, server optimizers and the built-in text model."""
 
 from enum import StrEnum
 

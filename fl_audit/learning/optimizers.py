@@ -39,7 +39,13 @@ class ServerOptimizer:
 
     @property
     def models_to_invert(self) -> int:
-        """Number of latest models from which the latest gradient follows; raises `InputError` for Adam."""
+        """Number of latest models that suffice to recover the gradient of the latest step: 2 for SGD, 3 for momentum.
+
+        Raises
+        ------
+        InputError
+            If the optimizer is Adam, whose steps cannot be inverted.
+        """
         match self.kind:
             case ServerOptimizerKind.SGD:
                 return 2

@@ -72,7 +72,7 @@ def require_samples(parameters: Mapping[str, nn.Parameter], records: int) -> Non
     Raises
     ------
     InputError
-        If a parameter has none, or another number of them.
+        If a parameter has no per-sample gradients, or not exactly `records` of them.
     """
     for name, parameter in parameters.items():
         found: Any = getattr(parameter, "grad_sample", None)

@@ -67,7 +67,8 @@ class UserGroups:
     def runs(self) -> tuple[Tensor, Tensor]:
         """Index of each record's user, int64 (places,), and number of records of each user, int64 (users,).
 
-        Consecutive records of the same user form one user of this object. A place is a record's position in the pass.
+        Users are told apart by changes between neighbours in `users`. So a user whose records do not follow each other
+        counts several times. A place is a record's position in the pass.
         """
         flat = self.users
         if self.is_own:

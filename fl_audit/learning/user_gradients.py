@@ -134,9 +134,10 @@ def _examples_at_once(model: StackedModel, models: Tensor) -> int:
 
 
 def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return one pass's sums of users' clipped gradients and of their centred bits, without per-record gradients.
+    """Return the sum of users' clipped gradients over one pass, (trials, parameters), and of their quantile bits.
 
-    The shapes are (trials, parameters) and (trials,).
+    A bit is 1/2 if the user's gradient is within the clipping norm, else -1/2; the sums of bits are (trials,).
+    Per-record gradients are not computed.
     """
     taped, total, portion = model.backward(models, users.portion), torch.empty_like(models), users.portion
     with torch.no_grad():
@@ -178,9 +179,10 @@ def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor
 def _clipped(
     users: UserMicrobatch, squares: Tensor, norm: Tensor | None, counted: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the clipping factor of each record's user, (trials, n), and the sums of users' centred bits, (trials,).
+    """Return the clipping factor of each record's user, (trials, n), and the sums of users' quantile bits, (trials,).
 
-    Records with `counted` 0 have the factor 0 and no bit.
+    A bit is 1/2 if the user's gradient is within the clipping norm, else -1/2. Records with `counted` 0 have the factor
+    0 and no bit.
     """
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:

@@ -135,7 +135,10 @@ def real_noise(step: PrivateStep) -> float:
 
 
 def _lowest(count: int) -> float:
-    """Return the share of the claimed noise scale below which honest noise of `count` coordinates hardly ever falls."""
+    """Return a lower limit for the ratio of measured to claimed noise scale, measured at `count` coordinates.
+
+    Correct noise hardly ever has a smaller ratio.
+    """
     return max(0.0, 1 - 6 / math.sqrt(2 * count))
 
 

@@ -55,7 +55,10 @@ def count_of(dataset: Any) -> int:
 
 
 def inner_sampler(sampler: Any) -> Any:
-    """Return the sampler of whole mini-batches: `sampler`, or the one that `BatchMemoryManager` wrapped in it."""
+    """Return the sampler that draws whole mini-batches.
+
+    It is `sampler` itself, unless Opacus's `BatchMemoryManager` has wrapped another sampler to split its mini-batches.
+    """
     return inner_sampler(sampler.sampler) if isinstance(sampler, BatchSplittingSampler) else sampler
 
 
@@ -99,9 +102,10 @@ def coupled_layers(module: nn.Module) -> tuple[str, ...]:
 def multiplier_of(optimizer: DPOptimizer) -> float:
     """Return the noise multiplier of everything that a step of the optimizer releases together.
 
-    With adaptive clipping, this is a sum of gradients and a count of gradients within the clipping norm. Before
-    Opacus's pull request 807, `optimizer.noise_multiplier` belongs to the sum alone. Since then, `add_noise` derives
-    the noise of the sum from it, as if a record changed the count by one half (Andrew et al. 2021, theorem 1).
+    With adaptive clipping, a step releases a sum of gradients and a count of gradients within the clipping norm. Before
+    Opacus's pull request 807, `optimizer.noise_multiplier` is that of the sum alone. Since then it is meant for the
+    whole step, and `add_noise` derives the noise of the sum from it. This derivation assumes that a record changes the
+    count by one half (Andrew et al. 2021, theorem 1).
     """
     told, of_count = float(optimizer.noise_multiplier), count_multiplier_of(optimizer)
     if of_count is None or told <= 0:

@@ -25,7 +25,7 @@ class RecordedTrainings:
 
     @cached_property
     def by_client(self) -> Mapping[int, tuple[RecordedTraining, ...]]:
-        """For each client that used Opacus, by its number, its trainings in the order of rounds."""
+        """The trainings of each client that used Opacus, in the order of rounds, keyed by the client's number."""
         found: defaultdict[int, list[RecordedTraining]] = defaultdict(list)
         for training in sorted(self.trainings, key=lambda one: one.round):
             if training.noised or training.engines:
@@ -93,9 +93,10 @@ class RecordedTrainings:
 
     @cached_property
     def claimed(self) -> float | None:
-        """Claimed epsilon: the user's, else the last that an accountant reported, else the engine's, else None.
+        """Claimed epsilon, from the first of three sources that states an epsilon; None if no source does.
 
-        The engine is Opacus's `PrivacyEngine`, which may be given an epsilon to reach.
+        The sources are the user, the last report of an accountant, and the target epsilon that Opacus's `PrivacyEngine`
+        was given.
         """
         targets = [one.target[0] for each in self.trainings for one in each.engines if one.target]
         if self.epsilon is not None:

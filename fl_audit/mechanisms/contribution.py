@@ -90,9 +90,10 @@ class PrivateTraining:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Sampling rates of the clients' records in a round: the distinct ones, ascending.
+        """The different rates with which clients sample their records in a round, ascending.
 
-        The result is (1.0,) if a client takes several steps in a round: almost every record is then in one of them.
+        The result is (1.0,) if a client takes several steps in a round, because these steps together use almost every
+        record.
         """
         if not self.is_one_step:
             return (1.0,)

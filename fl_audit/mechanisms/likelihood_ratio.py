@@ -157,7 +157,7 @@ def gaussian_llr(
 
 
 def mixed_llr(log_odds: Tensor, weight: float) -> Tensor:
-    """Return log((1 - q) + q e^l), the log-likelihood ratio of a random participation against certain absence.
+    """Return log((1 - q) + q e^l), the log-likelihood ratio of "takes part with probability q" against "is absent".
 
     Parameters
     ----------

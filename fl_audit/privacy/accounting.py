@@ -88,7 +88,10 @@ class PrivacyProfile:
         return gdp_epsilon(delta, mu) if mu is not None else self._curves.epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta for which (epsilon, delta)-DP holds, 0 to 1, at a finite epsilon of at least 0."""
+        """Return the smallest delta, from 0 to 1, for which (epsilon, delta)-DP holds.
+
+        `epsilon` is finite and at least 0.
+        """
         require_epsilon(epsilon)
         mu = self.gaussian_mu
         return gdp_delta(epsilon, mu) if mu is not None else self._curves.delta(epsilon)

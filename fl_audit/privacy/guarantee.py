@@ -40,8 +40,8 @@ class Guarantee:
         sensitivities of the claim. By `rdp-classic` and `rdp` it is `rho_beta` of the epsilon of `rdp-classic`. By
         `gdp` and `pld` it follows from the tail of the log-odds (module `identifiability_bounds`).
     belief_bound_fixed
-        The same bound for fixed sensitivities, at most `belief_bound`. By `rdp-classic` and `rdp` it equals
-        `belief_bound`.
+        The same bound if no round's sensitivity depends on earlier releases. It is at most `belief_bound`, and equal to
+        it by `rdp-classic` and `rdp`.
     rho_alpha
         Advantage score of Bernau et al. 2021 (theorem 3) for epsilon and delta, if the accountant is `rdp-classic`, as
         in that paper; otherwise None. It bounds the advantage only if the noise is calibrated by the paper's Eq. (1).
@@ -204,8 +204,8 @@ def derive_guarantee(claim: Claim) -> Guarantee:
 def guarantee_of_all(claims: Sequence[Claim]) -> Guarantee:
     """Derive the guarantee of several claims that hold at the same time.
 
-    It has the largest epsilon, with the claim that gives it, and the largest of each bound. Raises `InputError` if the
-    accountant of a claim does not support its events.
+    The result is the guarantee of the claim with the largest epsilon, except that mu and every bound are the largest
+    over all claims. Raises `InputError` if the accountant of a claim does not support its events.
     """
     each = [derive_guarantee(claim) for claim in claims]
     bounds = ("mu", "belief_bound", "belief_bound_fixed", "advantage_bound_exact")

@@ -52,7 +52,8 @@ class LedgerTraining:
     def shortfall(self) -> float:
         """Factor, at least 1, by which the real sensitivity of the sum exceeds the sensitivity stated in the entry.
 
-        The real sensitivity follows from clipping norm and adjacency. The factor is 1 if the entry states none.
+        The real sensitivity follows from the clipping norm and the adjacency. The factor is 1 if the entry states no
+        sensitivity.
         """
         if self.sensitivity is None or self.clipping_norm is None:
             return 1.0

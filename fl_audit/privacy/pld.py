@@ -172,7 +172,7 @@ class PrivacyCurvePair:
     def composed_quantile(self, probability: float) -> float:
         """Return a loss, at least 0, that the composition exceeds with at most this probability.
 
-        Unlike `quantile`, it holds even if sensitivities depend on earlier releases.
+        Unlike the result of `quantile`, this loss is valid even if sensitivities depend on earlier releases.
         """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
@@ -181,8 +181,8 @@ class PrivacyCurvePair:
     def tradeoff(self, alpha: float) -> float:
         """Return a lower bound on the type II error of tests with type I error `alpha`.
 
-        It is the supremum over epsilon of 1 - delta - e^epsilon alpha and of e^-epsilon (1 - delta - alpha) (Dong, Roth
-        & Su 2022, proposition 2.12).
+        It is the supremum over epsilon >= 0 of the larger of 1 - delta - e^epsilon alpha and
+        e^-epsilon (1 - delta - alpha), where delta is `delta(epsilon)` (Dong, Roth & Su 2022, proposition 2.12).
         """
         best = 0.0
         for curve in self.curves:
@@ -264,7 +264,7 @@ def _spread(count: int, interval: float, probability: float) -> float:
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> PrivacyCurvePair:
     """Return the privacy curves of a composition of releases.
 
-    Raises `InputError` if losses are above 1e20 or releases are more than 1e9.
+    Raises `InputError` if a loss is above 1e20, or if there are more than 1e9 releases.
 
     Parameters
     ----------

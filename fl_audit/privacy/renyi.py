@@ -129,11 +129,14 @@ def _overhead(accountant: Accountant, delta: float) -> Floats:
 
 
 def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> float:
-    """Return the smallest conversion of Renyi divergences to epsilon over all orders, at least 0.
+    """Convert Renyi divergences to epsilon at each order, and return the smallest result, at least 0.
 
-    For `rdp-classic` the conversion is eps_RDP(alpha) + ln(1/delta) / (alpha - 1) (Mironov 2017, proposition 3; Bernau
-    et al. 2021, Eq. (3)), which is at least ln(1/delta) / 62. For `rdp` it is eps_RDP(alpha) + ln((alpha - 1) / alpha)
-    - (ln delta + ln alpha) / (alpha - 1) (Balle et al. 2020, theorem 21), as in Opacus.
+    The conversion at the order alpha depends on the accountant:
+
+    * `rdp-classic`: eps_RDP(alpha) + ln(1/delta) / (alpha - 1) (Mironov 2017, proposition 3; Bernau et al. 2021,
+      Eq. (3)). Since the largest order is 63, the result is at least ln(1/delta) / 62.
+    * `rdp`: eps_RDP(alpha) + ln((alpha - 1) / alpha) - (ln delta + ln alpha) / (alpha - 1) (Balle et al. 2020,
+      theorem 21), as in Opacus.
 
     Parameters
     ----------

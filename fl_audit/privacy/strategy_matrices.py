@@ -77,9 +77,11 @@ def _square_root_coefficients(bands: int) -> Floats:
 def banded_coefficients(rounds: int, bands: int) -> Floats:
     """Return the coefficients of the banded Toeplitz matrix, float64 (bands,); the first one is 1.
 
-    If `banded_coefficients.json` has this number of bands, the coefficients are optimised for the mean squared error of
-    prefix sums. They are those for the next larger number of rounds in the file, or else for its largest. Otherwise the
-    coefficients are those of the banded square root.
+    The file `banded_coefficients.json` has coefficients that minimise the mean squared error of prefix sums, for some
+    numbers of bands and rounds. If the given number of bands is in the file, the coefficients are taken from the file.
+    They are those for the smallest number of rounds in the file that is at least `rounds`. If there is none, they are
+    those for the largest number of rounds. If the number of bands is not in the file, the coefficients of the banded
+    square root are returned.
 
     Parameters
     ----------

@@ -114,8 +114,8 @@ def empirical_epsilon_star(
 ) -> Floats:
     """Return the empirical Epsilon* of each model, shape (...); every observed loss is a threshold.
 
-    It is infinite if an admitted threshold (see `cut`) has more than a share delta of one set on one side, and all of
-    the other set on the other side.
+    Epsilon* is infinite if an admitted threshold (see `cut`) separates the sets: all losses of one set are on one side,
+    and more than a share delta of the other set's losses are on the other side.
 
     Parameters
     ----------

@@ -183,9 +183,9 @@ def epsilon_star_gaussian(
         infinite.
     cut
         The paper's stability cut (footnote of section 3.1), from 0 to below 0.5: the supremum is taken over thresholds
-        whose FPR and FNR both lie between `cut` and 1 - `cut`. The default 0 admits all thresholds; the tails of
-        distributions that were fitted to losses are extrapolated beyond the cut. If no threshold lies within the cut,
-        all are admitted.
+        whose FPR and FNR both lie between `cut` and 1 - `cut`. If there is no such threshold, or the cut is 0 (the
+        default), all thresholds count. A cut is useful for distributions that were fitted to losses, because their
+        tails are extrapolated.
 
     Raises
     ------
@@ -222,7 +222,10 @@ def epsilon_star_gaussian(
 
 
 def _tail_supremum(offset: Floats, spread: Floats, delta: float, reach: Floats) -> Floats:
-    """Return the supremum over t of log((P(X > t) - delta) / Q(X > t)), at least 0."""
+    """Return the supremum over t of log((P(X > t) - delta) / Q(X > t)), at least 0.
+
+    X is N(0, 1) under P and N(offset, spread^2) under Q; t is at most `reach` standard deviations from both means.
+    """
     # P is N(0, 1), Q is N(offset, spread^2), and t lies within `reach` standard deviations of both means. The inner
     # maximum is bracketed and found by bisection on the sign of H, see the module's docstring.
     first, last = np.maximum(-reach, offset - reach * spread), np.minimum(reach, offset + reach * spread)

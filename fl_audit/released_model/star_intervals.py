@@ -217,9 +217,10 @@ def empirical_interval(
 
 
 def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return selected losses, (ranks,), and bounds of the distribution function from one to the next, (2, 1 + ranks).
+    """Return selected losses, (ranks,), and bounds on the distribution function between them, (2, 1 + ranks).
 
-    All lower bounds (row 0) and upper bounds hold together with probability at least 1 - `level`.
+    Row 0 has the lower bounds, row 1 the upper bounds. Each bound holds from one selected loss to the next. All bounds
+    hold together with probability at least 1 - `level`.
     """
     # Row 0: lower bound from the previous selected loss on. Row 1: upper bound up to the next selected loss.
     n = losses.size
@@ -231,9 +232,9 @@ def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def _within(at_least: Floats, at_most: Floats, cut: float) -> Flags:
-    """Return a mask of the thresholds whose error rates are proven to lie within the cut.
+    """Return a mask of the thresholds at which both distribution functions certainly lie between `cut` and 1 - `cut`.
 
-    With both bounds exchanged, the mask marks the thresholds whose error rates may lie within it.
+    If lower and upper bounds are exchanged, it is a mask of the thresholds at which they possibly do.
     """
     return np.asarray((at_least.min(axis=0) > cut) & (at_most.max(axis=0) < 1 - cut), dtype=np.bool_)
 

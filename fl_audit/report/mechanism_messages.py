@@ -26,9 +26,9 @@ SIMULATION_NOTICE = (
 
 
 def not_private_label(facts: RunDescription) -> str:
-    """Return a short sentence that says why the models of a run are not, or not fully, a private release.
+    """Return a short sentence that says why the models of a run are not a private release, or not a fully private one.
 
-    It is for runs whose models are not to be published as private.
+    Call it only for runs whose models must not be published as private.
     """
     if facts.has_guarantee:
         return AUDIT_DEVICE

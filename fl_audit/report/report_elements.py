@@ -186,7 +186,7 @@ class ReportNumber:
 
 
 def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:
-    """Return the deciding interval for JSON; None if it is the interval of the row."""
+    """Return the interval that decided the comparison as a JSON object; None if the printed interval decided it."""
     if found.wide is None:
         return None
     return {"low": finite(found.wide.low), "high": finite(found.wide.high), "confidence": found.wide.confidence}

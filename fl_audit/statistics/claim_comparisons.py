@@ -128,7 +128,10 @@ def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:
 
 
 def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> float:
-    """Return the value that breaks a claim twofold, counted from `origin`; see `read`."""
+    """Return half of a lower limit or twice an upper limit; half also if twice the limit exceeds `largest`.
+
+    Half and twice refer to the distance from `origin`.
+    """
     half, twice = origin + (claim - origin) / 2, origin + 2 * (claim - origin)
     return half if is_least or twice > largest else twice
 

@@ -105,8 +105,8 @@ def number_of_splits(members: Floats, nonmembers: Floats) -> int:
 def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, number: int = 0) -> ScoreSplit:
     """Split the scores of two groups, of at least 2 each: one part chooses a threshold, the other one measures it.
 
-    Exchanged groups and negated scores give the same split. So the caller must try all four directions
-    (`ScoreSplit.ways`).
+    The split does not change if the two groups are exchanged or all scores are negated. So it does not know which group
+    scores higher, and the caller must try all four directions (`ScoreSplit.ways`).
 
     Parameters
     ----------

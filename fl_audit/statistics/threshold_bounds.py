@@ -255,10 +255,10 @@ def gdp_mu(counts: CountsAboveThreshold, level: float) -> float:
 
 
 def _distributions_of_rank(counts: CountsAboveThreshold) -> tuple[tuple[float, float], BetaExpectation]:
-    """Return the parameters of a beta distribution for the TPR, and the beta distribution of the FPR.
+    """Return the two parameters of a beta distribution for the TPR, and the beta distribution of the FPR.
 
-    The CDF of the first at x is the probability of at least the observed hits at the rate x. The FPR is that of a
-    threshold at a rank that is fixed beforehand.
+    The CDF of the TPR's distribution at x is the probability of at least the observed number of hits if the TPR is x.
+    The FPR belongs to a threshold at a rank that is fixed beforehand.
     """
     tpr = (float(counts.hits), counts.first - counts.hits + 1.0)
     return tpr, BetaExpectation(counts.alarms + 1.0, float(counts.second - counts.alarms))

@@ -273,8 +273,9 @@ def if_known(value: Known | None, reason: NotTestedReason) -> Known:
 def leading_first(broken: Iterable[TestResult]) -> tuple[TestResult, ...]:
     """Return failed tests in the order in which a report names them, the clearest failure first.
 
-    The clearest has the smallest p-value over its significance level. But if a test found that the noise depends on the
-    secret, and no test found too little noise, the clearest test of this dependence comes first.
+    The clearest failure has the smallest ratio of p-value to significance level. There is one exception: if some test
+    found that the noise depends on the secret, and no test found too little noise, the clearest test of this dependence
+    comes first.
     """
     ordered = sorted(broken, key=lambda test: test.p_value / test.level)
     about_secret = [test for test in ordered if test.name.is_about_secret]

@@ -172,9 +172,10 @@ def _distribution(one: int, other: int) -> Floats:
 
 
 def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
-    """Return the smallest true share of rightly ordered pairs that the test finds with `DETECTION_POWER`.
+    """Return the limit of detection: the smallest probability of ranking a trial with D above one with D' by the rule.
 
-    The test rejects if the share is at least `critical`.
+    A rule with this probability is detected with the power `DETECTION_POWER`. The test rejects if the observed share of
+    rightly ranked pairs is at least `critical`. `sizes` are the numbers of trials with D and with D' in each fold.
     """
     pairs = sum(one * other for one, other in sizes)
 

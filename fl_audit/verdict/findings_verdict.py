@@ -40,7 +40,10 @@ class VerdictFinding:
 
     @property
     def judges_scores(self) -> bool:
-        """True if the verdict rests only on attack scores, whose distribution is unknown, and on opened values."""
+        """True if the only tests are the test of attack scores and the tests of values that the challenger revealed.
+
+        Unlike measured noise, attack scores have no known distribution.
+        """
         return self.judgement is not None and [
             test.name for test in self.judgement.tests if test.name not in OF_OPENED
         ] == [TestName.SCORES]

@@ -206,12 +206,15 @@ def judged_with_noise(alone: VerdictDetails, noise: NoiseAlongTarget | None, gua
 
 
 def judged_with_opened(found: VerdictDetails, opened: OpenedSecrets | None) -> VerdictDetails:
-    """Add the tests of values revealed after the run, such as who took part, to the results of other tests.
+    """Test the values that the challenger revealed after the run, and add the results to those of other tests.
+
+    Such a value is, for example, who took part in a round.
 
     Parameters
     ----------
     found
-        Results of tests by scores or guesses, which leave the added tests their share of the significance level.
+        Results of tests by scores or guesses. They use only a part of the significance level; the added tests use the
+        rest.
     opened
         Secret values that the challenger revealed after the run. If there are none, `found` is returned.
     """

@@ -150,7 +150,7 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
 def kept_epsilon(guarantee: Guarantee) -> float:
     """Return the epsilon that follows from the guarantee's claimed noise and delta.
 
-    If the accountant cannot resolve so small a delta, it is the epsilon that the guarantee states.
+    If the delta is too small for the accountant to compute this, the result is the epsilon that the guarantee states.
     """
     try:
         return guarantee.claim.profile.epsilon(guarantee.delta)

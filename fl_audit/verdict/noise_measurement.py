@@ -110,9 +110,10 @@ class NoiseMeasurer:
         return NoiseStatistics(self.layout.names, places, self.layout.size, **arrays)
 
     def _signal(self, seen: ReleaseUnderHypotheses, along: Tensor, sigma: Tensor, distance: Tensor) -> Tensor:
-        """Return `NoiseStatistics.signal`, (trials, sides, kinds); a noise along a vector of length 0 is NaN.
+        """Return the field `signal` of `NoiseStatistics`, (trials, sides, kinds).
 
-        `along` is <e, u> of the module's docstring.
+        The kinds are the noise along f(D) - f(D'), the noise along the side's own contribution, and the length of this
+        contribution. Noise along a vector of length 0 is NaN. `along` is <e, u> of the module's docstring.
         """
         # Three inner products over all parameters suffice, because <e, u> and ||f(D) - f(D')|| are known.
         towards = _dot(seen.residual, seen.present)
@@ -167,7 +168,7 @@ class NoiseMeasurer:
         return seen + factor.unsqueeze(1) * towards
 
     def _spread(self, vectors: Tensor) -> Tensor:
-        """Return the columns of `vectors` at the evenly spread coordinates that the public directions cover."""
+        """Return as many evenly spaced columns of `vectors` as the public directions have coordinates."""
         size, few = vectors.shape[1], len(self.directions)
         if few == size:
             return vectors

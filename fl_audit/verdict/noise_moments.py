@@ -24,9 +24,10 @@ from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 def drift_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise along f(D) - f(D') has mean 0, in trials with D and in trials with D', by an F-test.
 
-    With n innovations (standardised noise of a round) of sum S in each of G groups and N in all, the mean of S^2/n over
-    the groups is divided by the variance within the groups. The ratio is F(G, N - G). The test finds a shift under D
-    alone as well as one under both.
+    The G = 2 groups are the trials with D and those with D'; an empty group is left out. A group has n innovations
+    (standardised noise of a round) with the sum S, and all groups together have N. The statistic is the mean of S^2/n
+    over the groups, divided by the variance within the groups. Its distribution is F(G, N - G). The test finds a shift
+    under D alone as well as a shift under both.
     """
     split = [_used(measured.innovations[rows]) for rows in (measured.members, ~measured.members)]
     groups = [group for group in split if group.size]

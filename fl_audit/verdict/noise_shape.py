@@ -3,10 +3,10 @@
 Noise whose density falls off faster than the normal one hides less, or nothing, even if its variance is as claimed. If
 the claim holds, the sampled noise is independent N(0, 1), so the statistics of shape have known distributions.
 
-Noise with few significant bits shows in its low bits. The phase of a value is its remainder in units of the last of 11
-bits, the bits of half precision. Phases are uniform for continuous noise, and all 0 for rounded noise. Noise on any
-grid shows in its characteristic function: this is 0 for normal noise at high frequencies, but near 1 at the frequency
-of the grid. Such noise reveals the secret, because the release lies on different grids under D and under D'.
+Noise of half precision has only 11 significant bits. A value's phase is the fraction that remains after division by the
+unit of the 11th bit. Phases are uniform for continuous noise, and all 0 for noise of half precision. Noise on any grid
+is found by its characteristic function. At high frequencies this function is 0 for normal noise, but near 1 at the
+frequency of the grid. Noise on a grid reveals the secret, because the release lies on different grids under D and D'.
 """
 
 import math
@@ -80,9 +80,9 @@ def tails(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SUPPORT)
 def support(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the largest absolute value of the sampled noise is that of normal noise: exact, two-sided.
+    """Test whether the largest absolute value of the sampled noise fits normal noise; the test is exact and two-sided.
 
-    Truncated noise makes it too small.
+    Truncated noise has too small a largest value.
     """
     values = measured.even_sample
     largest, count = float(np.abs(values).max()), values.size
@@ -159,9 +159,9 @@ class _CharacteristicFunctionInput:
 def grid(measured: NoiseMeasurements) -> TestResult:
     """Test whether all sampled noise values are multiples of a step, by their characteristic function phi.
 
-    For N values without such a step, N |phi|^2 is exponential with mean 1 at each frequency. The noise over its claimed
-    standard deviation is tested and, if that changes between rounds, the noise itself. Bonferroni is over all
-    frequencies but those at which float32 rounding makes steps.
+    For N values without such a step, N |phi|^2 is exponential with mean 1 at each frequency. The noise divided by its
+    claimed standard deviation is tested. If this deviation varies, the noise itself is tested, too. Bonferroni's
+    correction covers all tested frequencies. Frequencies at which float32 rounding itself makes steps are not tested.
     """
     looks = [look for look in _looks(measured) if look.highest >= 2 * look.lowest]
     only_if(bool(looks), NotTestedReason.ROUNDING)

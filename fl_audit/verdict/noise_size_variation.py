@@ -61,9 +61,10 @@ def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _ranked(squares: Floats, freedom: Integers) -> Floats:
-    """Return normal scores of the ranks of the sizes of the noise, (trials, rounds).
+    """Rank the sizes of the noise of all rounds and trials, and return the ranks' normal scores, (trials, rounds).
 
-    The means of trials and of rounds are subtracted before. A trial in which a round has no size has only NaN.
+    Before, each trial's mean and each round's mean are subtracted from the log sizes. If a trial has a round without a
+    measured size, all its scores are NaN.
     """
     whole = (freedom > 0).all(axis=1)
     found = np.full(squares.shape, np.nan)
@@ -76,9 +77,10 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
-    """Return sums of squares over the claimed variance and their degrees of freedom, both (trials, rounds), by place.
+    """Return a dict from each part of the model to the size of its noise and the degrees of freedom of this size.
 
-    The place is "" for the whole model, and a name such as "tensor 'weight'" for one of several tensors.
+    The size is the sum of squares divided by the claimed variance; both arrays are (trials, rounds). The key is "" for
+    the whole model, and text such as "tensor 'weight'" for one of several tensors.
     """
     only_if(has_direction(measured), why_no_direction(measured))
     noise, variance = measured.noise, measured.sigma**2

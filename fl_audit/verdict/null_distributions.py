@@ -20,7 +20,9 @@ def student_p(values: Floats) -> tuple[float, float]:
 
 
 def detectable_shift(freedom: int, level: float) -> float:
-    """Return the shift of a normal sum, in standard deviations, that Student's t finds with `DETECTION_POWER`.
+    """Return the shift of a normal sum that Student's t-test detects with the power `DETECTION_POWER`.
+
+    The shift is in standard deviations of the sum.
 
     Parameters
     ----------
@@ -52,7 +54,10 @@ def detectable_mean(count: int, level: float) -> float:
 
 
 def detectable_deviation(level: float) -> float:
-    """Return the shift of an N(0, 1) statistic that a one-sided test at a level finds with `DETECTION_POWER`."""
+    """Return the shift of an N(0, 1) statistic that a one-sided test detects with the power `DETECTION_POWER`.
+
+    `level` is the significance level of the test.
+    """
     return float(ndtri(DETECTION_POWER) - ndtri(level))
 
 

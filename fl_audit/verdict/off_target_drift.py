@@ -66,9 +66,9 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
 
 
 def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, str]:
-    """Return the p-value of squared standardised means, the root of their mean, and `place`.
+    """Return the p-value of a chi-square test that some means are 0, the root mean square of the means, and `place`.
 
-    The p-value is corrected by Bonferroni for `looks` tests.
+    `squares` are the squares of the standardised means. The p-value is corrected by Bonferroni for `looks` tests.
     """
     return of_looks(looks, float(chdtrc(squares.size, squares.sum()))), math.sqrt(float(squares.mean())), place
 

@@ -193,8 +193,9 @@ def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
 def last_bits_of(tallies: "pd.DataFrame") -> LastBitCounts | None:
     """Return the counts of released numbers whose last bit is 1, from the table of tallies; None if it has none.
 
-    In the table, "second" is the side, 0 for D and 1 for D'. "first" is the index of a sampled coordinate, or -1 for
-    the count over all coordinates, -2 for the number of bits in it, and -3 for the number of bits at each sampled
+    In the table, the column "second" is 0 for trials with D and 1 for trials with D'. The column "first" says what a
+    row counts. From 0 on it is the index of a sampled coordinate, whose bits of 1 are counted. At -1 the bits of 1 at
+    all evaluated coordinates are counted, at -2 all bits at these coordinates, and at -3 all bits at each sampled
     coordinate.
     """
     rows = _summed(tallies, LAST_BIT)

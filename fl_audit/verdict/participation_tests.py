@@ -86,9 +86,11 @@ def _detectable_rate(rate: float, trials: int, level: float) -> float:
 def target_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether the target takes part at the claimed rate, independently of the secret and of other units.
 
-    Three exact tests are corrected by Bonferroni. They compare the share of rounds in which the target takes part with
-    the claimed rate, this share in trials with D and with D', and the number of other units in rounds with and without
-    the target.
+    There are three exact tests, corrected by Bonferroni:
+
+    * The share of rounds in which the target takes part is compared with the claimed rate.
+    * This share in trials with D is compared with the share in trials with D'.
+    * The number of other units in rounds with the target is compared with the number in rounds without it.
     """
     samples = _samples(opened)
     taken, members = if_known(samples.target, NotTestedReason.TARGETS_ALONE), opened.members

@@ -118,7 +118,7 @@ class NoiseMeasurements:
 
     @property
     def _opened(self) -> Floats | None:
-        """Noise along f(D) - f(D'), noise along the target's contribution, and the length of the latter.
+        """Noise along f(D) - f(D'), noise along the target's contribution, and the length of this contribution.
 
         The shape is (trials, rounds, 3), in claimed standard deviations. None if they were not measured.
         """
@@ -158,10 +158,10 @@ class NoiseMeasurements:
 
     @cached_property
     def excess(self) -> Floats:
-        """Ratio of measured to claimed noise orthogonal to f(D) - f(D'), (trials, rounds), where it is significant.
+        """Factor by which the noise orthogonal to f(D) - f(D') significantly exceeds the claim, (trials, rounds).
 
-        It is the product of the significant ratios of each round of each trial, each trial, each round over all trials,
-        and the whole run, and 1 without any.
+        Measured noise is compared with claimed noise four times: in a single round of a trial, in a trial, in a round
+        of all trials, and in the whole run. The factor is the product of the significant ratios, or 1 if there is none.
         """
         found: Floats = np.ones(self.increments.shape)
         if self.residuals is None or not self.residuals.total_freedom.any():

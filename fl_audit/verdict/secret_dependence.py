@@ -186,7 +186,10 @@ def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
 
 
 def _by_side(values: Floats, members: Flags) -> tuple[Floats, Floats]:
-    """Return the two-sided p-value and Student's t of each column of `values`, (trials, columns), D against D'."""
+    """Compare trials with D and trials with D' in each column; return two-sided p-values and Student's t.
+
+    `values` has the shape (trials, columns).
+    """
     one, other = values[members], values[~members]
     rest = len(values) - 2
     within = np.sum(np.square(one - one.mean(axis=0)), axis=0) + np.sum(np.square(other - other.mean(axis=0)), axis=0)

@@ -192,7 +192,9 @@ def _rare(each: float, share: float) -> int | None:
 
 
 def rare_power(trials: int, shift: float, share: float) -> float:
-    """Return the approximate power of the test `signal_trial` if only some of the trials are shifted.
+    """Return the approximate power of the test `signal_trial` if the noise is shifted in only some of the trials.
+
+    The test asks whether a trial's noise along the target's contribution, summed over its rounds, is too large.
 
     Parameters
     ----------

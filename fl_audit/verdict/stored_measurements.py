@@ -66,9 +66,9 @@ def opened_of_pair(run: FinishedRun) -> OpenedSecrets:
 
 
 def opened_of_targets(run: FinishedRun) -> OpenedSecrets:
-    """Return the values that the challenger opened after a run on many targets, such as who took part.
+    """Return the values that the challenger revealed after a run on many targets: secret bits, and who took part.
 
-    They include the secret bits, and are read once.
+    The first call reads them from the run; later calls return the same object.
     """
     return run.once(_OF_TARGETS)
 
@@ -106,9 +106,9 @@ _OF_PAIR, _OF_TARGETS = partial(_opened, of_pair=True), partial(_opened, of_pair
 
 
 def _opened_rounds(federation: Federation) -> Flags | None:
-    """Return a mask of the rounds whose samples are opened; None if all are.
+    """Return a mask of the rounds whose samples the challenger reveals; None if it reveals all of them.
 
-    If groups of units take turns, these are the rounds of the first group.
+    If groups of units take turns, only the samples of the first group's rounds are revealed.
     """
     if (first := federation.turn(1)) is None:
         return None

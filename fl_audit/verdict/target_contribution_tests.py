@@ -74,9 +74,10 @@ def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
 
 
 def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
-    """Return how many times a target unit must count for the tests to find it, from sums of noise over rounds.
+    """Return the limit of detection: how many times a target's contribution must count for the tests to find it.
 
-    An honest unit counts once. The result also has the number of trials that find a unit that counts 1.5 times.
+    It is computed from each trial's sum of noise over rounds. The claim allows a contribution to count once. The result
+    also has the number of trials that suffice to find a contribution that counts 1.5 times.
     """
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))

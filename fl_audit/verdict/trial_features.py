@@ -72,11 +72,12 @@ def sample_features(measured: NoiseMeasurements) -> Features:
 def direction_features(measured: NoiseMeasurements) -> Features:
     """Return the features of the noise along f(D) - f(D') and along the gradients, each (trials,), keyed by name.
 
-    If they were opened after the run, the noise of the quantile bits of adaptive clipping, and the shares of ones among
-    the last bits of the releases, have features, too. The result is empty if nothing was measured.
+    Two further quantities have features if the challenger revealed them after the run. One is the noise of the quantile
+    bits of adaptive clipping, the other the share of ones among the last bits of the releases. The result is empty if
+    nothing was measured.
 
-    Unknown values are replaced by normal draws, because their number may differ between D and D'. The draws have
-    standard deviation 1, or that of the known values if these show more noise than claimed.
+    Unknown values are replaced by normal draws, because the number of unknown values may differ between D and D'. The
+    draws have standard deviation 1, or that of the known values if the known values show more noise than claimed.
     """
     seed = seed_of(measured.members)
     directions = {"along the record": measured.innovations}
@@ -273,9 +274,9 @@ def _log_scale(squares: Floats, freedom: int) -> Floats:
 
 
 def _low_bits_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return the standardised sums of cosines of low bits, by kind of number, to find noise in half precision.
+    """Return features that reveal noise of half precision: the standardised sums of the cosines of low bits.
 
-    A kind is left out if some trial knows too few of its values.
+    There is one feature for each kind of number (`LOW_BITS_KINDS`) of which every trial has enough known values.
     """
     sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
     offered = ~np.isnan(sums)

@@ -20,9 +20,9 @@ _FRAMES = 50  # number of call frames above a mod that are searched for its Clie
 def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None) -> str:
     """Return a digest, 12 hexadecimal digits, of the code and settings of a strategy and of all strategies it wraps.
 
-    Settings are numbers, booleans, and strings of letters, hyphens and underscores; others are often file names with a
-    time. The code is that of the app's modules that define the strategy or are imported by them. For a class of an
-    installed library it is the code of the class alone.
+    Settings are numbers, booleans, and strings of letters, hyphens and underscores. Other strings are left out, because
+    they are often file names with a time. The code is that of the app's modules that define the strategy, and of the
+    app's modules that these import. For a class of an installed library it is the code of the class alone.
 
     Parameters
     ----------
@@ -75,7 +75,10 @@ def _of_strategy(strategy: object) -> list[str]:
 
 
 def _of_callable(found: object, seen: set[int]) -> list[str]:
-    """Return lines with the code and settings of a callable and of those that it holds; `seen` has visited IDs."""
+    """Return lines with the code and settings of a callable, and of the callables that it wraps or closes over.
+
+    `seen` has the IDs of the callables that were visited already.
+    """
     if id(found) in seen or found is None:
         return []
     seen.add(id(found))

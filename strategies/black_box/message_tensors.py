@@ -80,14 +80,16 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
 
 
 def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Arrays:
-    """Return the tensors that a client would send if it had learned nothing: the received ones, or zeros as update.
+    """Return the tensors that a client would send if it had learned nothing.
+
+    If replies are models, they are the received tensors; if replies are updates, they are zeros.
 
     Parameters
     ----------
     reply
         Tensors of the client's reply, keyed by name. The result has the same names and types.
     received
-        Tensors that the client received, with the names of `reply`; None if it received none, and the result is zeros.
+        Tensors that the client received, with the names of `reply`; None if it received none: the result is then zeros.
     replies
         Whether the tensors of a reply are a model or an update.
     """

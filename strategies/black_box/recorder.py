@@ -267,7 +267,9 @@ def names_that_tell(seen: Sequence[Transcript]) -> tuple[str, ...]:
 
 
 def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
-    """Run a strategy while a recorder reads its messages; return the transcript, in which an exception is a refusal.
+    """Run a strategy while a recorder reads its messages, and return the transcript of the trial.
+
+    If the strategy raises an exception, the trial does not fail: the exception is recorded as a refusal.
 
     Parameters
     ----------

@@ -183,7 +183,10 @@ def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
 
 @dataclass
 class RecordRequestLog:
-    """Records that an app passes to `held` while a client answers one message, and the audit's change to them."""
+    """Log of the records that an app passes to the function `held` while a client answers one message.
+
+    It also holds the action by which the audit changes these records.
+    """
 
     action: TargetAction | None = None  # the client's action, which may change a record; None changes nothing
     records: int | None = None  # number of the client's records; None if the app did not call `held`

@@ -120,12 +120,18 @@ class StoredTrials:
 
     @property
     def not_covered(self) -> OthersNoiseShareReason | None:
-        """Reason why the clients other than the target's do not repeat their replies; None if they do."""
+        """Reason why clients other than the target's do not send the same replies in every trial; None if they do.
+
+        If they do, the audit also covers an adversary that knows their replies.
+        """
         said = _read(self.directory / _STILL)["not_covered"]
         return None if said is None else OthersNoiseShareReason(said)
 
     def keep_unrefuted(self, why: OthersNoiseShareReason | None) -> None:
-        """Store why the other clients do not repeat their replies in trials, None if they do; delete all trials."""
+        """Store the value of `not_covered`, and delete all stored trials, so that the trials can begin.
+
+        `why` is the reason why the other clients do not send the same replies in every trial; None if they do.
+        """
         write_json(self.directory / _STILL, {"not_covered": why})
         for path in (*self.directory.glob("trials/*.npz"), self.directory / _CHOICE):
             path.unlink(missing_ok=True)

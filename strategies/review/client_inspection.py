@@ -240,9 +240,10 @@ def _training(recorder: Recorder, reply: Message, place: int, number: int) -> Re
 
 @contextmanager
 def _own_data(app: AppDescription, named: str | None) -> Iterator[None]:
-    """Replace the app's data in a `with` block by the reviewer's function; None changes nothing.
+    """Let an app load its data, within a `with` block, by the function that the reviewer named as PACKAGE.MODULE:NAME.
 
-    It replaces the app's functions of the same name, or else the methods of `FederatedDataset`.
+    The function replaces the app's functions with the same name; if there are none, it replaces the loading methods of
+    Flower's `FederatedDataset`. None changes nothing.
     """
     if named is None:
         yield

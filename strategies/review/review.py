@@ -127,12 +127,16 @@ class _PlannedReview:
 
     @property
     def of_numbers(self) -> StatedClaim:
-        """Claim for testing side channels: the app's claim, with epsilon at most `REFERENCE`."""
+        """Claim against which side channels are tested: the app's claim, with an epsilon of at most `REFERENCE`."""
         epsilon = self.claim.limits[0].epsilon if self.claim.epsilon is None else self.claim.epsilon
         return StatedClaim(self.claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=self.claim.delta)
 
     def carried_out(self) -> ReviewResult:
-        """Run all planned trials and return the review: on the model, with the fewest clients, and on side channels."""
+        """Run all planned trials and return the review.
+
+        The trials come in three groups: on the model, with the smallest number of clients that the app starts with, and
+        on side channels.
+        """
         waiting = _not_begun(self.of_numbers, self.about) if self.is_beside else None
         self.keep(self.found(_not_begun(self.claim, self.names), waiting))
         result = self.held(

@@ -97,9 +97,10 @@ def values_of(part: settings.SettingRun, extent: ComputeExtent, data_dir: Path |
 
 
 def _with_noise(recipe: Hyperparameters, size: settings.DataSetRunExtent) -> tuple[dict[str, Any], int]:
-    """Return the training settings of central DP with one step per round, and the rounds of one epoch, for evaluation.
+    """Return the training settings of central DP, and the number of rounds in an epoch; each round is one step.
 
-    On average half of the 2n targets are members, so a batch of 2b targets samples members with the paper's rate b/n.
+    The paper samples batches of b from n members. Here each of 2n targets is a member with probability 1/2. So the
+    batch is 2b, but at most a quarter of the records.
     """
     batch = min(2 * recipe.central_batch, size.records // 4)
     training = {

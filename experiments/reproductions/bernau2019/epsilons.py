@@ -166,7 +166,10 @@ _SAID = {
 
 
 def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
-    """Draw over the noise multiplier: printed epsilon over ours, and the share of epochs that would explain it."""
+    """Draw two panels with the noise multiplier on the horizontal axis.
+
+    Left: the printed epsilon divided by ours. Right: the share of the stated epochs that would explain the printed one.
+    """
     columns = list(published.TABLE_3)
     for axes in (left, right):
         axes.axhline(1.0, color=MUTED, linewidth=4, alpha=0.35)

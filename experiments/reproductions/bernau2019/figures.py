@@ -149,7 +149,10 @@ def _places(runs: Sequence[MembershipSettingResults], number: int = 0) -> list[f
 def _forms(
     played: Sequence[DataSetRuns], method: PrivacyMethod
 ) -> Iterator[tuple[tuple[MembershipSettingResults, ...], list[float], CurveLook, str]]:
-    """Yield for each version of a data set its runs, the one without DP first, with positions, style and label."""
+    """Yield what a figure draws for each version of a data set: runs, horizontal positions, style and label.
+
+    The first run of a version is the one without DP.
+    """
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
         yield runs, _places(runs, number), look, f"{data.classes} classes" if "30" not in data.name else data.title

@@ -125,7 +125,8 @@ class DeepGraphCNN(nn.Module):
 def _averaged(values: Tensor, averaging: Tensor) -> Tensor:
     """Return node values (m, width, nodes), each averaged over the node and its neighbours.
 
-    With t trials on n graphs, m is t * n, ordered by trial. `averaging` is D^-1 (A + I), shape (n, nodes, nodes).
+    With t trials on n graphs, m is t * n, ordered by trial. `averaging` has the matrices D^-1 (A + I), shape (n, nodes,
+    nodes), where A is a graph's adjacency matrix and D the diagonal matrix of the row sums of A + I.
     """
     graphs, (_, width, nodes) = len(averaging), values.shape
     side_by_side = values.reshape(-1, graphs, width, nodes).transpose(0, 1).reshape(graphs, -1, nodes)

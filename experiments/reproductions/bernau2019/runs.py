@@ -69,7 +69,7 @@ class MembershipSettingResults:
 
     @property
     def trials(self) -> int:
-        """Number of target models; the other models of a run are the shadow models of each."""
+        """Number of target models. To attack one model of a run, all its other models serve as shadow models."""
         return len(self.train_accuracy)
 
     @property

@@ -122,9 +122,9 @@ def phi(
 
 
 def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
-    """Return phi of every run with DP, relative to the first run, which has none (see `relative_tradeoff`).
+    """Return phi of every run with DP, relative to the first run, which is without DP (see `relative_tradeoff`).
 
-    It is NaN if the attack or the model is no better than guessing without DP.
+    Phi is NaN if the attack or the model of the first run is no better than guessing.
 
     Parameters
     ----------

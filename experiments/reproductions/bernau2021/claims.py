@@ -124,9 +124,10 @@ def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int)
 
 
 def _insider_advantage(found: InsiderRunResults) -> IntervalEstimate:
-    """Return the insider's advantage: exact under local noise without floored rounds, else the mean of |2b - 1|.
+    """Return the insider's advantage: computed from mu under local noise without floored rounds, else measured.
 
-    Its beliefs b are calibrated, so this has the mean of counted wins, and less variance.
+    The measured value is the mean of |2b - 1| over the beliefs b. Since beliefs are calibrated, its expectation is the
+    advantage from counted wins, and its variance is smaller.
     """
     if found.setting.is_local and found.floored_share == 0:
         return exact(statistics.predicted_advantage(found.mu_of_trials))

@@ -2,12 +2,14 @@
 
 Epsilon* is a privacy metric of one model, estimated from its losses on members and on the population.
 
-The paper's published text states the transformation of the losses, the cut of error rates in the empirical estimator
-(0.001), the ten repetitions, and a number 5, which seems to be the number of separations. It lacks the Gamma
-distributions, the sample sizes, delta and the other cut. Here members have losses Gamma(2, 1) and the population
-Gamma(2 + separation, 1), and all numbers are parameters. As in the paper, the truth and the parametric estimator use a
-much smaller cut than is possible for the empirical one. Therefore both are also computed with the cut of the empirical
-estimator.
+Thresholds with an error rate below a *cut* are left out of Epsilon*. The paper's published text states the
+transformation of the losses, the cut of the empirical estimator (0.001), the ten repetitions, and a number 5, which
+seems to be the number of separations. It does not state the Gamma distributions, the sample sizes, delta and the cut of
+the parametric estimator. Here members have losses Gamma(2, 1) and the population Gamma(2 + separation, 1), and all
+numbers are parameters.
+
+As in the paper, the truth and the parametric estimator use a much smaller cut than is possible for the empirical
+estimator. Therefore both are also computed with the cut of the empirical estimator.
 """
 
 import math

@@ -249,7 +249,8 @@ class CallScheduler:
     def _see_to_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
         """Put lost calls back into the queue, or report that they failed, and return whether their process died.
 
-        A single call fails after too many deaths, or if Ray failed with a message. `words` is this message, else empty.
+        A single call fails after too many deaths, or if Ray failed with a message. `words` is Ray's message; it is
+        empty if there is none.
         """
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:

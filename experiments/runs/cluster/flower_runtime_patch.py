@@ -139,7 +139,7 @@ class PatchedRuntime:
     def hand_over(self, state: Any, queue: Any, nodes_mapping: Mapping[int, int], f_stop: threading.Event) -> None:
         """Remember the nodes, then wait for the end of the run; replaces the loop in which Flower passes on messages.
 
-        If the run was started by Flower's own command, this is the first place that learns of the nodes.
+        If the run was started by Flower's own command, the nodes are not known before this call.
 
         Parameters
         ----------

@@ -1,8 +1,9 @@
 """The pool of client processes on Ray, which places processes on machines and notices lost processes and machines.
 
 Flower's own pool keeps dead actors, so that every later call on them fails. Here a dead process is removed from the
-pool, and the loss of a machine affects only the unfinished calls on it. Clients of different compartments never share a
-process, so that insiders cannot find secrets of other clients in it.
+pool, and the loss of a machine affects only the unfinished calls on it. Clients are divided into compartments by the
+secrets that they may know. Clients of different compartments never share a process, so an insider cannot find another
+client's secrets there.
 """
 
 import os

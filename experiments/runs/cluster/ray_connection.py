@@ -113,8 +113,9 @@ def new_token() -> dict[str, str]:
 def private_directory() -> Path:
     """Create a directory for Ray's sockets and logs that only this user may enter, and return its path.
 
-    It is made in the first writable one of RAY_TMPDIR, the system's temporary directory and /tmp whose path has at most
-    16 characters. Ray appends some 70 characters, and some systems limit the path of a socket to 103.
+    Its parent is the first suitable one of RAY_TMPDIR, the system's temporary directory and /tmp. A suitable parent is
+    writable, and its path has at most 16 characters. Ray appends some 70 characters to the path, and some systems limit
+    the path of a socket to 103 characters.
     """
     places = (os.environ.get(_PLACE, ""), tempfile.gettempdir(), "/tmp")
     short = [place for place in places if len(place) <= _LONGEST_PLACE and os.access(place, os.W_OK)]
@@ -193,7 +194,8 @@ def ray_for(options: RayOptions) -> Iterator[None]:
 def ray_ahead(options: RayOptions) -> Iterator[None]:
     """Start Ray at the beginning of the block, so that the first run in the block does not have to wait for Ray.
 
-    Flower ends this Ray together with the first run. Raises `FederationError` if Ray does not start on this machine.
+    Flower shuts this Ray down at the end of the first run, so a later run starts its own. Raises `FederationError` if
+    Ray does not start on this machine.
     """
     with ray_for(options):
         _ahead.append(options)

@@ -145,7 +145,8 @@ class _DistinguisherSearch:
     def _is_refused(self, kind: str, trials: Transcripts, present: Flags) -> bool:
         """Record the trials that ended with an error, and return whether the search skips this scenario.
 
-        It is skipped if all trials ended so, or if some did after malformed input.
+        The scenario is skipped if all its trials ended with an error. A scenario with malformed input is skipped if any
+        trial ended with an error.
         """
         if not np.any(trials.refused):
             return False

@@ -168,6 +168,8 @@ def attempt_of(
 ) -> DistinguisherTest:
     """Return the result of testing a distinguisher on trials, completed with the likely cause of a leak.
 
+    The first `lessons` trials trained the distinguisher. All later trials are *counted*: they test it.
+
     Parameters
     ----------
     distinguisher
@@ -187,7 +189,7 @@ def attempt_of(
     present
         True for trials with D, false for trials with D', shape (all trials,).
     lessons
-        Number of initial trials that are not counted, because the distinguisher was trained on them.
+        Number of first trials, which are not counted.
     """
     counted = trials.taken(slice(lessons, None))
     return DistinguisherTest(

@@ -98,10 +98,12 @@ class Distinguisher:
 def find_distinguishers(
     kind: str, trials: Transcripts, present: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
 ) -> list[Distinguisher]:
-    """Return at most two distinguishers of a scenario: the best that uses more than low bits, and the best by low bits.
+    """Return the best distinguishers for a scenario: the best one by low bits, and the best one by other features.
 
-    Rules are ranked on trials that did not train them, and the best are trained again on all trials. The one with the
-    larger margin (expected bound on epsilon minus claimed epsilon) comes first.
+    Low bits are the last bits of floating-point numbers. If there are no features of one of these two sorts, only one
+    distinguisher is returned. Rules are ranked on trials on which they were not trained, and the best rules are trained
+    again on all trials. The distinguisher with the larger margin comes first, where the margin is the expected bound on
+    epsilon minus the claimed epsilon.
 
     Parameters
     ----------
@@ -175,9 +177,10 @@ def margin_of(
 
 
 def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
-    """Return TPR and FPR at all thresholds, each worsened by one standard error, from ascending scores under D and D'.
+    """Return TPR and FPR at all thresholds, each made worse by one standard error.
 
-    Each threshold counts twice: D is guessed above it, or D' is guessed up to it.
+    `one` and `zero` are the ascending scores under D and D'. Each threshold gives two tests: the first guesses D above
+    the threshold, and the second guesses D' up to the threshold.
     """
     # Shares of the scores under D and under D' that exceed each threshold.
     thresholds = np.unique(np.concatenate([one, zero]))[:-1]

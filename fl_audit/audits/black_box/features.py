@@ -98,9 +98,9 @@ def _by_round(trials: Transcripts) -> Floats:
 
 
 def _alternating(trials: Transcripts) -> Floats:
-    """Return the first round's change minus the change of up to 11 later rounds, in which repeated noise cancels.
+    """Return the change of the first round minus that of each later round, for at most 11 later rounds.
 
-    For a large model only evenly spaced values are kept.
+    Noise that is the same in both rounds cancels. For a large model only evenly spaced values are kept.
     """
     later = trials.steps[:, 1:_ROUNDS_SHOWN]
     differences = trials.steps[:, :1] - later
@@ -134,7 +134,10 @@ def _pairs(rounds: int) -> list[tuple[int, int]]:
 
 
 def _shown(steps: Floats) -> Floats:
-    """Return the values of all rounds as columns; if there are over 400, the first 400 of their sum over rounds."""
+    """Return all values of all rounds as columns.
+
+    If these are more than 400, the rounds are summed instead, and the first 400 values of the sum are returned.
+    """
     if steps[0].size <= MOST_CORRELATED:
         return _flat(steps)
     return np.asarray(steps.sum(axis=1))[:, :MOST_CORRELATED]

@@ -280,9 +280,10 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 def _dilution(
     rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: CanaryScoreBounds, part: float
 ) -> OtherClientsVariance:
-    """Return the variance of scores by other clients' updates, in squared sensitivities of the heaviest client.
+    """Return the variance that the updates of other clients add to the scores of canaries.
 
-    `part` is a canary's weight relative to that client. If the number of other clients is unknown, it counts as 0.
+    Its unit is the square of the sensitivity to the client with the largest weight. `part` is a canary's weight divided
+    by this largest weight. If the number of other clients is unknown, it counts as 0.
     """
     is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
     bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]

@@ -122,7 +122,7 @@ def dilution(
 def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
     """Return whether the estimate `found` of a canary's mu is significantly below the mu that scores should show.
 
-    `sizes` are the root of the coins' sum of squared deviations and the degrees of freedom.
+    `sizes` holds two numbers: the root of the sum of squared deviations of the coins, and the degrees of freedom.
     """
     root, degrees = sizes
     return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)
@@ -224,7 +224,11 @@ def _faint(
 
 
 def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
-    """Return the numbers of the rounds whose decoy scores vary far less than those of all other rounds, by F-tests."""
+    """Return the numbers of the rounds in which the scores of decoys vary far less than in all other rounds.
+
+    Decoys are directions that nobody sends, so their scores vary only by noise and by the updates of other clients. An
+    F-test compares each round with the others.
+    """
     kept = [one for one in rounds if len(one.scores) > DECOYS]
     if len(kept) < 2:
         return ()

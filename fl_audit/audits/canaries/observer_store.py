@@ -243,9 +243,10 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 def _set_aside(directory: Path, kept: StoredRound) -> None:
-    """Move stored rounds of other runs, and rounds of this run from this number on, to a new subdirectory `earlier-N`.
+    """Move outdated stored rounds to a new subdirectory `earlier-N`, before the round `kept` is stored.
 
-    A client that sees only models keeps the rounds of its own run, unless `kept` is round 1.
+    Outdated are the rounds of other runs, and the rounds of this run with the number of `kept` or a larger one. If only
+    models are seen, all rounds of this run stay unless `kept` is round 1, since another client may have stored them.
     """
     found = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
     later = [path for path, (run, number) in found.items() if run != kept.run or number >= kept.number]

@@ -222,9 +222,9 @@ def misnamed(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]:
 def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
     """Return the number of rounds in the subdirectories `earlier-*` that belong to the same training as `rounds`.
 
-    A training that is restarted from a model it had released is still the same training, so its rounds compose with the
-    earlier ones. This is detected by model digests: a round of one directory starts from a model that a round of
-    another directory released.
+    If a training is restarted from one of its released models, it is still the same training, so its new rounds compose
+    with the earlier rounds. A restart is detected by digests of models: a round in one directory starts from a model
+    that a round in another directory released.
 
     Parameters
     ----------

@@ -88,10 +88,7 @@ class GuaranteesByBelief:
 
     @property
     def each(self) -> tuple[GuaranteeForBelief, ...]:
-        """The alternative guarantees, ordered by increasing bound on the posterior belief.
-
-        Bounds that no noise multiplier achieves are left out.
-        """
+        """One guarantee for each belief bound in `BELIEFS` that some noise multiplier achieves, by ascending bound."""
         return _guarantees(replace(self.claim, accountant=self.accountant))
 
 
@@ -138,7 +135,7 @@ class GuaranteeAgainstAdversary:
 
 @dataclass(frozen=True)
 class ColludersFinding:
-    """The noise that coalitions of clients, and the server, do not know, and epsilon against them."""
+    """Epsilon against coalitions of clients and against the server, and the noise that each of them does not know."""
 
     groups: tuple[GuaranteeAgainstAdversary, ...]  # one entry for each coalition size, in ascending order
     server: GuaranteeAgainstAdversary

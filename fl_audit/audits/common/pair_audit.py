@@ -68,7 +68,10 @@ class PairAudit(AuditKind):
                 require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
     def not_weighed_again(self, public: "Federation") -> str:
-        """Return why log-likelihood ratios cannot be recomputed: there is no insider; empty if there is one."""
+        """Return the reason why log-likelihood ratios cannot be recomputed; empty if they can.
+
+        The only reason is that the run has no insider.
+        """
         return "" if public.with_insider else WITHOUT_INSIDER
 
     def in_question(self, public: "Federation", chosen: str) -> str:

@@ -32,9 +32,9 @@ class EmpiricalEpsilonEstimate:
 
 
 def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
-    """Return the epsilon that Eq. (6) of Bernau et al. 2021 gives for a measured advantage; 0 if it is at most 0.
+    """Return the epsilon that Eq. (6) of Bernau et al. 2021 gives for a measured advantage.
 
-    This is variant (iii) of section 5.3.
+    This is variant (iii) of section 5.3. The result is 0 for an advantage of at most 0.
 
     Parameters
     ----------

@@ -192,9 +192,9 @@ def _larger(parts: list[tuple[float, float, float]], confidence: float) -> Estim
 
 
 def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tuple[float, float, float]:
-    """Return an estimate of epsilon(delta) in one direction and the two ends of its interval.
+    """Estimate epsilon(delta) in trials that all used D, or all used D'; return the estimate and its interval's ends.
 
-    `log_odds` are those of the data set that was used, in trials with one of D and D'.
+    `log_odds` are the log-odds of the data set that these trials used.
     """
     largest = min(_LARGEST_EPSILON, max(0.0, float(log_odds.max())))
     stakes = MeanBettingTest.of(_foreseen_terms(log_odds, delta), confidence)

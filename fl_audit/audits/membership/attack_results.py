@@ -55,7 +55,7 @@ def one_target_scores(
     Parameters
     ----------
     scores
-        Scores of trials that are not shadows of other trials, no NaN, shape (trials, targets).
+        Scores without NaN, shape (trials, targets). No trial may have been a shadow trial for the scores of another.
     membership
         The membership of the targets in the trials of `scores`.
     draw

@@ -29,9 +29,9 @@ class LiraForm(StrEnum):
 
 
 class LiraSpread(StrEnum):
-    """The estimate of the variance of confidences over models.
+    """The way to estimate how much a target's confidence varies between models.
 
-    EACH: one variance for each target and query. SHARED: one variance for all targets.
+    EACH: one variance for each target and each of its augmentations. SHARED: one variance for all targets.
     """
 
     EACH = "each"
@@ -48,9 +48,11 @@ def lira_scores(
     """Return the scores of the likelihood ratio attack, higher for a likelier member, shape (trials, targets).
 
     Source: Carlini et al. 2022, Membership inference attacks from first principles, algorithm 1 and equation 4. There
-    are two differences from the authors' code. Here means are used, as in the algorithm, and the code uses medians.
-    Here the shared variance is about each target's own mean, separately for in and out. The code uses one variance of
-    all members' values, including the differences between records, for both.
+    are two differences from the authors' code:
+
+    * The centre of the confidences is their mean, as in the algorithm. The authors' code uses the median.
+    * The shared variance is about each target's own mean, and is separate for members and nonmembers. The authors' code
+      uses a single variance for both, of all members' values, which includes the differences between records.
 
     Raises `InputError` if shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow trials on
     a side that is used. With a shared spread, 1 shadow trial is enough if another target has 2.

@@ -110,7 +110,7 @@ def rmia_scores(
 
 
 def _log(confidence: Floats) -> Floats:
-    """Return logarithms, of at least the smallest positive normal float."""
+    """Return the logarithm of each confidence; smaller values count as the smallest positive normal float."""
     return np.asarray(np.log(np.maximum(confidence, np.finfo(np.float64).tiny)), dtype=np.float64)
 
 

@@ -3,7 +3,7 @@
 Shadow trials are trials with known membership. For each class an attack model is trained on confidence vectors of the
 shadow trials' models, labelled by membership. It then classifies the outputs of the attacked trials' models. Trials are
 split into folds for cross-fitting: the attack models of a fold learn from the other folds, so no trial is attacked by a
-model that saw its coins.
+model that learnt from this trial.
 """
 
 import warnings
@@ -84,7 +84,7 @@ def shadow_scores(
         Settings of the attack; `ShokriAttackSettings()` if None.
     shadows
         The shadow trials, bool (trials,), from which the attack models learn. All other trials are attacked; the shadow
-        trials get NaN as scores, because the models saw their coins. None uses folds instead.
+        trials get NaN as scores, because the attack models learnt their membership. None uses folds instead.
     """
     rule = rule or ShokriAttackSettings()
     values, classes = _checked(log_probabilities, labels, membership)

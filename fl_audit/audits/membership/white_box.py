@@ -168,7 +168,10 @@ def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxSettings) -> int:
 
 
 def _checked(features: WhiteBoxFeatures, membership: TargetMembership, known: Flags) -> Flags:
-    """Return `known` as a bool array; `InputError` if it does not fit, or a half lacks members or nonmembers."""
+    """Return `known` as a bool array; raise `InputError` if its shape or type is wrong.
+
+    Also raised if one half of a trial's targets, the known or the other one, has fewer than 2 members or 2 nonmembers.
+    """
     shape = (membership.trials, membership.targets)
     found = (features.trials, features.targets)
     require(found == shape, f"features are of {found} trials and targets: accepted is {shape}, those of the membership")

@@ -205,7 +205,10 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
 
 
 def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
-    """Raise `InputError` if the gradient of the layer's weight is not signals times inputs, e.g. if it is shared."""
+    """Raise `InputError` unless the gradient of the layer's weight is the outer product of signals and inputs.
+
+    It is not if, for example, the model uses the same weight in a second place.
+    """
     signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
     name = f"{layer}.weight" if layer else "weight"
     for index in range(len(labels)):

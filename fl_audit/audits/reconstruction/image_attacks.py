@@ -64,8 +64,9 @@ def descended(
     The images are float32 (owners, images, *shape), from 0 to 1, an owner's images in the order of its labels.
 
     Source: Geiping et al. 2020, "Inverting gradients: how easy is it to break privacy in federated learning?", Eq. (4).
-    Adam on the signs of the gradient minimises one minus the cosine of both updates, plus weighted total variation,
-    with pixels clamped to [0, 1]. The weight, the step and its decay are those of the authors' code.
+    The search minimises one minus the cosine between the images' update and the observed one, plus a weighted total
+    variation of the images. It uses Adam on the signs of the gradient, and clamps pixels to [0, 1]. The weight, the
+    step size and its decay are those of the authors' code.
 
     Parameters
     ----------
@@ -199,9 +200,10 @@ def drawn_pictures(
 
 
 def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
-    """Return the indices of one random set of `count` images for each image, (images, count).
+    """Draw as many random sets of images as there are images, and return the indices of their members.
 
-    Sets are sorted by label, because an update does not reveal the order of its records.
+    The shape is (images, count). Each set is sorted by label, because an update does not reveal the order of its
+    records.
     """
     known = labels.cpu().numpy()
     if count == 1:

@@ -73,8 +73,9 @@ def judge_hits(
 ) -> VerdictDetails:
     """Return the judgement of the guarantee from the number of hits, i.e. of trials whose first guess was right.
 
-    The guarantee is violated if `hits` or more hits are too unlikely under the reconstruction bound, or if there is
-    less noise than claimed. Otherwise the verdict is as in `judged_with_noise`, and never `consistent` without `noise`.
+    The guarantee is violated if at least so many hits are too unlikely under the reconstruction bound, or if there is
+    less noise than claimed. Otherwise the verdict is that of `judged_with_noise`; without `noise` it is never
+    `consistent`.
     The lower bound on epsilon is log((p - delta) / chance), where p is the lower confidence bound on the hit rate:
     under (epsilon, delta)-DP this rate is at most e^epsilon chance + delta.
 

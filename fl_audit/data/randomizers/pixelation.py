@@ -110,9 +110,10 @@ class LaplacePixelation:
         return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases that distinguish a black from a white image of the given shape, the worst case.
+        """Return the releases that distinguish the two most different images of a shape, a black and a white one.
 
-        Their epsilons sum to `epsilon` times the number of pixels over `neighbourhood`.
+        There is one release for each block. The sum of their epsilons is `epsilon` times the number of pixels, divided
+        by `neighbourhood`.
         """
         return (LaplaceRelease(1.0, self.scale, self._blocks(shape)),)
 

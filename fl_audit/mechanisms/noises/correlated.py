@@ -55,8 +55,8 @@ class CorrelatedGaussian(MechanismNoise):
     def of_settings(cls, settings: NoiseSettings) -> Self:
         """Build the noise from the settings of a configuration, in which the noise has the name of its matrix.
 
-        A banded matrix without a configured number of bands gets, with cohorts, as many bands as there are rounds from
-        one participation of a client to its next, and otherwise as many bands as there are rounds.
+        For a banded matrix, the default number of bands is the number of rounds. With cohorts it is at most the number
+        of rounds from one participation of a client to its next.
         """
         matrix, rounds, bands = StrategyMatrixKind(settings.name), settings.rounds, settings.own["bands"]
         match matrix:
@@ -82,10 +82,10 @@ class CorrelatedGaussian(MechanismNoise):
         return _CorrelatedDraws(self._strategy, self.rounds_needed)
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the noise multiplier of all rounds together: sigma divided by the L2 norm of their joint difference.
+        """Return the noise multiplier of the single Gaussian release that represents all rounds.
 
-        The joint difference stacks the whitened differences of D and D' of all rounds t: the sums over s <= t of C_ts
-        times the difference of round s, with the strategy matrix C.
+        It is `multiplier` divided by `joint_sensitivity`, the largest L2 norm of C g in units of a single contribution.
+        C is the strategy matrix, and g has one row per round: the difference between the round's sums under D and D'.
         """
         return self._event(multiplier, self.rounds, participation).noise_multiplier
 
@@ -108,9 +108,9 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def rounds_needed(self) -> int:
-        """Largest number of rounds, including the latest, that a row of the strategy matrix C combines.
+        """Number of latest rounds that a row of the strategy matrix C combines at most, including the current one.
 
-        It is the number of bands of a banded matrix, and all rounds for the tree.
+        It is the number of bands of a banded matrix, and the number of all rounds of a tree matrix.
         """
         match self.matrix:
             case StrategyMatrixKind.BANDED:

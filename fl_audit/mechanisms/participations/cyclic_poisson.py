@@ -105,7 +105,10 @@ class CyclicPoisson(Participation):
         )
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence for the figure of the differing unit's effect: it is 0 in the turns of other groups."""
+        """Return a sentence for the figure of the differing unit's effect.
+
+        It says that the effect is 0 in the turns of other groups.
+        """
         return f"The curve is what {differing} changes in a round in which it takes part; in turns of others it is 0."
 
     def turn_words(self, rounds: int) -> str:

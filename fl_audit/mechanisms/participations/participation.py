@@ -37,9 +37,9 @@ class ParticipationPhraseContext:
 
 
 class Participation(ABC):
-    """Interface of a rule of participation, implemented by frozen dataclasses.
+    """Rule that says which units participate in which rounds, such as Poisson sampling; base class of all rules.
 
-    Numbers out of range raise `InputError`.
+    Subclasses are frozen dataclasses. Numbers out of range raise `InputError`.
     """
 
     kind: str

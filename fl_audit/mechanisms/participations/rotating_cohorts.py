@@ -105,9 +105,9 @@ class RotatingCohorts(Participation):
         return f"In rounds in which {differing} is not in the cohort it changes nothing."
 
     def turn_words(self, rounds: int) -> str:
-        """Return the sentence which says that the differing client is first in the order, with its number of rounds.
+        """Return a sentence on the place of the differing client in the order of cohorts; "" if `first` is None.
 
-        It is "" if `first` is None.
+        It says that this client comes first, and in how many of the rounds it therefore takes part.
         """
         if self.first is None:
             return ""
