@@ -100,7 +100,10 @@ def _train_privately(request: Request) -> Message:
 
 
 def _send_canary(request: Request, canary: int) -> Message:
-    """Return the reply of a canary client, which has no data: its canary in trials whose coin says so, else nothing."""
+    """Return the reply of a canary client, which has no data.
+
+    It sends its canary in the trials in which the coin put the canary in, and nothing in the others.
+    """
     coins = request.coins(1)[:, 0]
     found = canary_contribution(request.federation, canary, request.round, request.trials, coins, request.norms)
     within = None if found.within is None else found.within.numpy()

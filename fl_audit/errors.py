@@ -68,7 +68,7 @@ class InputError(ValueError):
     message
         Text of the error in one line, which contains `str(remedy)` for each remedy.
     remedies
-        Settings that together solve it.
+        Settings that together correct the fault.
     choices
         Alternative settings in the message, of which only the user knows the right one.
     """
@@ -241,7 +241,7 @@ def expanded_path(value: str | Path) -> Path:
     Raises
     ------
     InputError
-        If it is the home of an unknown user.
+        If the path begins with `~` and the name of a user who is unknown.
     """
     try:
         return Path(value).expanduser()

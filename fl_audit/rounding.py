@@ -34,9 +34,9 @@ def rounded(
 ) -> RoundedInterval:
     """Return a number, its interval and its claimed value as text, rounded together.
 
-    All get the number of decimals that shows two significant digits of the interval's width, or three if its first
-    digit is a one. More are added until each number's text compares with the claim's text as the number does with the
-    claim, and also with 0 and, for shares, with 1.
+    Numbers get the decimals that show two significant digits of the interval's width, or three if its first digit is a
+    one. A number gets more decimals if rounding would change whether it is below, equal to or above the claim. The same
+    holds for comparisons with 0 and, for shares, with 1.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class _Scale:
 
     @classmethod
     def of(cls, numbers: list[float | None], is_share: bool) -> "_Scale":
-        """Return the unit in which all the numbers are written: percent for shares."""
+        """Return the unit in which all the numbers are written: percent for shares, otherwise 1 or a power of ten."""
         if is_share:
             return cls(-2, f"{_SPACE}%", _DIGITS_OF_SHARE, (Decimal(0), Decimal(100)))
         largest = max((abs(number) for number in numbers if number is not None and math.isfinite(number)), default=0.0)

@@ -195,7 +195,7 @@ def collision_words(error: BaseException, directory: Path) -> str:
 
 
 def _home(place: str) -> str:
-    """Return the directory of a package, given its `__init__.py`; other paths are unchanged."""
+    """Return the directory that contains `place` if `place` is an `__init__.py`, and `place` itself otherwise."""
     path = Path(place)
     return str(path.parent if path.name == "__init__.py" else path)
 

@@ -66,7 +66,10 @@ class ReleaseWithOutputs:
 
     @cached_property
     def common_losses(self) -> Floats:
-        """Losses on the records that D and D' share, (trials, records); for clients as units, of all other clients."""
+        """Losses on the records that D and D' have in common, (trials, records).
+
+        If clients are the units, these are the records of all clients except the one by which D and D' differ.
+        """
         return self.federation.losses(self.models, self.federation.common)
 
     @cached_property
@@ -249,7 +252,10 @@ class ReleaseEvaluator:
     _by_release: dict[tuple[str, str], list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))
 
     def __call__(self, server_round: int, arrays: Mapping[str, Floats32]) -> None:
-        """Apply all functions to a release of each batch; `arrays` has its models (trials, parameters), by batch."""
+        """Evaluate the release of a round in every batch, and store the results.
+
+        `arrays` holds the released models of each batch by its name, shape (trials, parameters).
+        """
         for batch in self.batches:
             release = self._release(batch, server_round, arrays[batch.name])
             for finding in self.findings:

@@ -236,9 +236,9 @@ OF_FIRST, OF_SECOND = "record_log_odds", "other_log_odds"
 def record_draws(federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch) -> TrialBatchColumns:
     """Return the log-odds by which an adversary tells two records apart after local randomization, in each trial.
 
-    They are those of the first record of `record_pair` against the second. Column `OF_FIRST`, shape (trials,), has them
-    for a randomised version of the first record, and column `OF_SECOND` for one of the second. Only a simulation can do
-    this, because the seeds of local randomizers are otherwise secret.
+    Positive log-odds favour the first record of `record_pair`, negative ones the second. Column `OF_FIRST`, shape
+    (trials,), has the log-odds if the first record was randomised. Column `OF_SECOND` has them if the second record was
+    randomised. Only a simulation can do this, because the seeds of local randomizers are otherwise secret.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ from fl_audit.trials import TrialBatch
 
 @dataclass(frozen=True)
 class ClientRoster:
-    """Roles of a federation's clients, numbered by partition: nodes, targets, insiders with colluders, and units."""
+    """The clients of a federation, numbered by partition, each with its node, targets, colluders and units."""
 
     nodes: Sequence[int]  # Flower node ID of each partition
     # Numbers of the targets that a partition holds, keyed by partition; partitions without targets have no entry.

@@ -67,13 +67,17 @@ class EpsilonStarQueries(RunQueries):
 
     @property
     def last_exchange(self) -> int:
-        """Number of the last exchange with a query: the last evaluated release's round plus 2."""
+        """Number of the last exchange that carries a query.
+
+        Release i is queried up to exchange i + 2, so this is the round of the last evaluated release plus 2.
+        """
         return max(self.releases) + 2
 
     def _asked(self, exchange: int) -> list[tuple[str, int]]:
         """Return the kinds of query in an exchange, each with the release that it asks about.
 
-        Moments come first: their answers belong to the range of the previous exchange, which new ranges then overwrite.
+        Queries for moments come first. Their answers refer to the range of losses from the previous exchange, which the
+        answers to new queries for ranges overwrite.
         """
         ranges = [(_RANGE, exchange - 1)] if self.settings.loss_range is None else []
         return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]

@@ -118,7 +118,13 @@ class AccountantStateCollector(RunQueries):
     _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 
     def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
-        """Store the accountants' states; raises `FederationError` if one is malformed or contradicts the schedule."""
+        """Compare the accountant's state in each client's reply with the public schedule of steps, and store it.
+
+        Raises
+        ------
+        FederationError
+            If a state is malformed or contradicts the schedule.
+        """
         for answer, reply in found.items():
             if answer.kind == TRAIN:
                 config = reply.content.config_records.get(MessageRecordName.CONFIG)

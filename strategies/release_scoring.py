@@ -139,7 +139,10 @@ class ReleaseQueries(RunQueries):
         return np.stack(self._said[client, batch.name, key], axis=1)
 
     def _of_several(self, name: str, totals: Sequence[Floats]) -> TrialBatchColumns:
-        """Return the totals (trials,) of several insiders as a table column `name`, (trials, insiders)."""
+        """Return each insider's total per trial as a table column `name`, (trials, insiders).
+
+        With a single insider, there is no such column.
+        """
         if len(totals) == 1:
             return TrialBatchColumns()
         return TrialBatchColumns(insiders={name: np.stack(totals, axis=1)}, insider_clients=tuple(self.insiders))
@@ -157,7 +160,10 @@ class LogOddsQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Expected form of an answer by key: finite log-odds and local sensitivity, noise scores, noise statistics."""
+        """Expected form of an answer by key: shape of each array, and whether its numbers must be finite.
+
+        The arrays are the log-odds, the local sensitivity, two scores of the noise, and noise statistics.
+        """
         measured = {Key.SCORES: ((2,), False), Key.RESIDUALS: ((len(self.layout.names),), False)}
         return {Key.LOG_ODDS: ((), True), Key.LOCAL_SENSITIVITY: ((), True), **measured}
 

@@ -41,9 +41,10 @@ class ScalingFit(NamedTuple):
 
 
 def slope_of(sizes: Floats, costs: Floats) -> ScalingFit:
-    """Return the power function of cost over size that passes through the costs at the two largest sizes.
+    """Return a constant plus a power function of size that passes through the costs at the two largest sizes.
 
-    It does not grow if the cost at the largest size hardly exceeds that at the smallest.
+    The constant is the cost at the smallest size. With two sizes, the power is 1. The function is constant if the cost
+    at the largest size hardly exceeds the cost at the smallest size.
 
     Parameters
     ----------

@@ -31,7 +31,10 @@ _RATE, _BATCH = 0.001, 64
 
 
 class ShadowSpeedSetting(NamedTuple):
-    """A model and the sizes of its data, with the smallest accepted speed-up over the plain loop (`target`)."""
+    """A case of the benchmark: a model, the sizes of its data, and the accepted speed-up.
+
+    `target` is the smallest accepted ratio of the time of a plain loop over models to the time of stacked models.
+    """
 
     name: str
     model: str

@@ -40,7 +40,8 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     Raises
     ------
     InputError
-        If `app` is no directory, or its review fails or exceeds the time limit.
+        If `app` is no directory, or if its review fails or has no result within the time limit. A review that is cut
+        short after its first result is returned with a remark.
     """
     if not app.is_dir():
         raise InputError(f"{app} is no directory: accepted is the directory of a Flower app")

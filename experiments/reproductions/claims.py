@@ -93,8 +93,8 @@ class PaperClaim:
     def trials_to_decide(self) -> int | None:
         """Number of trials per run that would decide an undecided claim if the estimate stays, or None.
 
-        It is None if the claim is decided or untested, if the interval is unknown, or if the number would exceed ten
-        million.
+        It is None if the claim is decided or untested, if the interval is unknown, or if at most ten million trials
+        would not decide the claim.
         """
         value, low, high = self.found.value, self.found.low, self.found.high
         if self.verdict is not ClaimVerdict.OPEN or not self.trials or not (isfinite(low) and isfinite(high)):

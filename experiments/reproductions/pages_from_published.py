@@ -42,12 +42,13 @@ _PLAYED_BEFORE = ("extent", "run_commits", "trials", "minutes", "commit", "made"
 def republished(paper: Paper[Any], records: Sequence[Record], docs: Path) -> tuple[list[Record], dict[Path, bytes]]:
     """Return the published records of a paper, re-evaluated by the current rules, and the contents of changed files.
 
-    Records of tables and figures are returned unchanged, without files, if the paper has no rules for this.
+    A record holds the published results of one table, figure or list of claims. If the paper has no rules for a new
+    evaluation, the records are returned unchanged, and no file has changed.
 
     Parameters
     ----------
     paper
-        The paper.
+        The paper, with the rules by which its claims are judged.
     records
         Its published records.
     docs

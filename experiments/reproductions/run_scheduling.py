@@ -183,7 +183,10 @@ def seconds_of(run: Path) -> float:
 
 
 def spent_on(runs: Mapping[Path, int]) -> ItemRunProvenance:
-    """Return trials, duration and software versions of runs together; `runs` has their trials, by directory."""
+    """Return the total number of trials, the total duration, and the commits with which the runs were made.
+
+    `runs` has the number of trials of each run, keyed by its directory.
+    """
     commits: set[str] = set()
     for run in runs:
         origin = read_provenance(RunDirectory(run))

@@ -109,9 +109,10 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
 
 def mean_of_shares(shares: Floats) -> IntervalEstimate:
-    """Return the mean of shares in [0, 1], (repetitions,), at least two, with its t interval, cut to [0, 1].
+    """Return the mean of the shares of several repetitions, with its t interval, cut to [0, 1].
 
-    If all shares are equal, it has the Clopper-Pearson interval instead of one of width 0.
+    `shares` are numbers in [0, 1], shape (repetitions,), at least two. If all are equal, the t interval would have the
+    width 0, and a Clopper-Pearson interval is given instead.
     """
     found = t_interval(shares)
     low, high = found.low, found.high

@@ -113,7 +113,7 @@ def _records_instead(config: RunConfig, unit: Unit, split: Split, pair: Neighbou
 
 
 def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
-    """Return the mechanism; if groups of units take turns, the differing unit is in the first group."""
+    """Return the mechanism, changed so that the differing unit is in the first group if groups of units take turns."""
     participation = mechanism.participation
     if participation.members(0, 1) is None:
         return mechanism

@@ -1,7 +1,7 @@
 """The ClientApp of an audit run for Flower's own command.
 
-Flower imports this module before it starts Ray. The import has three effects: that Ray admits only its own processes,
-all of these processes end with this process, and Flower's simulation uses our pool of client processes.
+Flower imports this module before it starts Ray. The import has three effects. Ray then admits only its own processes,
+all of these processes end when this process ends, and Flower's simulation uses our pool of client processes.
 """
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is imported

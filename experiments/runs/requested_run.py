@@ -44,7 +44,7 @@ def whole_run(
 ) -> RequestedRun:
     """Return a request for a run, after checking that its directories can be used.
 
-    The function writes nothing, and avoids slow imports.
+    The function writes nothing. Slow imports are made only with `without_privacy`, after the run directory was checked.
 
     Parameters
     ----------

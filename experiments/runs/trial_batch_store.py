@@ -184,9 +184,10 @@ class TrialBatchStore:
         return [load_file(self.batches / one.batch.name / _OUTPUTS) for one in self._manifests(trials)]
 
     def _manifests(self, trials: int) -> list[_BatchManifest]:
-        """Return the manifests of the unchanged batches, in the order of trials.
+        """Return the manifests of the batches whose files are unchanged, in the order of trials.
 
-        Batches that reach beyond the number of trials are left out, and of overlapping batches all but the first.
+        A batch is left out if it has a trial beyond the first `trials`, or a trial that is also in a batch found
+        before.
         """
         found: list[_BatchManifest] = []
         for path in self._directories():

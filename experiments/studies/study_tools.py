@@ -122,7 +122,7 @@ def asked(
     told
         The arrays that the script reads, keyed by name.
     of_whom
-        Owner of the script's code, for error messages.
+        Name of the software that the script runs, for error messages.
     environment
         Environment variables; None for those of this process.
 

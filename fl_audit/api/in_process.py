@@ -97,7 +97,7 @@ def _require_no_ray(engine: Engine) -> None:
 
 @contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Run the block in a process prepared for a run, and restore the process's global state."""
+    """Set up environment, signals and logging of the process for a run, and restore them after the block."""
     variables, logs = dict(os.environ), [(log, log.level) for log in map(logging.getLogger, _LOGS)]
     is_main = threading.current_thread() is threading.main_thread()
     handlers = [(one, signal.getsignal(one)) for one in _SIGNALS] if is_main else []

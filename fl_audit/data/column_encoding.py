@@ -143,8 +143,8 @@ def _check_width(width: int, records: int, name: str, file: str) -> None:
 def column_lines(columns: Sequence[ColumnReadResult]) -> list[str]:
     """Return lines of text that say how each column of a table was read.
 
-    Of more than 20 columns only label, owner and unusual columns get a line of their own, 20 of them at most. A last
-    line then counts the other columns by kind.
+    Each column has one line if there are at most 20 columns. Otherwise only label, owner and unusual columns have a
+    line, 20 of them at most. The last line then counts the other columns by kind.
 
     Examples
     --------

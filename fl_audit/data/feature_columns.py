@@ -1,4 +1,7 @@
-"""Encode all feature columns of a table, and name in one error the settings that fix all refused columns."""
+"""Encode all feature columns of a table.
+
+If columns are refused, one error names the settings that fix all of them.
+"""
 
 import re
 from collections.abc import Sequence

@@ -50,7 +50,8 @@ def identifiers(
     A column looks like an identifier if its name says so, if it numbers the records consecutively, or if its values are
     codes that repeat. Values repeat if there are 1.2 to 50 records for each value on average, and if most records share
     their value with another record. Codes are long integers of one length, strings of one pattern, or integers that
-    determine another column but not monotonically, as a person's number determines the sex.
+    determine another column but not monotonically, as a person's number determines the sex. The result is empty if the
+    table has too few records to tell.
 
     Parameters
     ----------
@@ -186,9 +187,9 @@ def _is_one(
 
 
 def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
-    """Return True if the ascending values of a column and their counts look like those of identifiers.
+    """Return True if the ascending values of a column look like identifiers: spread evenly over their range.
 
-    These are spread evenly over their range, and equally frequent in all its parts.
+    Values in all parts of the range must also be equally frequent. `counts` has the frequency of each value.
     """
     low, high = levels[0], levels[-1]
     # The ends of the range are numbers that occur, so they tell nothing of how the others are spread.
@@ -267,9 +268,10 @@ def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: I
 
 
 def _tells(other: Integers, pairs: Integers, same: Flags) -> bool:
-    """Return True if a column determines `other`, not by chance, in no order, and without only renaming its values.
+    """Return True if a column of codes determines the column `other`, as a person's number determines the sex.
 
-    `other` is sorted by the column, and `same` marks records with the value of the record before.
+    False if this may be chance, if `other` is monotonic in the codes, or if it only renames them. `other` is sorted by
+    code, and `same` marks records with the code of the record before.
     """
     if not (other[pairs] == other[pairs + 1]).all():
         return False

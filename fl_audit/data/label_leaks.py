@@ -90,6 +90,9 @@ def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
 
 
 def _mixes(sizes: Integers) -> bool:
-    """Return True if classes of these sizes hardly have disjoint ranges by chance."""
+    """Return True if it would be very unlikely by chance that the values of all classes lie in disjoint ranges.
+
+    `sizes` are the numbers of records of the classes.
+    """
     orders = lgamma(sizes.sum() + 1) - sum(lgamma(size + 1) for size in sizes.tolist()) - lgamma(len(sizes) + 1)
     return orders > SURE

@@ -68,9 +68,10 @@ def ranked_neighbours(
 
 @dataclass(frozen=True)
 class NeighbourRule:
-    """Rule by which the unit is chosen in which D and D' differ: a record, a user or a client.
+    """Rule that chooses the differing unit: the record, user or client in which D and D' differ.
 
-    Clients and users are compared by `client_dissimilarities`, and records as by `ranked_neighbours`.
+    The dissimilarity of clients and of users is that of `client_dissimilarities`. Records are compared as in
+    `ranked_neighbours`.
     """
 
     adjacency: Adjacency  # unit, and relation between D and D': add-or-remove or replace

@@ -25,11 +25,11 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     """Load a data set from a NumPy archive with the arrays `x` and `y` and, for test records, `x_test` and `y_test`.
 
     In `x`, uint8 values are divided by 255, and other numbers are unchanged. An `x` with three axes holds images, which
-    get a channel axis, (n, 1, h, w), unless `axes` says that it holds sequences. Labels of shape (n,), (n, 1) or,
-    one-hot, (n, c) become 0..c-1 in sorted order.
+    get a channel axis, (n, 1, h, w), unless `axes` says that it holds sequences. Labels have the shape (n,) or (n, 1),
+    or are one-hot with the shape (n, c). They are numbered 0..c-1 in sorted order.
 
     If the archive has no `x`, the labels are the array `labels` or `y`. Every other array, such as `input_ids`, is an
-    input that the model takes by this name, integers as int64. Keys of test records then end in `_test`.
+    input that the model takes by this name. Integers become int64. Keys of test records then end in `_test`.
 
     Raises `InputError` if the file is missing or damaged, if a key is missing, or if an array has another type or
     shape.

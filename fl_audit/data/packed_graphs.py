@@ -41,7 +41,9 @@ _GRAPH = "accepted is a symmetric matrix (nodes, nodes) of truth values, or of 0
 def graph_records(
     matrices: Sequence[AdjacencyMatrix], labels: ArrayLike, classes: int, nodes: int = GRAPH_NODES
 ) -> Records:
-    """Return graphs as `Records` with packed features of shape `packed_shape(nodes)`; `cut_graph` cuts larger graphs.
+    """Return graphs as `Records` with packed features of shape `packed_shape(nodes)`.
+
+    Graphs with more than `nodes` nodes are cut by `cut_graph`.
 
     Parameters
     ----------
@@ -52,8 +54,9 @@ def graph_records(
     classes
         Number of classes, at least 1.
     nodes
-        Largest number N of nodes that a graph keeps, at least 2, or the size of the largest graph if it is smaller. The
-        time of models that multiply by adjacency matrices grows with N^2. A graph takes 4 (N + N^2 / 24) bytes.
+        Largest number of nodes that a graph keeps, at least 2. If the largest graph has fewer nodes, its size is used
+        instead. With N nodes, a graph takes 4 (N + N^2 / 24) bytes, and the time of models that multiply by adjacency
+        matrices grows with N^2.
     """
     require_number("graph-nodes is", nodes, "whole numbers from 2")
     require(len(matrices) > 0, "there is no graph: accepted are 1 and more")

@@ -92,9 +92,10 @@ class TableSettings:
         return TextSettings(self.text, vocabulary, self.tokenizer, self.tokens)
 
     def located(self, directory: Path | None) -> "TableSettings":
-        """Return the settings with the path of the vocabulary made absolute by `resolve`.
+        """Return the settings with the absolute path of the vocabulary file; unchanged without a vocabulary.
 
-        Raises `InputError` if the file is missing.
+        A relative path is searched in the working directory, and then in `directory`. Raises `InputError` if the file
+        is missing.
         """
         if self.vocabulary is None:
             return self

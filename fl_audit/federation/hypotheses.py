@@ -45,7 +45,8 @@ def question_of(
         Number of trials of the original batch if only its first trials are recomputed, see `RoundContext`; otherwise
         None.
     insider
-        The client that is the adversary, if clients train by DP-SGD; None for the first insider.
+        Number of the client that is the adversary, used only if clients train by DP-SGD. None stands for the first
+        insider.
     """
     mechanism, side = federation.public.mechanism, seen.side
     if isinstance(mechanism.contribution, PrivateTraining):
@@ -186,9 +187,10 @@ class WhiteningTerm(NamedTuple):
 
 
 def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhiteningTerm]:
-    """Return this and earlier rounds with the weights of their releases in a sum.
+    """Return the rounds whose weighted sum of releases has noise that is independent of earlier rounds.
 
-    The weights make the noise of the sum independent of earlier rounds. Rounds with the weight 0 are left out.
+    These are the observed round and earlier ones, each with its weight in the sum. Rounds with the weight 0 are left
+    out.
 
     Parameters
     ----------

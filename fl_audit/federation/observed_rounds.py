@@ -186,10 +186,10 @@ def shown(value: Tensor | None, what: str) -> Tensor:
 
 
 def is_blurred(share: Floats) -> Flags:
-    """Return True where the rounding of float32 models hides the releases that are computed from the models.
+    """Return whether the rounding of float32 models makes the releases that are computed from them too inaccurate.
 
-    `share`, of any shape, is the rounding error of the sum over the standard deviation of its noise; the limit is
-    0.001.
+    `share` is the rounding error of a released sum divided by the standard deviation of its noise. A sum is too
+    inaccurate if its share is above 0.001. The result has the shape of `share`.
     """
     return share > _BLURRED_FROM
 

@@ -70,8 +70,8 @@ class Examples:
 def model_for(name: str, records: Records) -> ModelSpec:
     """Return the specification of the trained model: its name, feature shape, classes and named inputs.
 
-    With a frozen core, the trained model is the head that takes its output. Raises `InputError` if the model does not
-    accept the records.
+    If the model has frozen layers (a core), the trained model is only the head that follows them. Raises `InputError`
+    if the model does not accept the records.
 
     Parameters
     ----------

@@ -86,8 +86,8 @@ class Timing:
 def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ...]) -> tuple[Floats, list[Floats]]:
     """Return quantiles of a column over the trials of each round.
 
-    The first result lists the rounds, ascending, float64 (rounds,), and the second has the quantiles of each level in
-    them. Values that are not finite are left out; without finite values the quantile is NaN.
+    The first result is the ascending list of rounds, float64 (rounds,). The second result has an array (rounds,) of
+    quantiles for each level. Values that are not finite are left out; without finite values the quantile is NaN.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Calls of tensor functions on a graphics card whose kernels are launched all at once, as a CUDA graph.
+"""Run tensor functions on a graphics card as CUDA graphs, which launch all kernels of a call at once.
 
 A pass over a small network launches some fifty kernels, and launching them takes longer than computing them. A graph
 holds the kernels of one call and the addresses of their inputs. The inputs of a later call are copied to these

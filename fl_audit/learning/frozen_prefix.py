@@ -39,7 +39,7 @@ class _PrefixOutput:
 
 
 class _Graph:
-    """Holder of a traced graph; copies of a module share it, because it has no state."""
+    """Holder of a traced graph, which is not copied when its module is: the graph has no state."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         self.run = module

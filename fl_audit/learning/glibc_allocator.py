@@ -16,9 +16,9 @@ ROUNDS_BETWEEN_TRIMS = 50  # number of rounds after which freed memory is return
 def keep_freed_memory() -> None:
     """Let glibc keep up to 1 GiB of freed memory for the next tensors of this process; without glibc, do nothing.
 
-    By default, tensors of megabytes are returned to the system when they are freed, and each page of the next ones
-    costs a page fault: a fifth of the time of the built-in model mnist-cnn. All threads share one arena, because memory
-    would otherwise grow with the number of batches of trials.
+    By default, glibc returns the memory of large tensors to the system when they are freed. The next large tensors then
+    cost a page fault for each of their pages, which takes a fifth of the time of the built-in model mnist-cnn. All
+    threads share one arena, because memory would otherwise grow with the number of batches of trials.
     """
     if (mallopt := _of_glibc("mallopt")) is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_FROM_HEAP)

@@ -259,7 +259,10 @@ def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gr
 
 
 def _masked(model: StackedModel, features: Tensor, labels: Tensor) -> Gradients:
-    """Return the mean-gradient function for any model; it runs all records, with weight 0 for those of other steps."""
+    """Return a function that computes the mean gradient of a step's records, for any model.
+
+    It processes all records of a client in every step, and gives weight 0 to records that are not in the step.
+    """
 
     def gradients(weights: Tensor, step: Tensor) -> Tensor:
         records = labels.shape[-1]

@@ -47,7 +47,10 @@ class ModelPasses:
         return self.parts.template
 
     def forget(self) -> None:
-        """Clear this thread's cache of values computed from a raw input, because its content may have changed."""
+        """Clear this thread's cache of values that were computed from an input tensor.
+
+        The cache must be cleared before a pass over records whose tensor may have new content.
+        """
         self.parts.frame.forget()
 
     def run_stacked(
@@ -142,7 +145,7 @@ class ModelPasses:
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
         """Return the logits (n, classes) of one model for features as returned by `read`.
 
-        torch is told about parameters with two names, because its own search is slow.
+        The call says whether parameters have several names, because torch's own search for them is slow.
         """
         logits: Tensor = functional_call(self.behind, parameters, (features,), tie_weights=self._is_tied)
         return logits
@@ -271,9 +274,9 @@ class ModelPasses:
         return self.parts.template if self.prefix is None else self.parts.behind(self.prefix.suffix)
 
     def read(self, features: Tensor) -> Tensor:
-        """Return the features that the module `behind` takes for records (..., *shape).
+        """Return the inputs of the trained part of the model, the module `behind`, for records (..., *shape).
 
-        The features are the records themselves, or the results of the frozen layers for them.
+        They are the outputs of the frozen layers for the records, or the records themselves if no layer is frozen.
         """
         if self.prefix is None:
             return features

@@ -118,7 +118,7 @@ def _check_outputs(module: nn.Module, features: Tensor, classes: int) -> None:
 
 
 def _mixing_layer(module: nn.Module, features: Tensor) -> str:
-    """Return a hint on a layer that takes the examples of a mini-batch for time steps; "" if none."""
+    """Return a hint that names a layer which treats the examples of a mini-batch as time steps; "" if there is none."""
     kinds = (nn.RNNBase, nn.MultiheadAttention)
     for path, layer in module.named_modules():
         if isinstance(layer, kinds) and not layer.batch_first:

@@ -223,7 +223,10 @@ def compute_again(
 
 
 def _ends(steps: Sequence[_RecordedOperation]) -> tuple[list[set[int]], list[set[int]]]:
-    """Return, for each step, the blocks of memory that no later step uses, and those next overwritten with draws."""
+    """Return two sets of blocks of memory for each recorded step.
+
+    The first set is used by no later step. The second set is overwritten with random draws when a step next uses it.
+    """
     last, unread = [set[int]() for _ in steps], [set[int]() for _ in steps]
     is_drawn_anew = dict[int, bool]()  # by the next step that uses it
     for number, step in reversed(list(enumerate(steps))):

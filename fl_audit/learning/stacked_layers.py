@@ -65,7 +65,10 @@ def _replaced(module: nn.Module, name: str, replacement: nn.Module) -> nn.Module
 
 
 def _stacked_layer(module: nn.Module, frame: SharedPassState, prefix: str) -> StackedLayer | None:
-    """Return the stacked version of a layer, or None; `prefix` precedes the names of its parameters in the model."""
+    """Return the stacked version of a layer; None if this kind of layer has none.
+
+    In the model, the names of the layer's parameters begin with `prefix`.
+    """
     match module:
         case nn.Linear():
             return StackedLinear(frame, prefix)

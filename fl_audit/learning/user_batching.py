@@ -156,7 +156,10 @@ def _limits(longest: int) -> list[int]:
 
 
 def _bucket(segments: Tensor, starts: Tensor, lengths: Tensor) -> Bucket:
-    """Return the bucket of the users `segments`; `starts` and `lengths` locate the records of every user, (users,)."""
+    """Return the `Bucket` of the users with the numbers `segments`, whose records are padded to one length.
+
+    `starts` and `lengths`, each (users,), give the first record and the number of records of every user.
+    """
     first, own, count = starts[segments], lengths[segments], len(segments)
     fewest, most = (int(one) for one in own.aminmax())
     places = first.unsqueeze(1) + torch.arange(most, device=lengths.device)

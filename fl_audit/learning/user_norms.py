@@ -35,7 +35,7 @@ class UserLayerNorms(NamedTuple):
 def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> UserLayerNorms:
     """Return the squared norms of all users' summed gradients in one layer, float64 (axis, users).
 
-    The number `axis` is that of the trials if they share the records, or else 1, with the users of all trials
+    `axis` is the number of trials if the trials share the records. Otherwise it is 1, and the users of all trials are
     concatenated.
 
     Parameters

@@ -78,7 +78,7 @@ def composed(
 
 
 def _is_bare(training: RecordedTraining) -> bool:
-    """Return True if an optimizer's step without noise changed weights of a model that Opacus makes private."""
+    """Return True if weights of a model that Opacus makes private were also changed by a step without noise."""
     return any(step.tensors and (step.is_wrapped or not step.is_before) for step in training.outside)
 
 

@@ -186,7 +186,10 @@ class Recorder:
             track.weights.append({name: value.detach().cpu().clone() for name, value in live.items()})
 
     def _follow(self, number: int) -> None:
-        """Set random states, weights and clipping norms to those at mini-batch `number` of the followed training."""
+        """Set random states, weights and clipping norms to those that an earlier training had at mini-batch `number`.
+
+        Nothing is done unless this training replays an earlier one.
+        """
         track = None if self._followed is None else self._followed.track
         if track is None or number >= len(track.states):
             return

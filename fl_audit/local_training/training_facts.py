@@ -194,10 +194,11 @@ class RecordedTraining:
 
 
 def batches_of_one_loader(drawn: Sequence[int], batches: Sequence[Batch], rows: int | None) -> tuple[int, ...]:
-    """Return the numbers of the mini-batches on which a step was taken: those of one loader among all that were drawn.
+    """Return the numbers of the mini-batches on which an optimizer's step was taken.
 
-    A loader is preferred whose mini-batches have as many records as the step has gradients, then one with Poisson
-    sampling, then the last one.
+    Several loaders may have drawn mini-batches before the step, and those of one loader are returned. A loader is
+    preferred if its mini-batches have as many records as the step has gradients, next if it uses Poisson sampling, and
+    next if it was the last to draw.
 
     Parameters
     ----------

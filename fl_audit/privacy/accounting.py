@@ -78,7 +78,10 @@ class PrivacyProfile:
         return pld.loss_curves(self.events, self.adjacency)
 
     def resolves(self, delta: float) -> bool:
-        """Return whether delta is within the resolution of the curves; otherwise bounds at delta are looser."""
+        """Return whether `delta` is large enough for accurate bounds.
+
+        Below a smallest delta, the numerical curves lose their tails to rounding, and bounds at `delta` are looser.
+        """
         return self.gaussian_mu is not None or delta >= self._curves.smallest_delta
 
     def epsilon(self, delta: float) -> float:

@@ -257,10 +257,10 @@ def _tradeoff_advantage_bound(epsilon: float, delta: float) -> float:
 def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
     """Return three bounds that a guarantee puts on the advantage of membership attacks.
 
-    The adversary gets one unit, either from D or from the population, and compares its loss with the average training
-    loss, which is not released. Both cases have training sets of the same size, so the adjacency of the bounds is
-    replace, and an add-remove guarantee is converted to it. The bounds ignore that one record changes the average loss
-    a little.
+    The adversary gets one unit, either from D or from the population. It compares the loss of the unit with the average
+    training loss, which is not released. The bounds ignore that one record changes this average a little. Training sets
+    have the same size in both cases. The bounds are therefore for replace adjacency, and an add-remove guarantee is
+    first converted to replace.
 
     They hold on average over data sets drawn from the population, and only if every unit has the guarantee. Noise
     scaled to the local sensitivity of one pair gives other units no guarantee.

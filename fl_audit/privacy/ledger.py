@@ -161,8 +161,8 @@ def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None,
 def spent(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
     """Return the epsilon of all trainings of a ledger together, with the claim for which it was computed.
 
-    The noise of each training counts relative to the real sensitivity (`LedgerTraining.noise_multiplier`). Raises
-    `InputError` if delta is out of range, or the noise is too small for a finite epsilon.
+    The noise multiplier of each training is relative to its real sensitivity (`LedgerTraining.noise_multiplier`).
+    Raises `InputError` if delta is out of range, or the noise is too small for a finite epsilon.
 
     Parameters
     ----------

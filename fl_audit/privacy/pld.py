@@ -126,9 +126,9 @@ class PrivacyCurvePair:
         return max(curve.losses.size for curve in self.curves)
 
     def slack(self, probability: float) -> float:
-        """Return a number that bounds by how much the grid lowers the sum of the losses.
+        """Return a bound on the error of the sum of all losses that comes from rounding each loss to the grid.
 
-        It is lowered by more with at most the given probability.
+        The grid lowers the sum by more than this bound with at most the given probability.
         """
         return _spread(self.count, self.interval, probability)
 

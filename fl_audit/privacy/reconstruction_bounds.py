@@ -30,11 +30,12 @@ _LEFT_OUT = {
 
 
 def against_its_absence(claim: Claim) -> Claim:
-    """Convert a claim to add-remove: it compares the releases with a contribution with the releases without it.
+    """Convert a claim with replace adjacency to add-remove adjacency, which compares a contribution with its absence.
 
-    For replace, sensitivities are halved, because leaving a contribution out changes the sum half as much as replacing
-    it. The event of randomised response, which always needs a record, stays unchanged; the bound is valid. Raises
-    `InputError` if the noise is scaled to the pair D, D', because such noise gives no guarantee for other records.
+    Sensitivities are halved, because leaving a contribution out changes the sum half as much as replacing it. A claim
+    with add-remove adjacency stays as it is. The event of randomised response also stays unchanged, since it always
+    needs a record, and the resulting bound is valid. Raises `InputError` if the noise is scaled to the pair D, D',
+    because such noise gives no guarantee for other records.
     """
     adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
     found = f"sensitivities are {claim.sensitivities}"
@@ -76,10 +77,11 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
 
 
 def simplex_success(mu: float, candidates: int) -> float:
-    """Return the success probability of the optimal attack on Gaussian noise if candidates have equal distances.
+    """Return the largest probability of picking the right candidate, if all candidates are equally far apart.
 
-    The attack picks the right one of m candidates, whose contributions are the corners of a regular simplex. The result
-    is the integral over x of phi(x - mu') Phi(x)^(m - 1), with mu' = mu sqrt(m / (m - 1)). For m = 2 it equals
+    Gaussian noise is added to the contribution of one of m candidates. The contributions are the corners of a regular
+    simplex. The result is the integral over x of phi(x - mu') Phi(x)^(m - 1), with mu' = mu sqrt(m / (m - 1)) and with
+    phi and Phi, the density and the distribution function of N(0, 1). For m = 2 the result equals
     `reconstruction_bound`. For larger m it is smaller: 87 % of the bound for m = 1000 and mu = 2.
 
     Parameters

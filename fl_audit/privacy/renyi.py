@@ -94,8 +94,8 @@ def renyi_divergences(events: Sequence[ReleaseEvent], accountant: str | None, ad
     adjacency
         The adjacency, which affects only releases with secret sampling.
     accountant
-        Name of a published accountant, which does not support secret sampling under replace; None to support this case
-        too.
+        Name of a published accountant. Published accountants do not support secret sampling under replace adjacency.
+        None stands for our own formula, which also supports this case.
 
     Raises
     ------
@@ -154,7 +154,8 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
 def _rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
     """Return the largest mu of a Gaussian composition whose epsilon at delta is at most `epsilon`.
 
-    Raises `InputError` if the accountant reports more without any release, e.g. ln(1/delta) / 62 by `rdp-classic`.
+    Raises `InputError` if the accountant reports a larger epsilon even without any release. For example, `rdp-classic`
+    then reports ln(1/delta) / 62.
     """
     require_epsilon(epsilon)
     require_delta(delta)

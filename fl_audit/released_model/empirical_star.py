@@ -144,7 +144,7 @@ def empirical_epsilon_star(
 def epsilon_star_of_counts(counts: ThresholdCounts, delta: float, cut: float) -> Floats:
     """Return the empirical Epsilon* of each model, shape (...), from counts of losses.
 
-    Losses need to be sorted only once for several cuts.
+    The same counts serve for several cuts, so that losses are sorted only once.
 
     Parameters
     ----------

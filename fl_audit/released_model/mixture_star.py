@@ -141,7 +141,10 @@ def threshold_log_ratios(members: NormalMixture, population: NormalMixture, poin
 def _tail_supremum(
     p: NormalMixture, q: NormalMixture, delta: float, limits: tuple[float, float], best: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return the larger one of `best` and the largest F (module docstring) within `limits`, and an upper bound of F."""
+    """Return the largest value of F found within the thresholds `limits`, at least `best`, and an upper bound of F.
+
+    F(t) is the log ratio in the module's docstring.
+    """
     # The upper bound is the largest value that the search could not exclude.
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))
     high = min(limits[1], p.upper_quantile(math.log(delta) if delta else -math.inf))

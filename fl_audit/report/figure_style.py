@@ -76,7 +76,7 @@ def new_figure(height: float = HEIGHT, width: float = WIDTH) -> Figure:
 
 
 def literal(text: str) -> str:
-    """Return a text with dollar signs escaped, so that matplotlib does not read formulas into users' names."""
+    """Return a text with escaped dollar signs, so that matplotlib does not read parts of users' names as formulas."""
     return text.replace("$", r"\$")
 
 

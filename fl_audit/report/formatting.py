@@ -157,7 +157,7 @@ def reading_text(
 
 
 def finding_text(entry: Mapping[str, Any]) -> str:
-    """Return an entry of `in_app_report` in `summary.json` as text: number, interval, claim, and how they compare.
+    """Return an entry of the list `findings` in `summary.json` as text: number, interval, claim, and how they compare.
 
     Parameters
     ----------

@@ -114,9 +114,9 @@ class ReportNumber:
 
     @property
     def reading_text(self) -> str:
-        """The reading as text; without a claim, the row's note.
+        """Text that says how the number compares with its claim; the row's note if there is no claim.
 
-        The interval that decided the reading follows if it is not the row's interval.
+        If another interval than the row's decided the comparison, this interval is stated too.
         """
         found = self.read
         return self.note if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)

@@ -119,7 +119,10 @@ def read(
 
 
 def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:
-    """Return whether a whole interval keeps a claim (`KEPT`), breaks it (`BROKEN`), or neither (`NO_CONTRADICTION`)."""
+    """Return `KEPT` if the whole interval agrees with a claim, `BROKEN` if the whole interval contradicts it.
+
+    In all other cases, return `NO_CONTRADICTION`. `is_least` says whether the claim is a lower limit.
+    """
     right = 1 if is_least else -1
     sides = {side_of(end, claim) for end in ends}
     if sides <= {right, 0}:
@@ -137,7 +140,10 @@ def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> flo
 
 
 def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
-    """Return `TOO_FEW` if an interval that contains the claim also contains `twofold`, else `NO_CONTRADICTION`."""
+    """Return `TOO_FEW` if an interval that contains the claim also contains `twofold`, else `NO_CONTRADICTION`.
+
+    `twofold` is the value that breaks the claim twofold, such as twice the claimed advantage.
+    """
     (low, high), is_bound = ends, any(map(math.isinf, ends))
     if is_bound or twofold == claim:
         return ClaimStatus.NO_CONTRADICTION

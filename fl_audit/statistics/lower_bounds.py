@@ -227,10 +227,10 @@ def _accepted(
 
 @lru_cache(maxsize=1024)
 def bound_limit(method: BoundMethod, members: int, nonmembers: int, delta: float, confidence: float) -> float:
-    """Return the largest bound on epsilon that a method can give for the given numbers of scores.
+    """Return the largest lower bound on epsilon that a method can give for the given numbers of scores.
 
-    For `gaussian-shift`, which has none, it is the smallest true epsilon that is certified to exceed 0 with probability
-    0.9.
+    The method `gaussian-shift` has no largest bound. For it, the result is the smallest true epsilon at which its lower
+    bound exceeds 0 with probability 0.9.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class ScoreSplit:
 
 
 def number_that_chooses(size: int) -> int:
-    """Return how many of `size` scores choose the threshold: a fifth, rounded, but at least 1."""
+    """Return how many scores of a group are set aside for choosing a threshold: a fifth of `size`, at least 1."""
     return max(1, round(_SHARE_THAT_CHOOSES * size))
 
 

@@ -1,9 +1,9 @@
-"""Compute a lower confidence bound on mu, the distance between two groups of normal scores in standard deviations.
+"""Compute a lower confidence bound on mu, the difference of the means of two groups of normal scores.
 
-The bound is exact for the insider's log-odds: they are normal with equal standard deviation if every round has a fixed
-mu_i. This standard deviation is estimated from the scores, not taken from the claimed noise, so noise that is secretly
-too small shows. Scores of other mechanisms (randomised response, raw Laplace) break the assumption and must not be
-certified this way.
+The unit of mu is the standard deviation of the scores, which both groups share. The bound is exact for the insider's
+log-odds if the signal-to-noise ratio mu_i of every round i is fixed. The standard deviation is estimated from the
+scores, and not taken from the claimed noise. So the bound also reveals noise that is secretly too small. Scores of
+other mechanisms (randomised response, raw Laplace) are not normal, and the bound does not hold for them.
 
 The noncentral t distribution here is accurate for every degree of freedom and noncentrality of an audit. That of scipy
 returns NaN for noncentralities above about 1e5, which occur if a federation adds hardly any noise.

@@ -1,9 +1,9 @@
-"""Test whether magnitudes of the noise are copied.
+"""Test whether noise repeats the magnitudes of other noise, and draws only the signs anew.
 
-Noise may copy magnitudes and draw only the signs anew. It is then uncorrelated with its source, although an adversary
-who knows the source lacks only the signs. So the tests for copied noise are applied to magnitudes, as normal scores.
-The normal score of a magnitude is the normal quantile of its probability. For N(0, 1) noise the scores are N(0, 1)
-themselves.
+Such noise is uncorrelated with the noise that it copies. An adversary who knows the copied noise lacks only the signs.
+So the tests for copied noise are applied to the magnitudes, after each is converted to a normal score. The normal score
+of a magnitude is the normal quantile of the probability that a magnitude is smaller. If the noise is N(0, 1), the
+scores are N(0, 1) too.
 """
 
 import math

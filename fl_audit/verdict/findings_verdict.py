@@ -56,7 +56,7 @@ class VerdictFinding:
     def beside(self, broken: tuple[str, ...]) -> "VerdictFinding":
         """Return this verdict after taking into account other findings that contradict the guarantee.
 
-        If there are such findings, whose names `broken` has, a consistent verdict becomes inconclusive.
+        `broken` has the names of such findings. If there are any, a consistent verdict becomes inconclusive.
         """
         if not broken or self.verdict not in (Verdict.CONSISTENT, Verdict.INCONCLUSIVE):
             return self

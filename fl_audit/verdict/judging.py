@@ -160,9 +160,9 @@ def judge_scores(
 def judged_with_noise(alone: VerdictDetails, noise: NoiseAlongTarget | None, guarantee: Guarantee) -> VerdictDetails:
     """Add the tests of the noise along the target unit to the result of another test, and return all with the verdict.
 
-    The guarantee is violated if any test fails. Otherwise the verdict is consistent if the run would have found two
-    breaches: noise so small that epsilon is 1.5 times the claimed one, and a target that counts 1.5 times. If not, it
-    is inconclusive.
+    The guarantee is violated if any test fails. Otherwise the verdict is consistent if the run would have found each of
+    two breaches. One is noise so small that epsilon is 1.5 times the claimed epsilon. The other is a target whose
+    contribution is counted 1.5 times. If the run would have missed one of them, the verdict is inconclusive.
 
     Parameters
     ----------
@@ -234,7 +234,9 @@ def judged_by_one(
     method: str,
     assumption: str,
 ) -> VerdictDetails:
-    """Return the result of a single test, made instead of `FAMILY`, as a judgement without a limit of detection.
+    """Return a judgement that consists of a single test, for a run on which the test family is not used.
+
+    The judgement has no limit of detection.
 
     Parameters
     ----------
@@ -243,7 +245,7 @@ def judged_by_one(
     lower_bounds
         Lower bounds on epsilon that hold with probability `confidence` and with probability 1 - `FAMILY_LEVEL`.
     missing
-        Reason, if any, to store for each test of `FAMILY`.
+        Reason to store why each test of `FAMILY` was not made; None stores no reasons.
     confidence
         Confidence of the first lower bound, above 0 and below 1.
     method

@@ -247,10 +247,10 @@ def _order(count: int) -> Integers:
 
 
 def _product_log_tail(size: float, count: float) -> float:
-    """Return the log of the upper tail of a sum of products x_i x_{i+s} of N(0, 1) variables.
+    """Return the log of the probability that a sum of products x_i x_{i+s} of N(0, 1) variables exceeds `size`.
 
-    `size` is in standard deviations of the sum, which is replaced by one of count / 3 independent products of variance
-    3 (saddlepoint formula of Lugannani and Rice).
+    `size` is in standard deviations of the sum. The sum is approximated by a sum of count / 3 independent products with
+    variance 3, for which the saddlepoint formula of Lugannani and Rice is used.
     """
     n, s = count / 3, size * math.sqrt(count / 3)
     if s < 1e-6 * n:

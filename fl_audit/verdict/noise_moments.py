@@ -85,8 +85,9 @@ def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
 def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
     """Test whether trials share noise, by the variance of noise sums over trials relative to the remaining variance.
 
-    At J coordinates in k rounds of W trials, the ratio of the two variances is F(J k, J k (W - 1)), two-sided. Shared
-    noise makes it too large, and noise that cancels between trials, as antithetic draws do, too small.
+    For J coordinates, k rounds and W trials, the ratio of the two variances is F(J k, J k (W - 1)). The test is
+    two-sided. Shared noise makes the ratio too large. Noise that cancels between trials, such as antithetic draws,
+    makes it too small.
     """
     only_if(measured.trials >= 2, NotTestedReason.ONE_TRIAL)
     return _sharing(TestName.SHARED_OVER_TRIALS, measured, axis=0)
@@ -120,9 +121,10 @@ def _sharing(name: TestName, measured: NoiseMeasurements, axis: int) -> TestResu
 
 
 def _detectable_share(added: int, freedom: int, level: float) -> float:
-    """Return the share of the variance that all terms of a sum must have in common for the F-test to find it.
+    """Return the smallest common share of the variance of a sum's terms that the F-test detects.
 
-    A common share s multiplies the variance between sums of m terms by (1 - s + m s) / (1 - s).
+    If m terms have the share s of their variance in common, the ratio of variances is multiplied by
+    (1 - s + m s) / (1 - s).
     """
     rest = freedom * (added - 1)
     factor = float(fdtri(freedom, rest, 1 - level / 2) / fdtri(freedom, rest, 1 - DETECTION_POWER))

@@ -92,7 +92,10 @@ def support(measured: NoiseMeasurements) -> TestResult:
 
 
 def _largest_at(probability: float, count: int) -> float:
-    """Return the quantile, at a probability, of the largest absolute value of `count` independent N(0, 1) draws."""
+    """Return a quantile of the maximum of |x| over `count` independent draws x from N(0, 1).
+
+    `probability` is the probability that the maximum is at most this quantile.
+    """
     return float(-ndtri(-math.expm1(math.log(probability) / count) / 2))
 
 
@@ -100,9 +103,9 @@ def _largest_at(probability: float, count: int) -> float:
 def shape_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test whether the innovations, the noise along f(D) - f(D'), are normal, by three tests at once.
 
-    They are those of `shape`, `tails` and `support`; the smallest p-value is corrected by Bonferroni. The test is not
-    made if there is significantly more noise than claimed, at level 0.001: a mixture of larger scales is no breach, but
-    it is not normal.
+    They are the same three tests as in `shape`, `tails` and `support`. The smallest p-value is corrected by Bonferroni.
+    The test is not made if there is significantly more noise than claimed, at level 0.001. Such noise may be a mixture
+    of several scales, which is not normal although it is no breach.
     """
     values = measured.used_innovations
     only_if(
@@ -124,11 +127,12 @@ def shape_along_record(measured: NoiseMeasurements) -> TestResult:
 def low_bits(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise was rounded to half precision, by its bits below the 11 significant bits (upper tail).
 
-    The phase of a number is the part of it below the last of these 11 bits, in units of this bit. Phases are uniform
-    for continuous noise, and 0 for rounded noise. For each of `LOW_BITS_KINDS` (the noise, the noise over its standard
-    deviation, and the release) the statistic is the sum of cos(2 pi phase) over sqrt(count / 2), where count is the
-    number of coordinates. The largest one is compared with N(0, 1), with Bonferroni over the kinds. For few coordinates
-    the p-value is slightly too large, because a cosine is bounded.
+    The phase of a number is what is left of it below the last of these 11 bits, in units of that bit. Phases are
+    uniform for continuous noise, and 0 for rounded noise. The statistic is the sum of cos(2 pi phase) over all
+    coordinates, divided by sqrt(count / 2), where count is their number. It is computed for each of `LOW_BITS_KINDS`:
+    the noise, the noise over its standard deviation, and the release. The largest statistic is compared with N(0, 1),
+    with Bonferroni's correction for the number of kinds. For few coordinates the p-value is slightly too large, because
+    a cosine is bounded.
     """
     sums, counts = measured.noise.low_bits[:, :, 0], measured.noise.low_bits_count[:, :, 0]
     known = ~np.isnan(sums)

@@ -34,10 +34,10 @@ class _StandardisedMeans(NamedTuple):
 def drift_place(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise has mean 0 in directions other than the target's, in trials with D and in trials with D'.
 
-    Four kinds of statistics are computed, with Bonferroni within and over the kinds: the chi-square of the means at all
-    sampled coordinates, that at the coordinates of each tensor, the largest mean at a coordinate, and the chi-square of
-    the means along public directions and along the shared sum. Means are over all rounds of the trials with D, or with
-    D'.
+    Means are over all rounds of the trials with D, or of the trials with D'. Four kinds of statistics are computed: the
+    chi-square of the means at all sampled coordinates, the chi-square at the coordinates of each tensor, the largest
+    mean at a coordinate, and the chi-square of the means along public directions and along the shared sum. Bonferroni's
+    correction is within and over the kinds.
     """
     owners, sides = np.array(measured.owners), _sides(measured)
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)

@@ -166,7 +166,10 @@ def samples_of(
 
 
 def _counted(table: "pd.DataFrame", rate: float) -> tuple[BinomialHistogram, ...]:
-    """Return a histogram of the values "second" for each number of trials in "first"; "number" says how often."""
+    """Return one histogram of binomial counts for each number of trials.
+
+    In a row of the table, the count "second" of "first" trials occurred "number" times.
+    """
     trials, values, numbers = (table[name].to_numpy(dtype=np.int64) for name in ("first", "second", "number"))
     found = []
     for one in np.unique(trials).tolist():

@@ -36,16 +36,17 @@ _Sides = tuple[_Side, _Side]
 
 @of_family(TestName.SECRET_TOTAL)
 def secret_total(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the amount of noise orthogonal to f(D) - f(D') differs between D and D': F, two-sided."""
+    """Test whether the amount of noise orthogonal to f(D) - f(D') differs between D and D', by a two-sided F test."""
     sides = _sides(measured, measured.noise.total / measured.sigma**2, measured.noise.total_freedom)
     return _compared(TestName.SECRET_TOTAL, measured.members, {"": sides})
 
 
 @of_family(TestName.SECRET_PLACE)
 def secret_place(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the amount of noise on any tensor or class of coordinates differs between D and D': F, two-sided.
+    """Test whether the amount of noise on any tensor or class of coordinates differs between D and D'.
 
-    A class is a set of evenly spaced coordinates. Bonferroni is over tensors and classes.
+    A class is a set of evenly spaced coordinates. Each comparison is a two-sided F test, and Bonferroni's correction is
+    for the number of tensors and classes.
     """
     seen, variance = measured.noise, measured.sigma**2
     known = ~np.isnan(seen.strides[:, :, 0, 0])
@@ -72,9 +73,9 @@ def secret_along_record(measured: NoiseMeasurements) -> TestResult:
 
 
 def secret_along(noise: NoiseAlongTarget) -> TestResult:
-    """Test whether the amount of noise along the target unit's contribution differs between D and D': F, two-sided.
+    """Test whether the amount of noise along the target unit's contribution differs between D and D'.
 
-    It is for runs in which only the noise in this direction was measured.
+    It is a two-sided F test, for runs in which only the noise in this direction was measured.
     """
     sides = _split(noise.members, noise.squares, noise.freedom)
     return _compared(TestName.SECRET_ALONG_RECORD, noise.members, {"": sides})

@@ -258,7 +258,10 @@ def _detection_text(found: VerdictDetails, guarantee: Guarantee, unit: UnitWords
 
 
 def _signal_text(signal: SignalDetectionLimit | None, guarantee: Guarantee, unit: UnitWords) -> str:
-    """Return sentences on the limit of detection for a target that counts more than once, ending with a space."""
+    """Return sentences on the limit of detection for a target that is counted more than once.
+
+    The text ends with a space.
+    """
     if signal is None:
         return ""
     if signal.trials_needed is None:
@@ -307,7 +310,10 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
 
 
 def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list[Table]:
-    """Return a table of how often the target counts, as measured and as would be found; [] if not measured."""
+    """Return a table on how often the released sums contain the target's contribution; [] if this was not measured.
+
+    It gives the measured number of times, and the numbers that would have been found.
+    """
     if signal is None or signal.trials_needed is None:
         return []
     rare = f"Trials that find one that counts {RARE_TIMES:g} times in {percent(RARE_SHARE)} of the trainings"

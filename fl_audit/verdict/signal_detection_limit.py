@@ -53,7 +53,10 @@ class TargetDrift:
 
     @property
     def student(self) -> float:
-        """Student's t of the sum: its value over `scale`."""
+        """Student's t statistic of the drift: `value` divided by `scale`.
+
+        If `rest` is 0, it is infinite, or 0 if `value` is 0 too.
+        """
         if self.rest > 0:
             return self.value / self.scale
         return math.copysign(math.inf, self.value) if self.value else 0.0

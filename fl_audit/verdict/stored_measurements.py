@@ -43,10 +43,10 @@ def _measured(run: FinishedRun) -> NoiseMeasurements:
 
 
 def claimed_length(federation: Federation) -> float | None:
-    """Return the largest norm of a target unit's contribution to a round that the claim allows, over the noise.
+    """Return the largest norm that the claim allows for a target unit's contribution to a round, in units of the noise.
 
-    It is None if the noise is scaled to f(D) - f(D'). If clients train privately, the noise is that of all clients
-    whose noise the adversary does not know.
+    The unit is the standard deviation of the noise. None if the noise is scaled to f(D) - f(D'). If clients train
+    with DP-SGD, the noise is that of all clients whose noise the adversary does not know.
     """
     mechanism = federation.mechanism
     if mechanism.scaling is SensitivityKind.LOCAL:
@@ -141,8 +141,8 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
     chosen
         Number of the chosen target in each trial, from 0, shape (trials,).
     of_all
-        Whether the noise along all other targets was measured too; then its sum over trials is returned for each
-        target.
+        Whether the noise along all other targets was measured too. If so, the result also has the sum over trials for
+        each target.
     """
     table = run.tables.targets
     if table is None or not {*_TARGET_NOISE} <= {*table} or table[[*_TARGET_NOISE]].isna().any(axis=None):

@@ -50,9 +50,9 @@ def drift_of_run(measured: NoiseMeasurements) -> TargetDrift | None:
 
 
 def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
-    """Return the drift along the target units' contributions, computed from sums over rounds.
+    """Return the drift along the target units' contributions, from the noise in their direction summed over rounds.
 
-    It is None if no target unit contributes or the sums were not measured.
+    None if no target unit contributes or the sums were not measured.
     """
     held = along.members & (along.freedom > 0)
     if along.sums is None or along.lengths is None or not held.any():
@@ -121,9 +121,10 @@ def even_noise(noise: Floats) -> Floats:
 
 @of_family(TestName.SIGNAL)
 def signal(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the target unit counts more than once in the released sums of a run: Student's t, upper tail.
+    """Test whether the released sums of a run contain the target unit's contribution more than once.
 
-    `measured` is the estimated number of times, and `limit` the smallest number that is found with probability 0.9.
+    The test is Student's t test, upper tail. In its result, `measured` is the estimated number of times that the
+    contribution is contained. `limit` is the smallest number of times that is found with probability 0.9.
     """
     return signal_of(drift_of_run(measured))
 
@@ -199,10 +200,11 @@ def _largest(name: TestName, looks: _NormalDriftSums, variance: float, freedom: 
 
 @of_family(TestName.SIGNAL_TRIAL)
 def signal_trial(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the noise of any single trial is shifted, and whether shifts vary between trials: t and F tests.
+    """Test by t-tests whether the noise of any single trial is shifted, and by an F-test whether shifts vary between
+    trials.
 
-    The t-test finds a target that counts often in one trial. The F-test finds one that counts slightly more often in
-    some of the trials. Bonferroni is over both.
+    A t-test detects a target whose contribution is counted many times in one trial. The F-test detects a target that is
+    counted slightly more often in some trials. Bonferroni's correction is over both tests.
     """
     only_if(measured.rounds > 1, NotTestedReason.ONE_ROUND)
     noise = even_noise(measured.target_noise / measured.excess)
@@ -277,9 +279,10 @@ def noise_trial_of(along: NoiseAlongTarget) -> TestResult:
 
 
 def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
-    """Test whether any of several sums of squared noise is too small: chi-square, lower tail, with Bonferroni.
+    """Test whether any of several sums of squared noise is too small, by chi-square tests with Bonferroni's correction.
 
-    Each entry has sums, their degrees of freedom, a format such as "trial {}" for their places, and the first number.
+    Each entry has an array of sums, their degrees of freedom, a format such as "trial {}" that names the place of a
+    sum, and the number of the first sum.
     """
     looks, found = 0, []
     for squares, freedom, name, first in sums:

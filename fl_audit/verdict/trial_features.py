@@ -141,7 +141,10 @@ def _moment_features(values: Floats, groups: dict[str, Flags]) -> Features:
 
 
 def _round_groups(rounds: int) -> dict[str, slice]:
-    """Return slices of rounds by name: odd, even, and a few runs of rounds; none if there is a single round."""
+    """Return slices of rounds by name: odd rounds, even rounds, and a few stretches of consecutive rounds.
+
+    The result is empty if there is a single round.
+    """
     if rounds == 1:
         return {}
     edges = np.linspace(0, rounds, min(_ROUND_GROUPS, rounds) + 1).astype(int).tolist()
@@ -167,7 +170,9 @@ def _tail_features(values: Floats) -> Features:
 
 
 def _lag_features(values: Floats) -> Features:
-    """Return the correlations of rounds 1 and 2 apart, and of the signs of consecutive rounds."""
+    """Return the correlation of the noise of consecutive rounds, of rounds two apart, and of the signs in consecutive
+    rounds.
+    """
     features = {}
     for lag in (1, 2):
         if values.shape[1] > lag:
@@ -179,7 +184,10 @@ def _lag_features(values: Floats) -> Features:
 
 
 def _correlation(one: Floats, other: Floats) -> Floats:
-    """Return the sum of products of two parts of each trial's noise, (trials,), over its standard deviation."""
+    """Return the correlation of two parts of each trial's noise, (trials,).
+
+    It is the sum of their products, divided by the standard deviation of this sum for independent noise.
+    """
     return np.asarray(np.einsum("wij,wij->w", one, other) / math.sqrt(one[0].size), dtype=np.float64)
 
 

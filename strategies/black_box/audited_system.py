@@ -114,13 +114,15 @@ class AuditedSystem:
 def system_of(
     factory: str, mods: Sequence[str], clients: int, norm: float | None, is_clipped: bool, observer: str
 ) -> AuditedSystem:
-    """Call a strategy's factory by name, and return the system to audit; an `AuditedSystem` keeps its own settings.
+    """Call a strategy's factory by name, and return the system to audit.
+
+    If the factory returns an `AuditedSystem`, it is returned as it is, and the other arguments are not used.
 
     Parameters
     ----------
     factory
         Name, as `package.module:name`, of a function that returns an `AuditedSystem` or a strategy of either Flower
-        interface. If it has a parameter, it is called with the number of clients.
+        interface. If the function has a parameter, it is called with the number of clients.
     mods
         Names, as `package.module:name`, of the client app's mods, outermost first.
     clients

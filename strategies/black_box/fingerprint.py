@@ -109,7 +109,8 @@ def _is_setting(value: object) -> bool:
 def _source(found: type | FunctionType) -> str:
     """Return the source of the app's module that defines an object, and of the app's modules that this module uses.
 
-    For an installed library it is the object's own; without a file, its name.
+    If an installed library defines the object, only the object's own source is returned. If there is no source file,
+    the object's name is returned.
     """
     module = sys.modules.get(found.__module__)
     path = getattr(module, "__file__", None)

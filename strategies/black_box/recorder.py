@@ -199,7 +199,7 @@ class TrialRecorder:
                 self._note("reply", record)
 
     def _note(self, what: str, numbers: Mapping[str, object]) -> None:
-        """Record the numbers that represent each value (see `plain_numbers`), under names with the prefix `what`."""
+        """Record each given value as plain numbers (see `plain_numbers`), under names that begin with `what`."""
         for name, value in numbers.items():
             for label, number in () if name == "server-round" else plain_numbers(name, value):
                 self._numbers[f"{what}: {label}"].append(number)

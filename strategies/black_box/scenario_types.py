@@ -62,8 +62,9 @@ class ModelKind(Enum):
 class OtherContributions(Enum):
     """Directions of the updates of all clients except the target's.
 
-    With IDENTICAL all send the same update. SPREAD draws random directions, and PAIRS opposite pairs of them. With
-    MEDIAN half of the clients pull along one direction and half against it, so that the target decides a median.
+    With IDENTICAL, all clients send the same update. With SPREAD, their directions are random. With PAIRS, directions
+    are random, and two clients of a pair have opposite directions. With MEDIAN, half of the clients have one direction
+    and half have the opposite one, so that the target decides the median.
     """
 
     IDENTICAL = "all others contribute the same"

@@ -139,7 +139,10 @@ class _TrialLog:
     last_words: dict[str, str] = field(default_factory=dict)  # the strategy's last refusal, by scenario
 
     def add(self, name: str, first: int, seen: Sequence[Transcript]) -> tuple[str, ...]:
-        """Add trials of a scenario from number `first` on; return the names of numbers that may tell D from D'."""
+        """Add the transcripts `seen` of a scenario's trials, whose numbers begin with `first`.
+
+        Returns the names of recorded numbers from which D and D' could be told apart.
+        """
         known, numbers = self.asked.get(name, ScenarioTrialsSummary()), names_that_tell(seen)
         trials = max(known.trials, first + len(seen))
         self.asked[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*known.names, *numbers))))
@@ -218,7 +221,10 @@ class _TrialExecutor:
         return trials, present[: len(trials)], copy.outside
 
     def lost(self, wanted: tuple[str, int], how: str) -> _Chunk:
-        """Return the results of a chunk that ended its worker process: the strategy refused every trial."""
+        """Return the results of a chunk of trials during which the worker process ended.
+
+        Every trial of the chunk counts as one that the strategy refused. `how` says how the process ended.
+        """
         draws, present = self._drawn(wanted)
         said = f"it ended its process {how}"
         return [self._trial(wanted, bit, draws).refused(said) for bit in present], present, []

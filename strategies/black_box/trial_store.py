@@ -71,9 +71,10 @@ class StoredTrials:
         return str(_read(self.directory / _CHOICE)["contribution"])
 
     def choose(self, columns: ResultColumns) -> None:
-        """Choose and store the kind of update for all later trials, once all of the first trials are there.
+        """Choose the kind of update that the target's client sends in all later trials, and store the choice.
 
-        Nothing is done if there is only one kind, or a choice already.
+        The first trials try each kind in turn. The kind that best tells D from D' is chosen once the first trials are
+        complete. Nothing is done if they are incomplete, if there is only one kind, or if a choice is already stored.
         """
         if not self.pilots or (self.directory / _CHOICE).exists() or self.missing[:1] <= [self.pilots]:
             return

@@ -210,7 +210,10 @@ class AppTrialRunner:
                 say(f"trial {trial} of {audit.trials}")
 
     def _seats(self) -> tuple[int, int | None]:
-        """Return the node IDs of the target's client and of the observing client, or None without another client."""
+        """Return the node IDs of the target's client and of the observing client.
+
+        The second is None if the target's client is the only one.
+        """
         audit, partitions = self.audit, self.roll.partitions
         accepted = "accepted is a client app with this modifier: ClientApp(mods=[audit.insider()])"
         require(len(partitions) > 0, f"no client answered as an insider: {accepted}")

@@ -87,7 +87,10 @@ def loaded(app: AppDescription, named: str, stand_ins: "StubImportFinder") -> ob
 
 
 class _StubMetaclass(type):
-    """Metaclass of stubs, which are classes so that an app can call, subclass, subscript and annotate with them."""
+    """Metaclass of the stubs that replace packages which an app imports and which are not installed.
+
+    Stubs are classes, so that an app can call, subclass, subscript and annotate with them.
+    """
 
     def __getattr__(cls, name: str) -> Any:
         return _attribute(name)

@@ -85,10 +85,10 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
 
 
 def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
-    """Return the two numbers of clients with which a strategy may start too early, so that its noise is too small.
+    """Return two numbers of clients that show that a strategy may begin a round with too few clients.
 
-    They are the number that the strategy waits for, and the number that it then asks to train. None if this cannot
-    happen, or if the second number is unknown.
+    The noise of such a round is too small. The numbers are the clients for which the strategy waits, and the clients
+    that it then asks to train. The result is None if no round can begin too early, or if the second number is unknown.
 
     Parameters
     ----------

@@ -62,9 +62,9 @@ def buffers_of(own: Arrays) -> int:
 
 
 def fewest(claim: StatedClaim) -> TrialBudget:
-    """Return the smallest budget (trials per stage) that can refute a claim if every trial is guessed rightly.
+    """Return the smallest budget (trials per stage) that can refute a claim if all guesses are right.
 
-    If even 6400 trials are too few, it is the smallest of all budgets.
+    If even 6400 trials are too few to refute the claim, the smallest of all budgets is returned.
     """
     budget = _FEWEST
     while budget.stages[0] < _MOST_TRIED and not _can_refute(claim, budget):

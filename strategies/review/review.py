@@ -179,7 +179,11 @@ class _PlannedReview:
         share: float,
         so_far: Callable[[ClaimAudit], ReviewResult],
     ) -> ClaimAudit:
-        """Test a claim in named scenarios until a share of the time limit; `so_far` reviews intermediate results."""
+        """Test a claim in the named scenarios.
+
+        The test ends when `share` of the time limit of the whole review has passed. `so_far` makes a review of each
+        intermediate result, which is stored.
+        """
         seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
         return audit_system(
             system, claim, budget=budget, seed=self.wishes.seed, processes=self.wishes.processes, include=names,

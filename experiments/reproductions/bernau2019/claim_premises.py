@@ -1,4 +1,4 @@
-"""Common parts of claims that are tested on runs: confidence, fields, and the premises that the claims rest on."""
+"""Common parts of claims that are tested on runs: their confidence, and the premises that they rest on."""
 
 from collections.abc import Sequence
 from typing import Any

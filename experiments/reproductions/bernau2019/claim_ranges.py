@@ -42,9 +42,9 @@ _FEW_CLASSES = (10, 20)
 
 
 class AucDifferenceClaim(NamedTuple):
-    """A statement of section 6 of the paper, as a range for an attack's AUC under local minus central DP.
+    """A statement of section 6 of the paper, as a range for a difference of an attack's AUC.
 
-    Both AUCs are taken at the same test accuracy.
+    The difference is the AUC under local DP minus the AUC under central DP, at the same test accuracy.
     """
 
     statement: str

@@ -134,7 +134,10 @@ def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that models on Skewed Purchases are most confident at epsilon_i = 1, the epsilon of one value."""
+    """Yield the claim that models on Skewed Purchases are most confident at epsilon_i = 1.
+
+    epsilon_i is the epsilon of local DP for one value of a record. Nothing is yielded for other data sets.
+    """
     found = _surest(played.local, CONFIDENCE) if played.data.study is MembershipDatasetName.SKEWED else None
     if found is not None:
         yield claim_on_runs(

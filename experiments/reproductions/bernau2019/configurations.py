@@ -25,7 +25,7 @@ EPOCHS_A_ROUND = 2
 def _seed_of(part: settings.SettingRun, size: settings.DataSetRunExtent) -> int:
     """Return the seed of a run, derived from its name.
 
-    Skipped are seeds that make some target a member in too few or too many trials for shadow models.
+    A seed is skipped if it makes some target a member in too few or too many trials for shadow models.
     """
     return _first_seed(part.name, size.records, size.trials)
 
@@ -52,7 +52,7 @@ def values_of(part: settings.SettingRun, extent: ComputeExtent, data_dir: Path |
     Parameters
     ----------
     part
-        The run.
+        Run of a setting, which is a data set with a kind of DP and a noise level.
     extent
         Whether the reproduction is the full or the quick form.
     data_dir

@@ -32,7 +32,7 @@ _HALF_A_DIGIT = 0.5 * 10**-published.EPSILON_DECIMALS
 
 
 class EpsilonVerdict(StrEnum):
-    """Result of comparing a printed epsilon with ours: equal to the last printed digit, or which one is smaller."""
+    """Result of comparing a printed epsilon with ours: equal up to the last printed digit, smaller, or larger."""
 
     AS_PRINTED = "as printed"
     SMALLER = "printed is smaller"
@@ -63,7 +63,7 @@ class PrintedGuarantee(NamedTuple):
 
 
 def _members_of(study: MembershipDatasetName, recipe: published.Hyperparameters) -> int:
-    """Return the stated number of training records; an assumed one for Skewed Purchases, where none is stated."""
+    """Return the number of training records that the paper states, or an assumed number for Skewed Purchases."""
     if recipe.members is None:
         assert study is MembershipDatasetName.SKEWED, study
         return SUPPOSED_MEMBERS

@@ -204,7 +204,7 @@ def _phis(axes: Axes, played: Sequence[DataSetRuns], method: PrivacyMethod) -> N
 
 
 def _finish(axes: Axes, panel: str, method: PrivacyMethod, y_name: str, played: Sequence[DataSetRuns]) -> None:
-    """Set title, axis labels and horizontal range, which covers all runs, of a panel over epsilon."""
+    """Set the title and the axis labels of a panel with epsilon on the horizontal axis, whose range covers all runs."""
     places = [place for one in played for place in _places(one.side(method))]
     axes.set_xscale("log")
     axes.set_xlim(min(places) / 1.6, 1.6 * max(places))
@@ -248,7 +248,8 @@ def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
 
 
 def _confidences(axes: Axes, local: Sequence[MembershipSettingResults], panel: int) -> None:
-    """Draw histograms of the models' confidence, for targets that the black-box attack calls members and others.
+    """Draw two histograms of the models' confidence: for targets that the black-box attack calls members, and for the
+    others.
 
     Panel 0 shows epsilon_i = 1, and panel 1 epsilon_i = 0.1; a panel without such a run stays empty.
     """

@@ -104,9 +104,10 @@ _HIGHER_PHI = {
 
 
 def order_of_phi(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that phi, averaged over noise levels, is higher under the kind of DP that the paper names.
+    """Yield the claim on which kind of DP, local or central, has the higher phi, averaged over noise levels.
 
-    Nothing is yielded if it names none for the data set, or if local or central DP was not run.
+    phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. Nothing is yielded if the
+    paper makes no such claim for the data set, or if one kind of DP was not run.
     """
     better = _HIGHER_PHI.get(played.data.study)
     if better is None or not played.local or not played.central:

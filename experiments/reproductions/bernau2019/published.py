@@ -35,8 +35,8 @@ def record_epsilons(study: MembershipDatasetName) -> tuple[float, ...]:
 class LocalEpsilonRow(NamedTuple):
     """A row of Table 2: the number of values of a record, and the epsilon of local DP for the whole record.
 
-    `largest` is the record's epsilon at the paper's largest epsilon_i, the epsilon of a value, and `smallest` at its
-    smallest.
+    The epsilon of a single value is epsilon_i. `largest` is the record's epsilon at the largest epsilon_i of the paper,
+    and `smallest` is the record's epsilon at the smallest one.
     """
 
     values: int

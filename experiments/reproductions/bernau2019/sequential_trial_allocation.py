@@ -106,10 +106,10 @@ def _price(need: Parts, parts: Parts, seconds: Mapping[str, float]) -> float:
 
 
 def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the cheapest numbers of runs, by setting, that would decide a claim; empty if they are unknown.
+    """Return the numbers of runs, by setting, that would decide a claim at the least cost; empty if they are unknown.
 
-    A setting's share s of the squared width becomes s / m with m times its trials. By Neyman allocation the cost is
-    least if m is proportional to sqrt(s / seconds).
+    A setting contributes a share s to the squared width of the claim's interval. With m times as many trials, the share
+    is s / m. The cost is least if m is proportional to sqrt(s / seconds) (Neyman allocation).
     """
     more = claim.trials_to_decide
     if more is None or not claim.runs:

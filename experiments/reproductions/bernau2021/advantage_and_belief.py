@@ -81,7 +81,7 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderDatasetRecipe]) ->
 
 
 def unrounded_text(advantage: float) -> str:
-    """Return a remark for a table: an advantage of Table 2 before rounding, which the paper does not print."""
+    """Return a remark that states an advantage of Table 2 before rounding. The paper prints only rounded ones."""
     return f" ({advantage:g} before rounding, not in print)"
 
 

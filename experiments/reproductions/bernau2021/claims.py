@@ -82,7 +82,10 @@ def _neighbours(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _sensitivities(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
-    """Yield the claims that local sensitivities are smaller than the global one (section 6.2, Figure 5)."""
+    """Yield the claims that compare local sensitivities with the global one (section 6.2, Figure 5).
+
+    Depending on the data set and the adjacency, they are said to be smaller than the global one, or close to it.
+    """
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
     half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * settings.CLIPPING_NORM)
     yield PaperClaim("6.2", "where a record is replaced the local sensitivity lies below 2C", data.title,
@@ -263,7 +266,10 @@ def claims_item(played: InsiderResultsBySetting) -> ItemResult:
 
 
 def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return a table, with a figure, of claims tested on runs, those tested by closed forms, and untestable ones.
+    """Return a table and a figure of all claims of the paper's text.
+
+    They include the claims that were tested on runs, claims that formulas alone decide, and claims that cannot be
+    tested.
 
     Parameters
     ----------

@@ -122,14 +122,14 @@ SLIPS: dict[str, str] = {
 
 
 def explained(keys: Iterable[str], stands_in: bool = False) -> tuple[str, ...]:
-    """Return the explanations with the given keys, in their order.
+    """Return explanations of differences from the paper, in the order of their keys.
 
     Parameters
     ----------
     keys
-        The keys.
+        Key of each explanation in `SLIPS`.
     stands_in
-        Whether a substitute replaces the paper's data set; its explanation is then added at the end.
+        Whether a substitute replaces the paper's data set. If so, the explanation of this is added at the end.
     """
     chosen = [SLIPS[key] for key in keys]
     return (*chosen, SLIPS["stand-in"]) if stands_in else tuple(chosen)

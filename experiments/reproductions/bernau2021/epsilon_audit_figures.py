@@ -1,6 +1,7 @@
-"""Figures 7 to 9 of Bernau et al. 2021: the audit of epsilon, and membership inference, for one data set each.
+"""Figures 7 to 9 of Bernau et al. 2021, one for each data set.
 
-The insider is the adversary that tells D from D'; the other adversary infers membership.
+Each figure shows estimates of epsilon and the advantages of two adversaries. One is the insider, which tells D from D'.
+The other infers membership.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -197,7 +198,10 @@ def _draw_advantages(
 def _draw_with_published(
     axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: SensitivityKind, look: plot_style.CurveLook
 ) -> None:
-    """Draw a curve with its published values; curves of local and global noise are shifted apart."""
+    """Draw our measured values as a curve, and the published values beside them.
+
+    Curves of local noise are shifted to the left, and those of global noise to the right, so that both can be seen.
+    """
     side = -1 if scaling is SensitivityKind.LOCAL else 1
     plot_style.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)
     plot_style.draw_published(axes, x + 0.19 * side, [row.published for row in rows], look.colour)

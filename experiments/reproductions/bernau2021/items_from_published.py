@@ -27,7 +27,10 @@ _AUDITS = ("fig7", "fig8", "fig9")
 
 
 def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
-    """Return the items, by key, that follow from published numbers; an empty figure keeps the published image."""
+    """Return the tables, figures and claims, by key, that can be computed again from published numbers.
+
+    If a figure cannot be drawn from these numbers, it is returned empty, and its published image is kept.
+    """
     groups = [one for forms in settings.CANDIDATES.values() for (one,) in forms]
     rows = published.rows("table2")
     data = [one for one in groups if any(row.setting.startswith(f"{one.title}, ") for row in rows)]
@@ -45,9 +48,10 @@ def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
 
 
 def _audit(published: PublishedReproduction, item: str, data: list[InsiderDatasetRecipe]) -> ItemResult:
-    """Return the figure of one data set's audit of epsilon, from its published rows.
+    """Return the figure on the audit of epsilon for one data set, from the rows that were published with it.
 
-    Where the belief is the main one, the insider's published advantage is that of the printed Table 2.
+    At the main value of rho_beta, our advantage of the insider is compared with the one that the paper prints in Table
+    2.
     """
     rows = published.rows(item)
     one = next(each for each in data if rows[0].setting.startswith(f"{each.title}, "))

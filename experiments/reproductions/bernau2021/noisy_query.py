@@ -191,7 +191,10 @@ def _draw_densities(axes: Axes, query: NoisyQuery, grid: Floats) -> None:
 
 
 def _draw_measured_belief(axes: Axes, trials: QueryTrials) -> None:
-    """Plot the share of trials that used D by answer; it equals the belief in D if beliefs are calibrated."""
+    """Plot the share of trials with D among trials with similar answers of the query.
+
+    If beliefs are calibrated, this share equals the belief in D.
+    """
     edges = np.linspace(-1.75, 2.75, 19)
     place = np.digitize(trials.answers[:, 0], edges) - 1
     centres = (edges[:-1] + edges[1:]) / 2

@@ -78,7 +78,10 @@ class InsiderRunResults:
 
     @property
     def floored_share(self) -> float:
-        """Share of rounds, over all trials, with a local sensitivity below its floor, at which noise is minimal."""
+        """Share of rounds, over all trials, in which the local sensitivity was too small for noise in proportion to it.
+
+        Below a floor of the local sensitivity, the noise is no longer reduced.
+        """
         return float(np.mean(self.sensitivities < SENSITIVITY_FLOOR * CLIPPING_NORM))
 
     def _by_trial(self, column: str) -> Floats:

@@ -120,7 +120,10 @@ class InsiderSetting:
 
     @property
     def label(self) -> str:
-        """Name of the setting in tables: data set, noise scaling, adjacency, rho_beta, and a neighbour of Figure 4."""
+        """Name of the setting in tables: data set, noise scaling, adjacency and rho_beta.
+
+        The settings of Figure 4 also name the neighbour D'.
+        """
         which = "" if self.is_standard_neighbour else f", {self.neighbour} {self.rank}"
         return f"{self.data.title}, {self.letters}, rho_beta {self.belief:g}{which}"
 

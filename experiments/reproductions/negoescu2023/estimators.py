@@ -147,7 +147,10 @@ def _claims_of_figure_4(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
 
 
 def _claims_of_figure_5(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.1 on separated distributions; each repetition is averaged over separations."""
+    """Yield the claims of section 8.1 on distributions of losses that differ between members and nonmembers.
+
+    The errors of each repetition are averaged over all separations, the distances between the two distributions.
+    """
     of, claim = _columns(found.more), partial(PaperClaim, "8.1", trials=found.many.repetitions)
     apart = [one for one in found.many.separations if one > 0]
     below: dict[tuple[int, str], Floats] = {}

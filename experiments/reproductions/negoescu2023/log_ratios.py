@@ -139,9 +139,9 @@ def _setting(losses: int) -> str:
 
 
 def _remarks(rows: list[ItemRow], rates: Sequence[float]) -> tuple[str, ...]:
-    """Return remarks on where the log ratios have most noise and most signal.
+    """Return remarks on the error rates at which the log ratios vary most by chance, and at which they are largest.
 
-    `rates` has the smaller one of FPR and FNR at the maximum of each log ratio.
+    `rates` has one number for each log ratio: the smaller of FPR and FNR at its maximum.
     """
     middle, ends = rows[-2].measured, rows[-1].measured
     noise = "So it is" if ends > 2 * middle else "This does not show"

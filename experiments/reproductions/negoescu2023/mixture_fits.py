@@ -106,7 +106,7 @@ def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
 
 
 def _training_scores(run: Path) -> list[Floats]:
-    """Return the transformed losses on the training set D of each model, also where it was trained on D'."""
+    """Return the scores (transformed losses) of each model on D, whether the model was trained on D or on D'."""
     public, _ = read_public(run)
     federation = load_federation(public)
     models = torch.cat([load_file(path)["models"] for path in sorted((run / "public").glob("models-*.safetensors"))])

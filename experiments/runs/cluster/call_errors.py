@@ -26,7 +26,7 @@ class LostCallsError(Exception):
 
 @contextmanager
 def room_is_told() -> Iterator[None]:
-    """Replace Ray's error that its object store or a disk is full by a one-line `CallError`, within a `with` block."""
+    """Raise a one-line `CallError` if Ray reports in a `with` block that its object store or a disk is full."""
     try:
         yield
     except (ObjectStoreFullError, OutOfDiskError) as error:

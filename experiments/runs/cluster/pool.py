@@ -55,7 +55,7 @@ class ClientProcess:
 class ClientPool:
     """A pool of processes that run client calls; a process is started when it is needed.
 
-    Clients of the same compartment, a number, may share a process.
+    Every client belongs to a compartment, which is a number. Only clients of the same compartment may share a process.
 
     Parameters
     ----------

@@ -82,7 +82,10 @@ _ADAM_RATE = 0.01
 
 
 def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
-    """Return those sections by name that get defaults by strategy, local randomizer or kind of audit."""
+    """Return the sections to which defaults were added, by name.
+
+    Defaults depend on the strategy, the local randomizer and the kind of audit. Given settings replace them.
+    """
     filled: dict[str, _Table] = {}
     strategy, is_private = training.get("strategy", "dp-fedsgd"), privacy.get("private") is not False
     if isinstance(strategy, str) and strategy in _PRIVACY_OF:

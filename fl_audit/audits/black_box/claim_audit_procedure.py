@@ -256,10 +256,10 @@ def _tried(
     tell: Tell,
     keep: Callable[[list[DistinguisherTest]], None] = lambda _: None,
 ) -> list[DistinguisherTest]:
-    """Test distinguishers on fresh trials in stages, and return the last test of each.
+    """Test distinguishers on fresh trials in stages, and return the result of each distinguisher's last test.
 
-    Only those with the largest margins pass to the next stage. `level` is the significance level of each over all
-    stages.
+    After each stage, only the distinguishers with the largest expected margins go on. `level` is the significance level
+    of one distinguisher over all stages together.
     """
     # Earlier trials select distinguishers, and each stage of a distinguisher has its own share of the level.
     first, last = budget.pilot, dict[str, DistinguisherTest]()

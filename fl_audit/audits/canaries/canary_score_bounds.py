@@ -69,12 +69,14 @@ def certify(
         Any method but `steinke`, which gives no mu; it must be chosen before the scores are seen. The default `shift`
         assumes Gaussian noise and random directions.
     decoys
-        Scores of random directions that nobody sent, for the method `shift` only; they are added to those of canaries
-        that are out. Under the replacement relation there are none, because a canary that is out is sent too.
+        Scores of random directions that nobody sent, for the method `shift` only. They are added to the scores of
+        canaries that are out. Under the replacement relation there are no decoys, because something is sent for a
+        canary that is out.
     parts
         The share of a whole canary that each score contains if the canary is in, at least 0, of the shape of `scores`;
-        1 by default. For the method `shift` only. In DP-SGD at clients, a canary record that k of s local steps sampled
-        has the share k / sqrt(s), with scores in units of sqrt(s) canaries; the resulting mu is that of one step.
+        1 by default. For the method `shift` only. Suppose that clients train with DP-SGD, and that k of s local steps
+        sampled a canary record. Its share is then k / sqrt(s), its scores are in units of sqrt(s) canaries, and the
+        resulting mu is that of one step.
 
     Raises
     ------

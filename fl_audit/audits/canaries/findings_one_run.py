@@ -97,10 +97,10 @@ _WORDS = AuditKindPhrases(
 
 
 def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
-    """Return the judgement of the guarantee from the canaries of all trainings pooled.
+    """Judge the guarantee of a run by the scores of the canaries of all its trainings together.
 
-    None if the run has no canaries or no guarantee. With DP-SGD at the clients, the epsilon that the accountant of the
-    canaries' client reports is judged as well.
+    Returns None if the run has no canaries or no guarantee. If clients train with DP-SGD, the client that holds the
+    canaries reports an epsilon from its accountant. This epsilon is judged as well.
     """
     table, guarantee, facts = run.tables.canaries, run.facts.guarantee, run.facts.find(PublicCanaryFacts)
     if table is None or guarantee is None or facts is None:

@@ -267,7 +267,9 @@ def tradeoff_mu(guesses: Guesses, level: float) -> float:
 
 
 def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
-    """Return the lower bound on epsilon from the guesses of one run, valid for any mechanism, at most 36.
+    """Return a lower bound on epsilon, at most 36, from the guesses of one run.
+
+    The bound is valid for every mechanism.
 
     Parameters
     ----------

@@ -54,9 +54,9 @@ class OtherClientsVariance:
     is_seen: bool
 
     def shown(self, mu: float) -> float:
-        """Return the mu that the scores of a canary show if its true mu is `mu`, above 0 and finite.
+        """Return the mu that is measured from the scores of canaries if their true mu is `mu`, above 0 and finite.
 
-        They show a smaller mu, because the updates of other clients act as additional noise.
+        The measured mu is smaller, because the updates of other clients act as additional noise.
         """
         return 1 / hypot(1 / mu, self.spread)
 
@@ -129,7 +129,7 @@ def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float
 
 
 class Inconsistency(StrEnum):
-    """A kind of inconsistency in the stored rounds of a training, each of which rules out the verdict `consistent`."""
+    """A kind of inconsistency in the stored rounds of a training. Each kind rules out the verdict `consistent`."""
 
     OVERRUN = "overrun"  # a round after the last claimed round is stored, so more rounds than claimed may have run
     GAPS = "gaps"  # a round starts from a model other than the one that the previous round released

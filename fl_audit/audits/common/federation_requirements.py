@@ -34,15 +34,15 @@ def require_clients(public: Federation, fewest: int) -> None:
 
 
 def require_weighable(public: Federation) -> None:
-    """Raise `InputError` if the federation has an insider who could not compute log-likelihood ratios.
+    """Check that the insider, if there is one, can compute log-likelihood ratios.
 
-    Without an insider, it is raised if the noise is scaled to the difference between D and D', because only an insider
-    can measure this difference.
+    Without an insider, check that the noise is not scaled to the difference between D and D', which only an insider can
+    measure.
 
     Raises
     ------
     InputError
-        In both cases.
+        If the condition that applies does not hold.
     """
     if not public.with_insider:
         is_global = public.mechanism.scaling is SensitivityKind.GLOBAL

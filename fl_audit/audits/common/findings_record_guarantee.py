@@ -126,7 +126,10 @@ def measure_record_guarantee(run: FinishedRun, _: Findings) -> LocalDPFinding | 
 
 
 def _counted(claim: RecordGuaranteeEvents) -> int:
-    """Return the number of bits, edges of a node or blocks whose epsilons Bernau et al. 2019 add up."""
+    """Return the number of releases whose epsilons Bernau et al. 2019 add up to the epsilon of a record.
+
+    Releases are the bits of a record, the possible edges of a node, or the blocks of an image.
+    """
     match claim.local_randomizer:
         case RandomisedBits():
             return math.prod(claim.shape)

@@ -31,10 +31,11 @@ class PairAudit(AuditKind):
         return federation.victim if federation.unit is Unit.CLIENT else federation.target
 
     def members(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield the losses of each trial's model on its training records: of trials with D, then of those with D'.
+        """Yield the losses of each trial's model on its training records, first for trials with D, then for trials with
+        D'.
 
         Each item is a pair: a mask of the trials, bool (trials,), and their losses, shape (selected trials, records).
-        If no trial uses D, or none uses D', its pair is left out.
+        An item without trials is left out.
         """
         bits = losses.membership.bits
         for bit, own in ((True, losses.differing_losses), (False, losses.replacement_losses)):

@@ -17,7 +17,11 @@ _INDEPENDENT = "draws of the owners are independent, and labels are not hidden; 
 
 
 def _phrases(local_randomizer: LocalRandomizer) -> tuple[str, str, str]:
-    """Return words for the features of a record, for those whose epsilons add up, and for most unlike records."""
+    """Return three phrases of a local randomizer, for reports.
+
+    They name the features of a record, the releases whose epsilons Bernau et al. 2019 add up, and the two most unlike
+    records.
+    """
     match local_randomizer:
         case RandomisedBits():
             return "features", "all features", "records that differ in all features"

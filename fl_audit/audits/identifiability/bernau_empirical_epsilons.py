@@ -56,12 +56,12 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
 
 
 def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstimate:
-    """Return the largest and smallest epsilon over trials that follow from the observed local sensitivities.
+    """Return the largest and the smallest epsilon over the trials, each computed from the trial's local sensitivities.
 
-    This is variant (i) of section 5.3 of Bernau et al. 2021. The interval is the range over the trials. Without
-    sampling, each trial composes Gaussian releases with parameters mu_i to mu = sqrt(sum of mu_i^2). With sampling, the
-    claimed releases are accounted with larger noise: the claimed noise multiplier times the claimed sensitivity over
-    the observed one, as root mean square over the rounds of a trial.
+    This is variant (i) of section 5.3 of Bernau et al. 2021. The estimate is the largest epsilon over the trials, and
+    the interval is the range over the trials. Without sampling, the rounds of a trial compose to Gaussian DP with mu =
+    sqrt(sum of mu_i^2). With sampling, the claimed releases are accounted with another noise multiplier: the claimed
+    one, times the claimed sensitivity, divided by the root mean square of the observed sensitivity over the rounds.
 
     Parameters
     ----------

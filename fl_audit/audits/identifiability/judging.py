@@ -37,7 +37,7 @@ class IdentifiabilityJudging(AuditJudging):
         return pairs_covered("this pair", facts)
 
     def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
-        """Return how large a lack of noise a planned run would detect; None if the run has no insider."""
+        """Return by how much noise must be too small for a planned run to detect it; None if the run has no insider."""
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:

@@ -72,8 +72,9 @@ def check_scores(values: Floats, bits: NDArray[np.integer] | Flags) -> LlrIncrem
     Parameters
     ----------
     values
-        Innovations, shape (trials, rounds); NaN in rounds without information. If increments are not Gaussian, these
-        are normal scores of the noise instead.
+        Innovations, shape (trials, rounds): each round's increment of the log-likelihood ratio, centred and scaled so
+        that it is N(0, 1) under the claim. NaN in rounds without information. If the increments are not Gaussian,
+        normal scores of the noise instead.
     bits
         1 or True for trials with D, 0 or False for trials with D', shape (trials,).
     """

@@ -112,7 +112,10 @@ def _tables(numbers: evidence.EmpiricalEpsilonFinding, _: ReportContents) -> lis
 
 
 def _limits(bound: LowerBound) -> tuple[float | str | None, float | str | None]:
-    """Return the smallest epsilon that a bound would find, and the largest it could show; the unknown one is a dash."""
+    """Return two cells of a table: the smallest epsilon that a bound would detect, and the largest that it can show.
+
+    Only one of them is known for each method of a bound, and the other is a dash.
+    """
     limit = finite(bound.limit_of_detection)
     return (limit, DASH) if bound.method is BoundMethod.GAUSSIAN_SHIFT else (DASH, limit)
 

@@ -176,7 +176,8 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
 def _auc_of_signals(mu: Floats, membership: TargetMembership) -> float | None:
     """Return the expected AUC over pairs of a member and a nonmember of the same trial; None without such pairs.
 
-    With signal-to-noise ratios mu_1 and mu_0, the log-odds differ by N(s^2/2, s^2) with s^2 = mu_1^2 + mu_0^2.
+    If the signal-to-noise ratios of the pair are mu_1 and mu_0, the difference of the log-odds is N(s^2/2, s^2) with
+    s^2 = mu_1^2 + mu_0^2.
     """
     right, pairs = 0.0, 0
     for squares, is_in in zip(np.square(mu[:_TRIALS_OF_PAIRS]), membership.is_in[:_TRIALS_OF_PAIRS], strict=True):

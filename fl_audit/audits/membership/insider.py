@@ -273,7 +273,10 @@ def _of_clients(
 
 
 def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
-    """Return the sums as float64, with `bits` times `unit` as one further column if there are bits."""
+    """Return sums of contributions as float64, with quantile bits of adaptive clipping as one further column, if any.
+
+    The bits are multiplied by `unit`, which gives their noise the scale of the noise on the sums.
+    """
     if bits is None:
         return total.double()
     return torch.cat([total.double(), (bits.double() * unit).unsqueeze(1).to(total.device)], dim=1)

@@ -54,7 +54,10 @@ def target_scores(run: FinishedRun) -> OneTargetPerTrialScores | None:
 
 
 def can_compare_targets(run: FinishedRun) -> bool:
-    """Return whether attacks can be measured: there are two trials or more, one of them with members and nonmembers."""
+    """Return whether attacks can be measured on a run.
+
+    They can if there are at least two trials, of which at least one has both members and nonmembers.
+    """
     if (table := run.tables.targets) is None or run.trials < 2:
         return False
     inside = table.groupby("trial")["is_in"].agg(["any", "all"])

@@ -1,4 +1,6 @@
-"""The quantile regression attack (Bertran et al. 2023), which compares the confidences in a record and in similar ones.
+"""The quantile regression attack (Bertran et al. 2023).
+
+It compares a model's confidence in a record with its usual confidence in similar records.
 
 The attacker has population records, which no model was trained on. On these it regresses the quantiles of the attacked
 model's confidence on the features of the record. The attack needs no shadow models: it costs one regression for each
@@ -60,7 +62,10 @@ def quantile_scores(
 
 
 class _Ridge:
-    """Ridge regressions of many responses on the same records, each with the penalty of least leave-one-out error."""
+    """Ridge regressions of many responses on the same records.
+
+    Each regression has the penalty with the smallest leave-one-out error.
+    """
 
     def __init__(self, records: Floats, asked: Floats) -> None:
         self._middle = records.mean(axis=0)

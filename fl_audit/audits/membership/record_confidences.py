@@ -163,7 +163,9 @@ Queries = ShiftedImages | ResampledColumns
 
 
 def queries_for(source: LoadedDataset, public: Floats32, seed: int, number: int) -> Queries:
-    """Return the method that varies records of a data set for further queries: shifted images, or resampled columns.
+    """Return the rule by which records of a data set are varied for further queries to a model.
+
+    Images are shifted and mirrored. In rows of a table, some columns are replaced by those of public records.
 
     Raises `InputError` if the records are neither images nor table rows, or if an image has fewer variants than
     `number`.

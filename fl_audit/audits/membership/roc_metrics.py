@@ -46,7 +46,10 @@ _ROOM = 1.5
 
 @dataclass(frozen=True)
 class RocCurve:
-    """The corners of the ROC curve of the scores of all trials together, joined by straight lines."""
+    """The ROC curve for the scores of all trials together.
+
+    The curve is stored as its corners, which are joined by straight lines.
+    """
 
     fpr: Floats  # share of nonmembers at or above each threshold, ascending from 0 to 1, shape (corners,)
     tpr: Floats  # share of members at or above each threshold, ascending from 0 to 1, shape (corners,)

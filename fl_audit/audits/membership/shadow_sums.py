@@ -27,9 +27,10 @@ LEAST_SHARE_OF_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class ShadowGroupMoments:
-    """Number, mean and sum of squares of values over the shadow trials in which a target is in (or out).
+    """Number, mean and sum of squared deviations of values over a group of shadow trials, for each target.
 
-    They are for the attacker of each trial, so the attacked trial is left out.
+    The group consists of the trials in which the target is in, or of those in which it is out. The moments are computed
+    for each attacked trial, which is not among its own shadow trials.
     """
 
     count: Integers  # number of shadow trials, shape (trials, targets)

@@ -100,8 +100,9 @@ def white_box_features(model: StackedModel, models: Tensor, features: Tensor, la
     activations.) Log-probabilities and losses are computed in float64 from float32 logits; otherwise 1 - p would round
     to 0 for records with a confidence p near 1.
 
-    Raises `InputError` if the module has no suitable layer or a result is not finite. Also if the layer's gradient
-    differs from autograd for the first examples, as it does if the weight is shared or the forward method was replaced.
+    Raises `InputError` if the module has no suitable layer, or if a result is not finite. The error is also raised if
+    the layer's gradient of the first examples differs from the gradient by autograd. This happens if the weight is
+    shared or the forward method was replaced.
 
     Parameters
     ----------

@@ -78,7 +78,10 @@ def _page_svg(figure: Figure, name: str) -> str:
 
 
 def _with_own_names(text: str, name: str) -> str:
-    """Return SVG text with `name` as prefix of all identifiers that are referred to, and without other identifiers."""
+    """Return SVG text whose identifiers begin with `name`, so that several figures can stand on one page.
+
+    Identifiers to which nothing refers are removed.
+    """
     used = {first or second for first, second in _REFERENCE.findall(text)}
     text = _REFERENCE.sub(lambda found: found[0].replace("#", f"#{name}-"), text)
     return re.sub(r' id="([^"]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)

@@ -46,7 +46,7 @@ USUAL = DescentSettings()
 
 
 def total_variation(pictures: Tensor) -> Tensor:
-    """Return the anisotropic total variation of images (..., height, width), as one mean over all pixels."""
+    """Return the anisotropic total variation of images (..., height, width), averaged over all pixels and images."""
     down, across = pictures.diff(dim=-2).abs().mean(), pictures.diff(dim=-1).abs().mean()
     return down + across
 
@@ -236,9 +236,10 @@ def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
 
 
 def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor) -> Tensor:
-    """Return the linear least squares (Gauss-Markov) estimate of each owner's images, (owners, count, *shape).
+    """Return an estimate of each owner's images from the owner's update, shape (owners, count, *shape).
 
-    It is mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), over other people's images x and updates u.
+    The estimate is mean(x) + Cov(x, u) (Cov(u) + noise^2 I)^-1 (seen - mean(u)), the best linear one (Gauss-Markov).
+    Means and covariances are those of other people's images x and of the updates u of these images.
     """
     flat, centre = pictures.flatten(1).double(), updates.mean(0)
     middle, apart = flat.mean(0), updates - centre  # float32, since they fill the memory for large models
@@ -286,9 +287,10 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 
 
 def _weight(shared: UpdateFunction, count: int, like: Tensor, like_labels: Tensor) -> float:
-    """Return the mean factor of a record's gradient in an update, from learning rate, steps and clipping.
+    """Return the mean factor by which a record's gradient is multiplied in an update of `count` records.
 
-    The factor of clipping is estimated from the population records `like`.
+    It follows from the learning rate, the number of steps and clipping. The effect of clipping is estimated from the
+    population records `like`.
     """
     schedule = shared.schedule
     alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count

@@ -89,9 +89,10 @@ class RandomisedBits:
         return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases of the guarantee in Bernau et al. 2019: a response for each feature, as one event.
+        """Return the releases by which Bernau et al. 2019 compute their guarantee: one randomised response for each
+        feature.
 
-        This is also the exact worst case, in which two records differ in every feature.
+        All responses are one event. This is also the exact worst case, in which two records differ in every feature.
         """
         return responses(self.epsilon, int(np.prod(shape)))
 

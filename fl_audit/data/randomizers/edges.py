@@ -107,10 +107,11 @@ class RandomisedEdges:
         return int(np.count_nonzero(np.triu(one != other, 1))) if one.shape == other.shape else None
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return one randomised response for each edge that a node of a graph of shape (nodes, nodes) can have.
+        """Return the releases by which Bernau et al. 2019 compute their guarantee.
 
-        These are the releases of the guarantee in Bernau et al. 2019. The paper multiplies epsilon by a largest degree
-        of 2,000. COLLAB's largest graph has 492 nodes, and its largest degree is 491.
+        They are one randomised response for each edge that a node of a graph of shape (nodes, nodes) can have. The
+        paper assumes a largest degree of 2,000, and multiplies epsilon by it. COLLAB's largest graph has 492 nodes, and
+        its largest degree is 491.
         """
         return responses(self.epsilon, shape[-1] - 1)
 
@@ -122,10 +123,11 @@ class RandomisedEdges:
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 
     def pair_events(self, first: Floats32, second: Floats32) -> tuple[ReleaseEvent, ...]:
-        """Return one randomised response for each pair of nodes joined in only one of two graphs, as one event.
+        """Return the releases that tell two graphs apart: one randomised response for each pair of nodes that differs.
 
-        The number is an upper bound, because added edges may hide responses. Raises `InputError` if the graphs have
-        different numbers of nodes.
+        A pair of nodes differs if an edge joins it in only one of the graphs. All responses are one event. Their number
+        is an upper bound, because edges that are added after randomization may hide responses. Raises `InputError` if
+        the graphs have different numbers of nodes.
 
         Parameters
         ----------

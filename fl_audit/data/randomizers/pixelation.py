@@ -102,10 +102,11 @@ class LaplacePixelation:
         return np.asarray(distances.sum(axis=record_axes(first)) / self.scale, dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases of the guarantee in Bernau et al. 2019: one of `epsilon` for each block of an image.
+        """Return the releases by which Bernau et al. 2019 compute their guarantee.
 
-        For 250 x 250 pixels and blocks of one pixel, the total is 62,500 `epsilon`. That is far too much, because the
-        noise of one value covers `neighbourhood` changed pixels, and its block has only `block`^2. See `whole_events`.
+        They count one release with `epsilon` for each block of an image. For 250 x 250 pixels and blocks of one pixel,
+        the total is 62,500 `epsilon`. This guarantee is far too large. The noise of a single block already covers
+        `neighbourhood` changed pixels, while a block has only `block`^2 pixels. See `whole_events`.
         """
         return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
 

@@ -167,7 +167,7 @@ class MechanismNoise(ABC):
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
         """Return the noise multiplier after an adversary has subtracted the noise that it knows; 0 without noise.
 
-        `effective_noise_multiplier` calls it, unless a server adds the noise itself.
+        `effective_noise_multiplier` calls this method, unless the adversary is a server that adds the noise itself.
 
         Parameters
         ----------

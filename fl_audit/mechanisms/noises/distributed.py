@@ -31,8 +31,8 @@ class DistributedGaussian(ClientsNoise):
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
         """Return the noise multiplier that counts only noise unknown to the adversary.
 
-        It is z sqrt((m - c) / m) for a client that knows c of the m shares, and z / sqrt(m) for the server, which sees
-        single contributions.
+        For a client that knows c of the m clients' shares, it is z sqrt((m - c) / m), with z the noise multiplier. For
+        the server, which sees single contributions, it is z / sqrt(m).
         """
         return self.multiplier * root_of_shares(self.clients, threat_model) / math.sqrt(self.clients)
 

@@ -27,8 +27,8 @@ class LocalGaussian(ClientsNoise):
     def effective_multiplier(self, threat_model: ThreatModel) -> float:
         """Return the noise multiplier that counts only noise unknown to the adversary.
 
-        It is z sqrt(m - c) for a client that knows the noise of c of the m clients, and z for the server, which sees
-        single contributions.
+        For a client that knows the noise of c of the m clients, it is z sqrt(m - c), with z the noise multiplier. For
+        the server, which sees single contributions, it is z.
         """
         return self.multiplier * root_of_shares(self.clients, threat_model)
 

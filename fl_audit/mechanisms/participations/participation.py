@@ -137,7 +137,9 @@ class Participation(ABC):
         return ""
 
     def turn_words(self, rounds: int) -> str:
-        """Return a sentence for reports if the rule deliberately gives the differing unit the most turns; otherwise "".
+        """Return a sentence for reports if the rule deliberately lets the differing unit participate most often.
+
+        The text is empty if the rule does not do this.
 
         Parameters
         ----------

@@ -87,7 +87,7 @@ class RotatingCohorts(Participation):
         return self.size
 
     def require_contribution(self, unit: str, is_of_client: bool) -> None:
-        """Raise `InputError` unless contributions come from clients."""
+        """Raise `InputError` if the unit of a contribution is not a client."""
         cohort = f"cohort is {self.size} clients with strategy 'dp-fedsgd', whose units are {unit}s"
         require(is_of_client, f"{cohort}: accepted with it are sampling-rate and expected-batch")
 
@@ -101,7 +101,10 @@ class RotatingCohorts(Participation):
         )
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence for the figure of the differing unit's effect: it changes nothing in rounds without it."""
+        """Return a sentence for reports on rounds in which the differing unit is not in the cohort.
+
+        It says that the unit changes nothing in these rounds.
+        """
         return f"In rounds in which {differing} is not in the cohort it changes nothing."
 
     def turn_words(self, rounds: int) -> str:
