@@ -87,8 +87,9 @@ def contribute_as_victim(
     """Return the victim's contribution in each trial, and its local sensitivity Delta_i, shape (trials,).
 
     The victim holds the unit x in which D and D' differ. Its contribution includes x in trials in which x is a member,
-    and otherwise the replacement of x, if there is one. Delta_i is the norm of the difference of both. With sampling, x
-    and its replacement have the same position in the shard, so they are sampled in the same rounds.
+    and otherwise the replacement of x, if there is one. Delta_i is the norm of the difference between the contributions
+    with x and without x. With sampling, x and its replacement have the same position in the shard, and are therefore
+    sampled in the same rounds.
 
     Parameters
     ----------

@@ -106,13 +106,13 @@ def models_key(position: int) -> str:
 
 
 def earlier_key(key: str, back: int) -> str:
-    """Return the key in a message for a value that belongs to an earlier round than the message.
+    """Return the key under which a message contains a value of an earlier round.
 
     Parameters
     ----------
     key
-        Key of the value in a message of its own round.
+        Key of the same kind of value for the message's own round.
     back
-        Number of rounds by which it precedes the message's round, from 0.
+        Number of rounds between the value's round and the message's round, from 0.
     """
     return f"earlier-{key}-{back}"

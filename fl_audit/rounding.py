@@ -75,7 +75,7 @@ def rounded(
 
 
 def interval_text(low: float | None, high: float | None, claim: float | None = None, is_share: bool = False) -> str:
-    """Return an interval as text, such as "0.9995 to 1.0003", as `rounded` writes it.
+    """Return an interval as text, such as "0.9995 to 1.0003", rounded by the rules of `rounded`.
 
     Parameters
     ----------
@@ -145,9 +145,10 @@ class _Scale:
         return Decimal(repr(float(number))).scaleb(-self.exponent)
 
     def told(self, number: float | None, decimals: int, claim: Decimal | None, claimed: Decimal | None) -> str | None:
-        """Return a number as text, with the fewest decimals from `decimals` on that keep it on its side of each limit.
+        """Return a number as text with as few decimals as possible, but at least `decimals`; None if impossible.
 
-        Limits are 0, for shares 100 %, and the claim: `claim` for the number, and `claimed` for the text.
+        The rounded number must be on the same side of each limit as the number itself. Limits are 0, for shares also
+        100 %, and the claim. The number is compared with `claim`, and its text with `claimed`, the rounded claim.
         """
         exact = self.exact(number)
         if exact is None:

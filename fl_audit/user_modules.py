@@ -138,7 +138,9 @@ def import_object(name: str, what: str) -> Any:
 
 
 def import_function(name: str, what: str) -> Callable[..., Any]:
-    """Import a user's function by its name and return it, with its exceptions turned into `InputError` of one line.
+    """Import a user's function by its name, and return it in a wrapper.
+
+    If the function raises an exception, the wrapper raises an `InputError` of one line.
 
     Parameters
     ----------

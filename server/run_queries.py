@@ -91,7 +91,10 @@ def _release_queries(
     wave: Sequence[TrialBatch],
     challenger: SeededChallenger,
 ) -> list[RunQuery]:
-    """Return the queries that send every release to insiders, as this audit asks for; empty if it asks for none."""
+    """Return the queries that send every release to the adversaries, in the form that the kind of audit needs.
+
+    The list is empty for audits without such queries.
+    """
     public = federation.public
     match audit_of(public).query(public):
         case ReleaseQueryKind.NOTHING:

@@ -148,9 +148,10 @@ class TargetOutputsCollector:
         self._looked_at = {self.evaluated[place] for place in places}
 
     def __call__(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
-        """Collect outputs of a release; for the last one, return columns of log p_y and scaled confidence by target.
+        """Collect outputs of a release; for the last release, return columns of log p_y and of the scaled confidence.
 
-        p_y is the probability of the true class; several records of a target are averaged.
+        The columns have one value for each trial and target. p_y is the probability of the true class. If a target has
+        several records, their values are averaged.
         """
         federation, records, name = release.federation, release.federation.differing, release.batch.name
         if release.number in self._looked_at:

@@ -100,7 +100,7 @@ class SeededChallenger:
         return _poisson_sample(self._sources(Purpose.CLIENT_SAMPLING, trials, server_round), clients, sampling_rate)
 
     def coins(self, trials: Sequence[int], server_round: int, canaries: int) -> Flags:
-        """Return which canaries are inserted in a round, bool (trials, canaries), by a fair coin for each.
+        """Return which canaries are inserted in a round, bool (trials, canaries); a fair coin decides on each one.
 
         Parameters
         ----------

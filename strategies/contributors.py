@@ -142,7 +142,7 @@ def _samples_of_steps(
 
 @dataclass(frozen=True)
 class ReceivedContribution:
-    """The contribution of one client as it arrived, not yet checked, and what an honest client may send."""
+    """The unchecked contribution of one client, and the limits that the contribution of an honest client keeps."""
 
     client: int  # partition of the client
     reply: Message  # reply of the client

@@ -129,8 +129,9 @@ class EpsilonStarQueries(RunQueries):
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return the columns `epsilon_star` of trials, releases and clients for the evaluated releases of one batch.
 
-        The column of trials has the last release, (trials,), and that of releases has all of them, (trials, releases).
-        If clients report Epsilon* of their own data, their column has the shape (trials, releases, clients).
+        The column of trials has the value for the last release, (trials,). The column of releases has the values for
+        all releases, (trials, releases). The column of clients, (trials, releases, clients), exists only if clients
+        report Epsilon* of their own data.
         """
         found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}

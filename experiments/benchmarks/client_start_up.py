@@ -1,4 +1,4 @@
-"""The start-up of DP-FedAvg over the number of clients, which is the part `clients` of the benchmark `scaling`."""
+"""The cost of starting DP-FedAvg with different numbers of clients: the part `clients` of the benchmark `scaling`."""
 
 import json
 import resource

@@ -90,8 +90,8 @@ def stock_rounds(config: ConfigRecord, options: RayOptions) -> list[float]:
     Parameters
     ----------
     config
-        Settings of the clients ("path" of the data, "records", "batch", "rate", "hidden", "classes"), and the numbers
-        of "clients", of clients in a round ("cohort") and of "rounds".
+        Settings of the clients: "path" of the data, "records", "batch", "rate", "hidden" and "classes". Settings of the
+        federation: the numbers "clients", "cohort" (clients in a round) and "rounds".
     options
         Options of Ray.
     """

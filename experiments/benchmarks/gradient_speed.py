@@ -125,7 +125,10 @@ def _opacus_sums(stacked: StackedModel, models: Tensor, features: Tensor, labels
 
 
 def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tuple[float, list[float]]:
-    """Return the seconds of clipping per record, and for each of `_SIZES` the relative time of clipping per user."""
+    """Return the seconds of clipping per record, and times of clipping per user relative to it.
+
+    There is one relative time for each number of records of a user in `_SIZES`.
+    """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(records, *spec.feature_shape, generator=source)
     labels, order = torch.randint(spec.classes, (records,), generator=source), torch.randperm(records, generator=source)

@@ -193,7 +193,10 @@ def _cores() -> Iterator[Row]:
 
 
 def _written(rows: list[Row], path: Path) -> pd.DataFrame:
-    """Write rows to a CSV file in place of its rows of the same axes, and return the whole table."""
+    """Write rows to a CSV file, and return the whole table.
+
+    The rows replace all old rows of their axes, the quantities that the benchmark varies.
+    """
     table = pd.DataFrame(rows, columns=list(_COLUMNS))
     if path.exists():
         before = pd.read_csv(path, dtype={"size": str})

@@ -88,7 +88,12 @@ def without_seed(overrides: Sequence[str]) -> list[str]:
 
 
 def flags_of(**values: object) -> list[str]:
-    """Return command-line options for the values that are not None, by the name of the option with underscores.
+    """Return the command-line arguments for options that have a value; options with the value None are left out.
+
+    Parameters
+    ----------
+    values
+        Value of each option; the keyword is the option's name with underscores.
 
     Examples
     --------

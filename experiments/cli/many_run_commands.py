@@ -163,7 +163,11 @@ def reproduce(
 
 
 def _counts(result: "ItemResult") -> tuple[int, ...]:
-    """Return the numbers of rows, of printed values, of differing ones, of values of theory, and of missed ones."""
+    """Return the five counts of a result that the command prints.
+
+    They are the numbers of rows, of values that the paper prints, of printed values that differ from ours, of values
+    that theory predicts, and of predictions that our results miss.
+    """
     computed, differing = result.computed
     printed = (result.beside("published") + computed, len(result.outside("published")) + len(differing))
     return len(result.frame), *printed, result.beside("theory"), len(result.outside("theory"))

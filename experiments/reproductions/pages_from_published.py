@@ -126,7 +126,10 @@ def _files(place: Path, result: ItemResult) -> dict[Path, bytes]:
 
 
 def _section(record: Record, is_redrawn: bool, old: str | None) -> str:
-    """Return the section of a record; if the image is kept, so is the caption of the published section `old`."""
+    """Return a result's section of the page, made from its stored record.
+
+    If the image is not drawn again, the caption is taken from `old`, the section as it was published.
+    """
     if not is_redrawn and old is not None:
         caption = next(line for line in old.splitlines() if " [All rows](" in line)
         record = {**record, "caption": caption.partition(" [All rows](")[0], "is_escaped": True}

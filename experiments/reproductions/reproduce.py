@@ -80,7 +80,10 @@ def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults
 
 
 def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResults) -> Path:
-    """Write the page NAME.html, and image, rows and record of each result, after all of them were rendered."""
+    """Write the page NAME.html, and the image, rows and record of each result; return the path of the page.
+
+    Nothing is written before all results are rendered.
+    """
     files, pictures = dict[str, bytes](), dict[str, bytes]()
     for item, result in made.results:
         record = _record_of(context, paper, made, item, result)

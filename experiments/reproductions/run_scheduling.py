@@ -76,7 +76,7 @@ class PlannedRun:
         ray_address
             Address of a running Ray cluster, used if the engine is Ray; None starts a cluster on this machine.
         on_round
-            Function that is called after every round with the number of trial-rounds finished so far.
+            Function that is called after every round with the number of finished rounds, added up over all trials.
         """
         begun = time.monotonic()
         run_audit(

@@ -18,9 +18,9 @@ _LABEL_WORDS = 4  # of a note without a short beginning and a colon
 
 
 def with_shared_notes(sections: Sequence[str]) -> list[str]:
-    """Return the sections of a page, with each note that several have moved to a section of its own at the end.
+    """Return the sections of a page, with notes that occur in several sections moved to one new section at the end.
 
-    Links replace the moved notes. Without such notes the sections are returned as they are.
+    Links replace the moved notes. If no note occurs twice, the sections are returned unchanged.
     """
     counted = Counter(note for section in sections for note in dict.fromkeys(_notes(section)))
     shared = dict[str, str]()

@@ -126,10 +126,10 @@ def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pa
 
 
 def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
-    """Return the mechanism; if clients train by DP-SGD, it states the noise that hides the differing record.
+    """Return the mechanism with the relative size of the noise that hides the differing record from insiders.
 
-    The relative size of this noise is the joint noise of the record's client and of all clients whose noise the
-    insiders do not know, divided by the noise of the record's client.
+    It is the joint noise of the record's client and of all clients whose noise an insider does not know, divided by the
+    noise of the record's client. Mechanisms other than DP-SGD at the clients, and runs without insiders, have none.
     """
     training, audit = mechanism.contribution, config.audit
     if not isinstance(training, PrivateTraining) or audit.adversary is not Adversary.CLIENT:

@@ -144,7 +144,7 @@ def _contribution(federation: LoadedFederation, models: Tensor, examples: Exampl
 
 
 def _growth(federation: LoadedFederation) -> float:
-    """Return an upper bound of a model's movement in all rounds, as a multiple of its first step."""
+    """Return a bound on the length of a model's path over all rounds, as a multiple of the first round's step."""
     optimizer = federation.public.mechanism.optimizer
     kept = optimizer.momentum if optimizer.kind is ServerOptimizerKind.MOMENTUM else 0.0
     return federation.public.rounds / (1 - kept)

@@ -99,9 +99,9 @@ def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None
 
 
 def _owners(federation: LoadedFederation) -> Integers:
-    """Return the record indices of each contribution, shape (contributions, records per contribution).
+    """Return the indices of the records behind each contribution, shape (contributions, records per contribution).
 
-    Only clients with as many records as client 0 are included.
+    A contribution is the update of a client with as many records as client 0, or else the gradient of one record.
     """
     if not isinstance(federation.public.mechanism.contribution, LocalTraining):
         return np.arange(federation.training.count)[:, np.newaxis]

@@ -270,7 +270,10 @@ class _Workers:
                     exchange.settle(call, self._outcome(call, calls if place == 0 else []))
 
     def _outcome(self, call: _Call, taken: list[_Call]) -> Message | Exception:
-        """Call a client, and return its reply or exception; `taken` holds calls to announce to `read_ahead` first."""
+        """Call a client, and return its reply or its exception.
+
+        If `taken` holds calls, they are passed to `read_ahead` before the client is called.
+        """
         try:
             if self._read_ahead is not None and taken:
                 self._read_ahead([(one.message, one.context) for one in taken])
@@ -306,7 +309,8 @@ def run_locally(
     actors
         Number of simultaneous client calls, at least 1.
     read_ahead
-        Function that a thread calls with the messages that it has taken, before their first client call; or None.
+        Function that receives the messages, with their contexts, which a worker thread will process next. The thread
+        calls it before its first client call. None for no function.
     """
     settle_flower()
     context = Context(

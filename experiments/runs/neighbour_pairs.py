@@ -53,10 +53,10 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
 
 def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
-    """Return the federation with a crafted record as its difference between D and D', if one is configured.
+    """Return the federation with a crafted record as the difference between D and D', if one is configured.
 
-    Otherwise, or if it has one already, the federation is returned unchanged. Raises `InputError` if no record can be
-    crafted for the model.
+    The federation is returned unchanged if none is configured, or if it has a crafted record already. Raises
+    `InputError` if no record can be crafted for the model.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ _QUIET_LOOKS = 3  # so often in a row nothing must be found: a process that is j
 
 @contextmanager
 def nothing_outlives(directory: Path | None = None) -> Iterator[None]:
-    """Make sure that all processes started in the block end with it, even if this process is killed.
+    """Make sure that all processes that a `with` block starts end with the block, even if this process is killed.
 
     Only processes on this machine that inherit the environment of this process are found.
 

@@ -154,8 +154,8 @@ def _play(
 ) -> None:
     """Carry out the unfinished batches of trials of a run, and record how long setup and training took.
 
-    `federate` takes the server's plan, a function that stores a finished batch, a clock, and a function to call with
-    the number of newly finished rounds of trials.
+    The function `federate` trains the batches. Its arguments are the server's plan, a function that stores a finished
+    batch, a clock, and a function that receives the number of rounds that were finished since its last call.
     """
     pending = _pending_batches(plan, run)
     if not pending:

@@ -186,7 +186,7 @@ class RunDirectory:
         return f"run directory {self.path} holds a run of another configuration: {'; '.join(found)}"
 
     def _require_places(self) -> None:
-        """Refuse a directory where a file of the run belongs, and a file where a directory belongs."""
+        """Raise `InputError` if the path of a file of the run is a directory, or the path of a directory is a file."""
         for path in (self.path / name for name in _FILES):
             require(not path.is_dir(), f"{path} is a directory, where a file of the run belongs: move it away")
         for path in (self.path / name for name in _DIRECTORIES):

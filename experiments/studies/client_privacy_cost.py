@@ -128,7 +128,7 @@ def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float 
 def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]]:
     """Train all points of the study, and yield their table rows by column.
 
-    Without privacy only the first two methods are trained, because the others would equal the first.
+    Without privacy only the first two methods are trained, because the other methods would be equal to the first one.
     """
     private = list(product(WAYS, _QUICK_EPSILONS if quick else EPSILONS))
     for federation in federations(data_dir, quick):

@@ -9,9 +9,9 @@ only final models, and distinguish writers that took part from writers that did 
 models of all rounds, knows the records of all writers except one, and decides about that writer. Each AUC is printed
 with the largest AUC that the guarantee allows.
 
-Classes: exactly one writer takes part. The insider, who has the records of all writers, identifies this writer, and
+Classes: exactly one writer takes part. The insider, who has the records of all writers, identifies this writer. It also
 infers for each digit whether its share in the writer's records is above the median over writers. Both success rates are
-printed with chance and bound.
+printed with the success rate of guessing and with the bound from the guarantee.
 
 Intervals over trials have confidence 99.9 %. The exit status is 1 if an interval lies above its bound; for the 18
 intervals with a bound this happens by chance in at most 1 % of all executions.

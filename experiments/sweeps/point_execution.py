@@ -101,7 +101,7 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
         require(not stray.exists(), f"{said}: accepted is another --out")
 
     def work(name: str) -> float:
-        """Rounds of trials times (expected records + 50)."""
+        """Estimated work of a point, to order points: rounds of all trials times (expected records per round + 50)."""
         expected = plans[name].public.mechanism.sampling_rate * plans[name].public.records
         return _trial_rounds(plans[name]) * (expected + 50.0)
 

@@ -188,7 +188,10 @@ def _draw_models(axes: Axes, values: Floats, colour: str, label: str, upright: b
 
 
 def _number_points(axes: Axes, points: pd.DataFrame, column: str) -> None:
-    """Write the number of each point beside it, unless there are more than 12; points at one place share a label."""
+    """Write the number of each point next to the point, unless there are more than 12 points.
+
+    Points at the same position share a label.
+    """
     shown = points[np.isfinite(points[column])]
     if len(shown) > _MOST_LABELS:
         return

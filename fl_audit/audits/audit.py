@@ -216,7 +216,7 @@ class AuditKind(ABC):
 
     @abstractmethod
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return the unit whose secret sampling is disclosed after a run; None discloses that of all targets."""
+        """Return the number of the unit whose secret sampling is disclosed after a run; None for all targets."""
 
     @abstractmethod
     def members(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":

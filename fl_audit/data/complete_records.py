@@ -79,7 +79,10 @@ def complete_records(
 
 
 def _lost_classes(gone: Sequence[str], drop: Remedy, path: Path) -> InputError:
-    """Return the error for classes without a complete record; the name "" stands for all classes together."""
+    """Return the error for classes without a complete record.
+
+    `gone` has the names of these classes. The name "" at the first place stands for all classes together.
+    """
     what = f"every record of class {', '.join(map(repr, gone[:_CLASSES_NAMED]))}" if gone[0] else "every record"
     without = Remedy("missing", tuple(gone))
     text = f"{path}: {what} lacks a value in some column: {drop} leaves out the columns that lack most"

@@ -166,7 +166,7 @@ def _complete_parts(
 
 
 def _joint(parts: Sequence[pd.DataFrame], settings: TableSettings) -> pd.DataFrame:
-    """Return one table, so that a column has one type and one set of levels in both files."""
+    """Return the rows of all files as one table, in which a column has one type and one set of levels."""
     joint = pd.concat(parts, ignore_index=True).infer_objects()
     if not settings.ignore_case:
         return joint

@@ -21,7 +21,7 @@ _KEPT = 2**21  # largest number of skipped pairs that are kept at once
 
 
 def ranked_records(records: Records, measure: Measure, count: int, farthest: bool = True) -> tuple[int, ...]:
-    """Return the positions of the records with the largest, or smallest, sums of dissimilarities to others, in order.
+    """Return the positions of the first records in a ranking by the sum of dissimilarities to all other records.
 
     Raises `InputError` if a dissimilarity is undefined, see `check_measurable`.
 

@@ -159,7 +159,7 @@ def _of_pictures(
 
 
 def _names(data: "Dataset", column: str) -> np.ndarray[Any, np.dtype[np.generic]]:
-    """Return labels, owners or users: classes by name, integers and bools unchanged, others as strings."""
+    """Return a column of labels, owners or users: classes by name, integers and bools unchanged, others as text."""
     feature, values = data.features[column], data[column]
     if isinstance(feature, ClassLabel):
         return np.array([feature.names[code] for code in values], dtype=np.str_)

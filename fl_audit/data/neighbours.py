@@ -100,11 +100,13 @@ class NeighbourRule:
 
 
 def choose_neighbour(rule: NeighbourRule, inside: Records, outside: Records | None) -> NeighbourPair:
-    """Return the position of the record by which D and D' differ and, for replace, that of its replacement in D'.
+    """Return the position in D of the record by which D and D' differ, and the position of its replacement.
 
-    A random choice draws both, and a crafted record later takes the place of the drawn record of D. A record that is
-    chosen by its index is replaced by the outside record most dissimilar to it. With `CRAFTED_OPPOSITE` the second
-    position is None, because the replacement is crafted too.
+    The replacement is a record outside D. Its position is None if the record is removed, or if the replacement will be
+    crafted too (`CRAFTED_OPPOSITE`). A choice by rank takes the record, or the pair of both, from a ranking by
+    dissimilarity. A random choice draws both. A choice of a crafted record draws them too; the crafted record later
+    takes the place of the drawn record of D. A record that is chosen by its index is replaced by the outside record
+    most dissimilar to it.
 
     Parameters
     ----------

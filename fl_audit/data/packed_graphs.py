@@ -133,7 +133,7 @@ def packed_shape(nodes: int) -> tuple[int, int]:
 
 
 def is_packed_shape(shape: tuple[int, ...]) -> bool:
-    """Return True if a shape is that of a packed graph, `packed_shape` of its first number."""
+    """Return True if a shape is that of a packed graph, which is (nodes, 1 + ceil(nodes / 24))."""
     return len(shape) == 2 and shape[0] >= 1 and shape == packed_shape(shape[0])
 
 

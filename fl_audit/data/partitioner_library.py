@@ -31,7 +31,7 @@ def divided(
     labels
         Class of each record, shape (n,).
     order
-        Index of each record among all, shape (n,).
+        Index of each record in the data set, shape (n,). The result consists of these indices.
     """
     with _quiet():
         partitioner = _partitioner(scheme, clients, settings, len(labels), seed)

@@ -183,7 +183,10 @@ class ColumnPosition:
 
 
 def side_by_side(columns: Iterable[tuple[str, int]]) -> tuple[ColumnPosition, ...]:
-    """Return the positions of columns whose features follow each other, given (name, number of features) of each."""
+    """Return the positions of columns whose features are stored one column after the other.
+
+    `columns` holds the name and the number of features of each column.
+    """
     placed, start = [], 0
     for name, width in columns:
         placed.append(ColumnPosition(name, start, width))

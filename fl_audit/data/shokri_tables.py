@@ -182,7 +182,10 @@ def _checked_binary(values: NDArray[np.generic], path: Path, what: str) -> Featu
 
 
 def _numbered(labels: NDArray[np.generic], path: Path, classes: int) -> Integers:
-    """Return labels as classes 0..k-1, where k is `classes`; given are one-hot rows, 0..k-1, or 1..k if k occurs."""
+    """Return labels as classes 0..k-1, where k is `classes`.
+
+    Accepted are one-hot rows and numbers. Numbers are read as 1..k if the largest label is k, and as 0..k-1 otherwise.
+    """
     if labels.ndim == 2:
         require(labels.shape[1] == classes, f"{path}: labels have shape {labels.shape}: accepted are {classes} columns")
         ones = _checked_binary(labels, path, "labels")

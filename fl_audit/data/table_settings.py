@@ -21,7 +21,7 @@ _USUAL = {"encoding": ("utf-8", "utf-8-sig"), "separator": (",",), "decimal": ("
 class TableSettings:
     """Settings by which a table is read: its file format, the roles of its columns, missing values.
 
-    Raises `InputError` if a mark is not accepted, or if settings contradict each other.
+    Raises `InputError` if a separator or a decimal mark is not accepted, or if settings contradict each other.
     """
 
     label: str  # name of the label column: whole numbers or words

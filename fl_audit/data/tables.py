@@ -43,8 +43,8 @@ def load_csv(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     directory
         Data directory, in which relative paths are searched after the working directory; None for none.
     options
-        Settings as in `TableSettings`, by name; the `path` of the training file, plain or gzipped; and optionally
-        `test-path`, that of the official test records, with the same columns.
+        Settings by name: those of `TableSettings`, and `path`, the training file, plain or gzipped. Optionally also
+        `test-path`, the file of the official test records, with the same columns.
     """
     settings = TableSettings.of(options).located(directory)
     paths = [resolve(directory, options[key]) for key in ("path", "test-path") if key in options]

@@ -232,7 +232,7 @@ def differing_contributions(
     moment: RoundContext,
     told: tuple[Examples, Examples | None] | None = None,
 ) -> tuple[ContributionByTrial, ContributionByTrial]:
-    """Return the contributions of the unit by which D and D' differ, and of the unit that replaces it in D'.
+    """Return two contributions: of the unit of D by which D and D' differ, and of the unit that replaces it in D'.
 
     The second contribution is zero if nothing replaces the unit.
 

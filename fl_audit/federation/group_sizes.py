@@ -24,7 +24,7 @@ class GroupSizes:
 
 
 def group_sizes(federation: LoadedFederation) -> GroupSizes:
-    """Return the sizes of the largest groups among the records of a federation."""
+    """Return the largest numbers of records of a client or a user, of users of a client, and of clients of a user."""
     outside = federation.population_records.user
     user, records = split_of(federation.public).inside.user, max(len(shard) for shard in federation.shards)
     if user is None:

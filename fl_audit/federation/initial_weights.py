@@ -43,7 +43,8 @@ def starting_models(
     federation
         The federation with its records and its model.
     kind
-        Whether the weights are drawn for each trial, or are those of trial 0 after pretraining in all trials.
+        DRAWN: each trial has its own random weights. PRETRAINED: all trials have the same weights, which are drawn for
+        trial 0 and then pretrained.
     seed
         Public seed of the draws.
     trials

@@ -214,7 +214,7 @@ class LoadedFederation:
 
     @property
     def common_records(self) -> Integers:
-        """Positions in D of the records of `common`."""
+        """Positions in D of the records that belong to no target, which are those of `common`."""
         return np.delete(np.arange(len(self.training.labels)), self.target_records)
 
     @cached_property

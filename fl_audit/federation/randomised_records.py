@@ -205,7 +205,7 @@ def _placed(federation: LoadedFederation, number: int) -> PlacedRecord:
 
 
 def _farthest(federation: LoadedFederation, number: int) -> int | None:
-    """Return the position in D of the record farthest from the one at `number`; None if none is comparable."""
+    """Return the position in D of the record farthest from the record at `number`; None if no record is comparable."""
     records = _raw(federation).inside
     one = records.features[number]
     if records.graphs:

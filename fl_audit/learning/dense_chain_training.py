@@ -324,7 +324,7 @@ class _UpperLayer:
         return below
 
     def settle(self, models: Tensor, moved: Tensor) -> None:
-        """Write the layer's columns of `moved`: its parameters in `models` minus its current ones."""
+        """Write to the layer's columns of `moved` the initial parameters, from `models`, minus the trained ones."""
         torch.sub(self._layer.weights(models), self._weights, out=self._layer.weights(moved))
         if self._layer.bias is not None and self._biases is not None:
             torch.sub(models[:, self._layer.bias], self._biases.squeeze(1), out=moved[:, self._layer.bias])

@@ -111,7 +111,9 @@ def explained(
 def located(
     module: nn.Module, values: Mapping[str, Tensor], features: Tensor, names: Sequence[str]
 ) -> FaultPlace | None:
-    """Run a model on all records, together and alone; return the layer and record at which it fails, or None.
+    """Return the layer and the record at which a model fails, or None if it does not fail.
+
+    The model is run on all records together, and then on each record alone.
 
     Parameters
     ----------

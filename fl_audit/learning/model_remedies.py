@@ -74,7 +74,7 @@ def is_known_to_vmap(error: BaseException) -> bool:
 
 
 def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
-    """Return an exception of `torch.func` on an unsupported model as an `InputError` of one line with a remedy.
+    """Convert an exception of `torch.func` on an unsupported model to an `InputError` of one line with a remedy.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: flo
     """Return the RMS rounding error of a release that is recovered from float32 models, float64 (trials,).
 
     It is the root mean square over coordinates of ulp(theta) n / eta, where ulp(theta) is the spacing of float32
-    numbers at the weight theta, and eta the learning rate. Its unit is that of the summed gradient.
+    numbers at the weight theta, and eta the learning rate. It has the unit of the summed gradient.
 
     Parameters
     ----------

@@ -69,7 +69,9 @@ class LocalDPSGDSettings:
         return records / batches_per_epoch(records, self.schedule.batch)
 
     def update_variance(self, records: int) -> float:
-        """Return the variance per coordinate of the noise in a client's update, if the noise of all steps adds up.
+        """Return the variance per coordinate of the noise in a client's update, as the sum over all steps.
+
+        The effect of the noise on the gradients of later steps is left out.
 
         Parameters
         ----------
@@ -257,9 +259,9 @@ class _SequentialTrialTrainer:
         self._extra: list[Tensor] = []
 
     def take_up(self, canaries: GradientCanaries, row: int) -> Floats:
-        """Sample the canaries for the training of trial `row`; return how many steps sampled each, float64.
+        """Draw the steps that sample each canary in trial `row`; return their number for each canary, float64.
 
-        Canaries are sampled at the rate of the client's records. A sampled one takes part if its coin put it in.
+        Canaries are sampled at the rate of the client's records. Only canaries whose coin is 1 are added to the sums.
         """
         records = len(self._labels)
         steps, rate = self._steps.count(records), 1 / batches_per_epoch(records, self._steps.schedule.batch)

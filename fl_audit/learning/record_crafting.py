@@ -141,9 +141,10 @@ def craft_opposite(scene: CraftingProblem, record: CraftedFeatures, starts: Craf
 def _search(
     scene: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], NoiseMeasurements]
 ) -> CraftedFeatures:
-    """Return the record of lowest rank on gradient descent paths from all starts, in parts that fit into memory.
+    """Return the best record that gradient descent finds from all starts, which are divided to fit into memory.
 
-    `measure` maps gradients (m, n, parameters) to the values to minimise and the ranks of n records.
+    `measure` maps gradients (m, n, parameters) to two numbers for each of n records: the value that gradient descent
+    minimises, and a rank. The best record has the lowest rank.
     """
     together = max(1, pass_budgets.GRADIENT_BUDGET // scene.models.numel())
     parts = map(CraftingStarts, torch.split(starts.features, together), torch.split(starts.labels, together))

@@ -79,7 +79,7 @@ class UserGroups:
 
     @property
     def count(self) -> int:
-        """Number of users; a user who is in two trials with their own samples counts twice."""
+        """Number of users. If each trial has its own sample, a user counts once for each trial."""
         return len(self.runs[1])
 
     @cached_property
@@ -208,7 +208,7 @@ class UserBlock:
         Parameters
         ----------
         rows
-            Slice of the trials in the pass.
+            The trials that the pass computes, as a slice of all trials.
         trials
             Number of models in the pass, at least the number of trials; surplus models are copies that pad the pass.
         """
@@ -222,10 +222,10 @@ class UserBlock:
 
 @dataclass(frozen=True)
 class UserRecords:
-    """Records sorted so that those of a user are adjacent; users are sorted by their number of records, ascending.
+    """Records in an order in which each user's records are adjacent, and users with few records come first.
 
-    So the records of users with equal numbers of records are read without a copy. The object can be reused in all
-    rounds.
+    In this order, the records of users with equal numbers of records are read without a copy. The object can be reused
+    in all rounds.
     """
 
     features: Tensor  # features of the sorted records, (n, *shape)

@@ -205,9 +205,9 @@ def _kept(visit: LayerCall, signal: Tensor) -> object:
 
 
 def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) -> Tensor:
-    """Return each user's summed gradient, float32 (axis, users, parameters), from per-record gradients.
+    """Return each user's sum of per-record gradients, float32 (trials, users, parameters).
 
-    The number `axis` is that of the trials, or 1 if the users of all trials are concatenated.
+    If each trial has its own sample, the users of all trials are concatenated, and the shape is (1, users, parameters).
     """
     portion = users.portion
     axis = 1 if portion.is_own else users.trials

@@ -132,9 +132,9 @@ def _of_products(left: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, me
 
 
 def _is_gram_cheaper(rows: int, outs: int, ins: int, own: float) -> bool:
-    """Return whether Gram matrices are cheaper for a user with `rows` rows than the summed gradient.
+    """Return whether Gram matrices are cheaper than the summed gradient for a user with `rows` rows.
 
-    `own` is the share of the inputs that trials do not share.
+    `own` is 1 if each trial has its own inputs, and 1 / trials if all trials share the inputs.
     """
     read = outs + ins * own
     return 2 * rows * (rows + 2) * read + 4 * rows**2 <= (rows + 2) * outs * ins + _OF_ONE_PRODUCT

@@ -60,7 +60,8 @@ def composed(
         Number of rounds of the whole training; rounds that were not recorded count like the recorded ones. None to
         count only recorded rounds.
     factor
-        Largest observed effect of a record on a sum over the claimed effect, at least 1; noise is divided by it.
+        Largest observed effect of a record on a sum, divided by the claimed effect, at least 1. The noise is divided by
+        this factor.
     records_per_user
         Largest number of records of one user, from 1.
     """

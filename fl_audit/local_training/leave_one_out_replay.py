@@ -36,7 +36,7 @@ _TOLERANCE = 1e-4  # of the clipping norm, and of the largest gradient: sums of 
 
 @dataclass(frozen=True)
 class LeaveOneOutEffect:
-    """Effect of leaving out or replacing one record on the sums of clipped gradients of a training.
+    """Effect of one record on a training's sums of clipped gradients, when it is left out or replaced.
 
     Steps of the training are compared with the same steps of a replay without the record.
     """
@@ -133,7 +133,8 @@ def _replayed(
 ) -> LeaveOneOutEffect | None:
     """Repeat a training without record `index`, or with `other` in its place, and return the record's effect.
 
-    The result is None if no step of the two trainings can be compared.
+    `led` holds the recorder of the first training and what it recorded. The result is None if no step of the two
+    trainings can be compared.
     """
     leader, longer = led
 
@@ -209,7 +210,7 @@ def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, 
 def _schedule(
     longer: RecordedTraining, shorter: RecordedTraining, is_short: bool
 ) -> Iterable[tuple[str, float, float]]:
-    """Yield settings that change without the record: name, value with the record, value without it.
+    """Yield the settings of DP-SGD that depend on the left-out record: name, value with it, value without it.
 
     The number of steps is not compared if the replay ended early (`is_short`).
     """

@@ -70,7 +70,7 @@ def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
 
 
 def _is_alike(one: RecordedTraining, other: RecordedTraining) -> bool:
-    """Return True if two trainings have a step with the same noise."""
+    """Return True if some step of one training has the same noise as some step of the other."""
     return bool(set(_heads(one)) & set(_heads(other)))
 
 

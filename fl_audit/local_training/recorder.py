@@ -156,7 +156,15 @@ class Recorder:
         return drawn if chosen is None else chosen
 
     def hands_out(self, iterator: Any) -> None:
-        """Record that a loader with workers has handed out the oldest of the mini-batches that it drew ahead."""
+        """Record a mini-batch when a data loader with workers hands it out to the training.
+
+        Such a loader draws several mini-batches in advance, and hands out the oldest one first.
+
+        Parameters
+        ----------
+        iterator
+            The data loader's iterator, which stands for one pass over the data.
+        """
         if waiting := self._ahead.get(id(iterator)):
             batch = waiting.popleft()
             self._note_batch(batch, list(batch.indices), iterator._dataset)

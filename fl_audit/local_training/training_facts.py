@@ -101,9 +101,10 @@ class PrivateStep:
         return float((self.noise_multiplier**-2 - self.count_multiplier**-2) ** -0.5)
 
     def is_of_whole(self, batches: Sequence["Batch"]) -> bool:
-        """Return True if there are as many per-record gradients as records in all of `batches`, or in the last one.
+        """Return True if the step had one gradient for each record of its mini-batches.
 
-        Also True if the number of gradients is unknown, and False without a mini-batch.
+        The number of gradients may be that of all `batches` together, or that of the last one alone. The result is also
+        True if the number of gradients is unknown, and False without a mini-batch.
         """
         sizes = [len(one.indices) for one in batches]
         return bool(sizes) and (self.rows is None or self.rows in (sizes[-1], sum(sizes)))

@@ -232,7 +232,7 @@ def _by_curves(gap: Callable[[pld.PrivacyCurvePair], float], claim: Claim, start
 
 
 def _raised_until(kept: Callable[[float], bool], noise_multiplier: float) -> float:
-    """Return the noise multiplier, raised by as few rounding steps as are needed for `kept` to be True at it."""
+    """Return a noise multiplier at which `kept` is True: the given one, raised as little as rounding errors require."""
     raised, step = noise_multiplier, 1e-16
     while not kept(raised):
         step *= 2

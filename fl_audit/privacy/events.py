@@ -73,9 +73,10 @@ class SampledGaussianRelease:
 
 @dataclass(frozen=True)
 class LaplaceRelease:
-    """Laplace mechanism: `count` releases of a number of sensitivity `sensitivity` with Laplace noise of scale `scale`.
+    """Laplace mechanism: `count` releases of a number with Laplace noise of scale `scale`.
 
-    Raises `InputError` if a number is not positive and finite, or the count is not an integer from 1.
+    The number has the sensitivity `sensitivity` in every release. Raises `InputError` if the sensitivity or the scale
+    is not positive and finite, or if the count is not an integer from 1.
     """
 
     sensitivity: float

@@ -30,7 +30,7 @@ def fit_of_all(claims: Sequence[Claim]) -> GdpFit:
 
 
 def guarantee_values(epsilon: float, claims: Sequence[Claim]) -> dict[str, Any]:
-    """Return the values of a guarantee that its line contains, as JSON values keyed by `GUARANTEE_NAMES`.
+    """Return the values that the one-line text of a guarantee contains, as JSON values keyed by `GUARANTEE_NAMES`.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class DiscreteLossDistribution:
 
 
 def _negligible(masses: Floats) -> int:
-    """Return how many leading masses have a sum of at most half of `_TRUNCATED`."""
+    """Return the number of leading masses that may be cut off: their sum is at most 5e-16, half of `_TRUNCATED`."""
     counted = np.cumsum(masses) > _TRUNCATED / 2
     return int(counted.argmax()) if counted.any() else masses.size - 1
 

@@ -75,7 +75,7 @@ class PrivacyCurve:
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon, at least 0, at which the curve is at most `delta`.
 
-        `delta` must exceed `infinity`, the P-mass beyond the grid.
+        `delta` must exceed `infinity`, the probability of losses beyond the grid.
         """
         if self.delta(0.0) <= delta:
             return 0.0

@@ -24,9 +24,9 @@ from fl_audit.released_model.star_methods import EMPIRICAL_CUT
 
 @dataclass(frozen=True)
 class ThresholdCounts:
-    """Numbers of losses at or below each threshold, of members and of the population.
+    """For each threshold, the number of members' losses and of population losses that are at or below it.
 
-    A loss-threshold attack classifies these records as members.
+    A loss-threshold attack calls a record a member if its loss is at or below the threshold.
     """
 
     thresholds: Floats  # all losses of both sets, ascending, shape (..., thresholds)

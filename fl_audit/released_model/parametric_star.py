@@ -53,9 +53,9 @@ class StarSettings:
 
     @property
     def counted_cut(self) -> float:
-        """The stability cut for the empirical Epsilon*: `cut`, but at least `EMPIRICAL_CUT`.
+        """The stability cut for Epsilon* from empirical distributions: the larger of `cut` and `EMPIRICAL_CUT`.
 
-        At smaller error rates single losses would decide.
+        At smaller error rates than `EMPIRICAL_CUT`, the estimate would depend on single losses.
         """
         return max(self.cut, EMPIRICAL_CUT)
 

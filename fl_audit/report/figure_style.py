@@ -138,7 +138,7 @@ def _is_narrow(axes: Axes) -> bool:
 
 
 def _wrapped(axes: Axes, text: str, share: float) -> str:
-    """Return the text; in a narrow figure it is wrapped to a share of the figure's width."""
+    """Return the text, with line breaks if the figure is narrow: lines then take a `share` of the figure's width."""
     if not _is_narrow(axes):
         return text
     return "\n".join(line for part in text.split("\n") for line in wrap(part, int(share * _CHARACTERS)) or [""])

@@ -114,7 +114,8 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
     mechanism
         The mechanism of the run.
     noise_multiplier
-        Noise multiplier of the guarantee, over the quantity that `multiplied_text` names.
+        Noise multiplier of the guarantee: the noise standard deviation divided by the sensitivity that
+        `multiplied_text` describes.
     """
     if mechanism.is_adaptive or mechanism.noise.multiplied_words is not None:
         return None

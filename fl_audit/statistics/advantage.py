@@ -91,7 +91,7 @@ class MeanBettingTest:
 
     @classmethod
     def of(cls, values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "MeanBettingTest":
-        """Return bets on numbers with a common expectation, by which `mean_interval` bounds the expectation.
+        """Return a betting test of candidates for the expectation of some numbers, from which an interval follows.
 
         Raises `InputError` as `mean_interval` does.
 

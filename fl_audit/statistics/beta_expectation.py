@@ -36,8 +36,8 @@ class BetaExpectation:
         function
             Function that takes values of V, an array of any shape, and returns an array of the same shape.
         kink
-            Point at which the slope of `function` jumps, from 0 to 1, or None. The integral would otherwise lose most
-            of its digits.
+            Point from 0 to 1 at which the slope of `function` jumps; None if there is none. If a jump is not given,
+            the integral loses most of its digits.
         """
         _, weights = _nodes_between(*_PANELS)
         panels = (function(self.values) * weights).sum(axis=1)

@@ -64,9 +64,9 @@ def read(
     * *too few trials to tell*: the interval contains the claim and also a value that breaks it twofold.
     * *no contradiction*: the interval contains the claim, but no value that breaks it twofold.
 
-    Half of a lower limit, such as for noise, breaks it twofold, and twice an upper limit, such as for an advantage or
-    an epsilon. Both are counted from `origin`: with the origin 1/2, as for an AUC, twice 0.6 is 0.7. If twice the claim
-    exceeds `largest`, half of it is used.
+    A value breaks a lower limit, such as for noise, twofold if it is half of the limit. It breaks an upper limit, such
+    as for an advantage or an epsilon, twofold if it is twice the limit. Both are counted from `origin`: with the origin
+    1/2, as for an AUC, twice 0.6 is 0.7. If twice the claim exceeds `largest`, half of the claim is used.
 
     Two kinds of numbers never give *too few trials to tell*: those whose claim equals `origin`, and lower bounds, whose
     interval has no upper end. A lower bound can break an upper limit, but never keep it.

@@ -289,7 +289,10 @@ def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
 
 
 def _expected_bound(tpr: Floats, fpr: Floats, sizes: tuple[float, float], delta: float, level: float) -> Floats:
-    """Return the bounds on epsilon to expect at given TPRs and FPRs, with both counts taken as Poisson variables."""
+    """Return lower bounds on epsilon that are to be expected at given TPRs and FPRs, at confidence 1 - `level`.
+
+    `sizes` are the numbers of members and nonmembers. The counts of positives are treated as Poisson variables.
+    """
     # For Poisson counts h and k, h given h + k is binomial, so a quantile of a beta distribution bounds the ratio of
     # their means. Counts at rates that are not small vary less than Poisson counts; h / (1 - tpr) in place of h allows
     # for that.

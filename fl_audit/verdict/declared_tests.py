@@ -138,9 +138,9 @@ BESIDE_SCORES = (*ALONG_TARGETS, *OF_OPENED)
 
 
 def of_looks(looks: int, p_value: float) -> float:
-    """Return the Bonferroni-corrected p-value of the smallest of several p-values: their number times it, at most 1.
+    """Return the Bonferroni correction of the smallest of several p-values: `looks` times `p_value`, at most 1.
 
-    NaN gives NaN.
+    If `p_value` is NaN, the result is NaN.
 
     Parameters
     ----------

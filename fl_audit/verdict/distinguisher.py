@@ -45,15 +45,15 @@ _FAR = 3.0
 
 @of_family(TestName.DISTINGUISHER)
 def distinguisher(measured: NoiseMeasurements) -> TestResult:
-    """Test whether a learned classifier tells trials with D from trials with D' by features of their noise.
+    """Test whether a learned classifier distinguishes trials with D from trials with D' by features of their noise.
 
-    One linear model takes features of the noise at a sample of the model's coordinates, another one features of the
-    noise along f(D) - f(D') and along the gradients (see `trial_features`). Each gives an exact one-sided Mann-Whitney
-    p-value, and the smaller one is corrected by Bonferroni.
+    There are two linear classifiers. One uses features of the noise at a sample of the model's coordinates. The other
+    one uses features of the noise along f(D) - f(D') and along the gradients (see `trial_features`). Each classifier
+    gives an exact one-sided Mann-Whitney p-value, and the smaller one is corrected by Bonferroni.
 
-    In the result, `measured` is the share of pairs of a trial with D and a trial with D' in which the trial with D has
-    the higher score. `limit` is the smallest true share that is found with probability 0.9, or NaN if there are too few
-    trials. `place` names the feature with the largest weight.
+    In the result, `measured` is a share of all pairs of a trial with D and a trial with D': the pairs in which the
+    trial with D has the higher score. `limit` is the smallest true share that is found with probability 0.9, or NaN if
+    there are too few trials. `place` names the feature with the largest weight.
 
     Sources: Mann and Whitney 1947; for the variance under a breach, Hanley and McNeil 1982.
     """
@@ -106,9 +106,9 @@ def _folds(members: Flags) -> Integers:
 def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats], Floats]:
     """Train a sparse linear SVM to tell trials with D from trials with D'.
 
-    Returns its score function and the weight of every feature. Its inputs are the standardised features and their
-    absolute values, so it also learns changes of size. If nothing tells the trials apart, the L1 penalty gives most
-    inputs the weight 0.
+    Returns the score function of the SVM and the weight of every feature. The inputs are the standardised features and
+    their absolute values, so the SVM also learns changes of size. If no feature distinguishes the trials, the L1
+    penalty gives most inputs the weight 0.
     """
     # scikit-learn takes a second to import, and most runs do not need it.
     from sklearn import exceptions, svm

@@ -92,10 +92,10 @@ def _evened(vectors: Floats) -> Floats:
 def repeated_noise(measured: NoiseMeasurements) -> TestResult:
     """Test for repeated noise by the largest absolute cosine between the noise of any two rounds, in any trials.
 
-    The noise of a round is represented by its projections on public random directions. With m pairs of rounds, and the
-    exact probability p that one pair has at least the largest cosine, the p-value is 1 - (1 - p)^m. The cosines are
-    only pairwise independent. At the level of the test, the p-value differs from the Bonferroni bound m p by a
-    ten-thousandth only.
+    The noise of a round is represented by its projections on public random directions. Let m be the number of pairs of
+    rounds, and p the exact probability that the cosine of one pair is at least as large as the largest one. The p-value
+    is 1 - (1 - p)^m. Cosines are only pairwise independent. At the level of the test, however, the p-value differs from
+    the Bonferroni bound m p by a ten-thousandth only.
     """
     seen = measured.noise.projections
     only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), NotTestedReason.NO_DIRECTIONS)
@@ -118,7 +118,10 @@ def _likest(
     place: str,
     more: dict[str, int],
 ) -> TestResult:
-    """Return the result of a test whose statistic is the largest absolute cosine over all pairs of vectors."""
+    """Return the result of a test whose statistic is the largest absolute cosine over all pairs of vectors.
+
+    The vectors have `dimensions` coordinates. The other parameters are fields of the result.
+    """
     # The probability that at least one of so many independent events occurs, each with the probability `tail`.
     tail = cosine_tail(found.cosine, dimensions)
     p_value = -math.expm1(found.pairs * math.log1p(-tail)) if tail < 1 else 1.0
@@ -150,7 +153,9 @@ def _by_coordinate(measured: NoiseMeasurements) -> Floats:
 
 @of_family(TestName.JOINT_PLACES)
 def joint_places(measured: NoiseMeasurements) -> TestResult:
-    """Test for many weak copies by the sum of squared correlations over all pairs of sampled coordinates, two-sided.
+    """Test whether the noise of many coordinates is weakly correlated, by all pairs of sampled coordinates, two-sided.
+
+    The statistic is the sum of their squared correlations over rounds.
 
     Noise from low-discrepancy sequences, which fill space evenly, makes the sum too small. With n rounds over all
     trials, each squared correlation has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and any two are uncorrelated.
@@ -176,10 +181,10 @@ def joint_places(measured: NoiseMeasurements) -> TestResult:
 
 
 def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
-    """Return shape, scale and location of the gamma distribution that `joint_places` uses.
+    """Return shape, scale and location of a gamma distribution that approximates the statistic of `joint_places`.
 
-    It has the mean, the variance and the third cumulant of the sum of n cos^2 over all pairs of `places` independent
-    normal vectors of dimension n = `draws`.
+    The statistic is the sum of n cos^2 over all pairs of `places` independent normal vectors of dimension n = `draws`.
+    The gamma distribution has its mean, variance and third cumulant.
     """
     pairs, variance = places * (places - 1) / 2, 2 * (draws - 1) / (draws + 2)
     third = pairs * 4 * variance * (draws - 2) / (draws + 4)

@@ -161,8 +161,8 @@ def kept_epsilon(guarantee: Guarantee) -> float:
 def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: float, claim: Claim) -> float:
     """Return a lower confidence bound on epsilon at the claimed sensitivity from the measured noise along f(D) - f(D').
 
-    The result is the epsilon of the claimed releases with f_high times their noise, where f_high is the exact upper
-    confidence bound of the ratio of real to claimed noise. `assumption_of` states the assumptions.
+    Let f_high be the exact upper confidence bound of the real noise divided by the claimed noise. The result is the
+    epsilon of the claimed releases if their noise is f_high times as large. `assumption_of` states the assumptions.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ _SIGNIFICANT = 2.0**11
 
 @dataclass(frozen=True)
 class NoiseMeasurer:
-    """Measure the noise in releases, from the positions of the model's tensors and public directions to project on."""
+    """Measures the noise in a round's releases: in each tensor, along f(D) - f(D'), and along public directions."""
 
     layout: ParameterLayout  # positions of the parameter tensors
     # Orthonormal public directions, float32 (coordinates, J), on coordinates that are evenly spread over the
@@ -190,7 +190,10 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
 
 
 def _grain(seen: ReleaseUnderHypotheses, numbers: Tensor) -> Tensor:
-    """Return the float32 rounding step at the largest number of the release or the shared sum at some coordinates."""
+    """Return the float32 rounding step at the largest absolute value in each trial, (trials,).
+
+    The values are those of the release and of the shared sum, at the coordinates in `numbers`.
+    """
     largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)
 
@@ -222,7 +225,10 @@ def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Ten
 
 
 def _phases(values: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum of cos(2 pi m 2^11) over the counted values with mantissas m, and their number, both (trials,)."""
+    """Return the sum of cos(2 pi m 2^11) over the counted values, and the number of these values, both (trials,).
+
+    Here m is the mantissa of a value. The sum is near 0 if the bits of the mantissa beyond the 11th are uniform.
+    """
     steps = torch.frexp(values)[0] * _SIGNIFICANT
     waves = torch.cos(2 * math.pi * (steps - steps.round()).float()).double()
     return torch.where(counted, waves, 0.0).sum(dim=1), counted.sum(dim=1)

@@ -234,7 +234,8 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
     name
         Name of the test, which decides the significance level.
     found
-        One sum of squares over the claimed variance, or several by the parts of the model that they cover, if any.
+        One sum of squares of the noise, or several, keyed by the name of the part of the model that they cover. None
+        or empty if there is no sum.
     missing
         Reason that the raised `TestNotApplicableError` has if there is no sum.
     """

@@ -61,7 +61,10 @@ def shape(measured: NoiseMeasurements) -> TestResult:
 
 
 def _detectable_distance(count: int, level: float) -> float:
-    """Return a distance of distributions that the Kolmogorov-Smirnov test finds with at least `DETECTION_POWER`."""
+    """Return a Kolmogorov-Smirnov distance that the test of `count` values finds with at least `DETECTION_POWER`.
+
+    The test has the significance level `level`.
+    """
     return (math.sqrt(-math.log(level / 2) / 2) + float(ndtri(DETECTION_POWER)) / 2) / math.sqrt(count)
 
 
@@ -151,7 +154,10 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
 
 @dataclass(frozen=True)
 class _CharacteristicFunctionInput:
-    """Noise values, and the frequencies at which a grid would show: a step of which all values are multiples."""
+    """Noise values, and the range of frequencies at which their characteristic function is tested.
+
+    The test finds a grid: all values are multiples of one step.
+    """
 
     unit: str  # name of the unit of the values; frequencies are in its inverse
     values: Floats  # values of the noise, in this unit

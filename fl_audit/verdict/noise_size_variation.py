@@ -51,9 +51,9 @@ def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
 
 
 def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
-    """Return approximate normal scores of sums of squares relative to their mean scale.
+    """Return sums of squares as approximate N(0, 1) scores: how far each one is from the mean over all of them.
 
-    They are computed from cube roots, which are nearly normal (Wilson and Hilferty 1931).
+    Cube roots of sums of squares are used, which are nearly normal (Wilson and Hilferty 1931).
     """
     mean = max(1e-300, float(squares.sum() / freedom.sum()))
     spread = 2 / (9 * freedom)

@@ -125,9 +125,9 @@ class NoiseStatisticsLayout:
 class NoiseStatistics:
     """The noise statistics of a round, with shapes (trials, ...), or of a run, with shapes (trials, rounds, ...).
 
-    f(D) and f(D') are the sums of contributions under D and D', u is the unit vector of f(D) - f(D'), and w is the part
-    of the noise that is orthogonal to u. A side is a hypothesis: the release contains the contribution in which D
-    differs from D', the one in which D' differs from D, or neither.
+    f(D) and f(D') are the sums of contributions under D and D'. The vector u is the unit vector of f(D) - f(D'), and w
+    is the part of the noise that is orthogonal to u. A side is a hypothesis about the contribution in which D and D'
+    differ: the release contains that of D, that of D', or neither.
     """
 
     tensors: tuple[str, ...]  # as in `NoiseStatisticsLayout`, like `places` and `parameters`

@@ -41,7 +41,9 @@ def detectable_shift(freedom: int, level: float) -> float:
 
 
 def detectable_mean(count: int, level: float) -> float:
-    """Return the mean, in standard deviations, that a two-sided t-test finds with `DETECTION_POWER`.
+    """Return the smallest mean of normal values that a two-sided t-test finds with probability `DETECTION_POWER`.
+
+    The mean is in units of the values' standard deviation.
 
     Parameters
     ----------
@@ -120,7 +122,9 @@ def cosine_at(probability: float, dimensions: int) -> float:
 
 
 def detectable_cosine(level: float, dimensions: int) -> float:
-    """Return the absolute cosine of two normal vectors that a test finds with `DETECTION_POWER`, at most 1.
+    """Return the smallest absolute cosine that a test of two normal vectors finds with probability `DETECTION_POWER`.
+
+    The result is at most 1.
 
     Parameters
     ----------

@@ -31,9 +31,10 @@ def _samples(opened: OpenedSecrets) -> OpenedParticipation:
 
 
 def epsilon_without_doubt(claim: Claim) -> float:
-    """Return the epsilon of the claimed releases, at the claim's delta, if the adversary sees who takes part.
+    """Return epsilon, at the claim's delta, against an adversary who sees in which rounds the target takes part.
 
-    With samples of a fixed size, an adversary who knows all other units also knows whether the target is in a sample.
+    Sampling then hides nothing. Such an adversary exists if samples have a fixed size: whoever knows which other units
+    are in a sample also knows whether the target is.
     """
     return _epsilon(claim, seen=True)
 
@@ -189,9 +190,9 @@ def _spread(
 def even_turns(opened: OpenedSecrets) -> TestResult:
     """Test whether the rounds of a trial sample units independently, by two exact binomial tests with Bonferroni.
 
-    The numbers of rounds in which a unit takes part vary too much if one sample is used for a whole trial. The units
-    that take part in both of two consecutive rounds are too few with shuffled mini-batches, where a unit has to wait
-    for its next turn.
+    The first test finds one sample that is used for a whole trial: the numbers of rounds in which units take part then
+    vary too much. The second test finds shuffled mini-batches, where a unit has to wait for its next turn: too few
+    units then take part in two consecutive rounds.
     """
     samples = _samples(opened)
     only_if(samples.sizes.shape[1] >= 2, NotTestedReason.ONE_ROUND)

@@ -141,8 +141,8 @@ class NoiseMeasurements:
     def own_noise(self) -> Floats:
         """Noise along the target unit's contribution, divided by the claimed standard deviation, (trials, rounds).
 
-        It is NaN in rounds without a contribution. If it was not measured, the noise along f(D) - f(D') is used in
-        trials with D, and its negative in trials with D'.
+        A value is NaN in rounds without a contribution. If noise along the contribution was not measured, the noise
+        along f(D) - f(D') is used instead, with the opposite sign in trials with D'.
         """
         towards = np.where(self.members, 1.0, -1.0)[:, None] * self.innovations
         along = towards if self._opened is None else self._opened[..., 1]
@@ -270,9 +270,10 @@ def _scale(means: Floats, freedom: Floats) -> Floats:
 
 
 def _studentized(values: Floats) -> Floats:
-    """Return each value over the root mean square of the others of its trial and round, as a normal score.
+    """Return values in units of the spread of the other values in their trial and round, as N(0, 1) scores.
 
-    The quotient has Student's t distribution for normal noise.
+    For normal noise, a value divided by the root mean square of the others has Student's t distribution. The quotient
+    is mapped to the N(0, 1) quantile of the same probability.
     """
     places = values.shape[2]
     others = (np.square(values).sum(axis=2, keepdims=True) - np.square(values)) / (places - 1)

@@ -136,9 +136,10 @@ def _p_value(one: _Side, other: _Side) -> float:
 
 
 def _uneven_p(one: _Side, other: _Side) -> float | None:
-    """Return the p-value of Student's t, D against D'; None if trials of the same kind differ only by chance.
+    """Return the p-value of a t-test of the noise's size, trials with D against trials with D'.
 
-    Cube roots of mean squares are compared, which are nearly normal (Wilson and Hilferty 1931).
+    None if trials with the same secret differ only by chance. The test compares cube roots of mean squares, which are
+    nearly normal (Wilson and Hilferty 1931).
     """
     if (rest := one[0].size + other[0].size - 2) < 1:
         return None

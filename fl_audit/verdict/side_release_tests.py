@@ -87,9 +87,9 @@ def bit_noise(opened: OpenedSecrets) -> TestResult:
 
 
 def _repeat_p(values: Floats) -> float:
-    """Return an upper bound on the probability that two N(0, 1) draws are as close as the closest two values.
+    """Return an upper bound on the p-value of the smallest gap between absolute values, if all are N(0, 1) draws.
 
-    It is 1 unless they are closer than `_CLOSE`.
+    The result is 1 if the smallest gap exceeds `_CLOSE`.
     """
     pairs = values.size * (values.size - 1) / 2
     # The difference of two has density 1 / (2 sqrt(pi)) at 0; sizes are compared, so the sign makes it twice that.

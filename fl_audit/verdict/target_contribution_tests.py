@@ -100,13 +100,13 @@ def even_noise(noise: Floats) -> Floats:
     """Return noise whose scale is reduced to the claimed one wherever it is significantly larger.
 
     The scales of single trials, of single rounds and of all noise are reduced one after the other. A scale is estimated
-    from the deviations of the noise from its mean. NaN stays NaN. Divide the noise by `NoiseMeasurements.excess`
-    before.
+    from the deviations of the noise from its mean. NaN stays NaN.
 
     Parameters
     ----------
     noise
-        Noise along one direction over the claimed standard deviation, (trials, rounds).
+        Noise along one direction, divided by the claimed standard deviation and by `NoiseMeasurements.excess`, (trials,
+        rounds).
     """
     for axis in (1, 0, (0, 1)):
         counts = np.sum(~np.isnan(noise), axis=axis, keepdims=True) - 1
@@ -217,7 +217,7 @@ def signal_trial(measured: NoiseMeasurements) -> TestResult:
 def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     """Return the result of the test `signal_trial`, computed from each trial's sum of noise over its rounds.
 
-    With several targets, the sums over all trials with each target are tested, too.
+    With several targets, the test also uses one sum of noise for each target, over all trials with this target.
     """
     used = along.freedom > 0
     sums = if_known(along.sums, NotTestedReason.NO_DIFFERENCE)
@@ -260,9 +260,10 @@ def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
 
 
 def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
-    """Return the sum of squares of the trials' standardised noise sums, and its degrees of freedom, both (1,).
+    """Return a chi-square statistic over trials, and its degrees of freedom, both of shape (1,).
 
-    Trials with a single round are left out.
+    Each trial adds the square of its noise sum over rounds (`sums`), divided by its number of rounds (`counts`).
+    Trials with fewer than two rounds are left out.
     """
     several = counts > 1
     square = float(np.sum(np.square(sums[several]) / counts[several]))

@@ -101,7 +101,11 @@ def direction_features(measured: NoiseMeasurements) -> Features:
 
 
 def _tensor_groups(owners: list[str]) -> dict[str, Flags]:
-    """Return at most `_TENSOR_GROUPS` groups of neighbouring tensors by name, as masks of the sampled coordinates."""
+    """Divide the model's tensors into at most `_TENSOR_GROUPS` groups of neighbours, and return a mask for each group.
+
+    A mask selects the sampled coordinates that lie in the group, and is keyed by the group's name. `owners` has the
+    name of the tensor of each sampled coordinate.
+    """
     tensors = list(dict.fromkeys(owners))
     split = np.array_split(np.arange(len(tensors)), min(_TENSOR_GROUPS, len(tensors)))
     groups = [[tensors[at] for at in part] for part in split]
@@ -241,10 +245,10 @@ def _pair_features(vectors: Floats, what: str) -> Features:
 
 
 def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
-    """Return, by feature name, whether noise or noise over sigma is tested for a grid, and the step of the grid.
+    """Return the grids for which noise is tested, keyed by feature name: pairs (is_unscaled, step).
 
-    The step is the finest of its kind, decimal or binary, that float32 rounding does not hide. All trials are tested
-    for the same steps, although `sigma` differs.
+    If `is_unscaled`, the noise itself is tested for multiples of the step, otherwise the noise divided by `sigma`. The
+    step is the finest decimal or binary one that float32 rounding (`grain`) does not hide in any trial.
     """
     limits = {"of the claimed noise": (grain, 0.25), "as such": (grain * float(sigma.max()), float(sigma.min()) / 4)}
     steps = {}
@@ -277,7 +281,10 @@ def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
 
 
 def _log_scale(squares: Floats, freedom: int) -> Floats:
-    """Return log(`squares` / `freedom`) divided by its standard deviation under N(0, 1) noise."""
+    """Return the log of the mean square of the noise, in units of its standard deviation under N(0, 1) noise.
+
+    `squares` are sums over `freedom` noise values.
+    """
     return np.asarray(np.log(np.maximum(squares / freedom, 1e-12)) * math.sqrt(freedom / 2))
 
 

@@ -96,7 +96,7 @@ def read_note(message: Message) -> TrialTag | None:
 
 @dataclass(frozen=True)
 class ClientAnswer:
-    """A client's answer to the audit, carried in its reply: its partition, update, number of records and code."""
+    """A client's answer to the audit, sent in its reply: facts on its data and code, and its learned update."""
 
     partition: int | None  # the client's partition ID; None if the app has none
     # The learned update of the target's client, before it is replaced, shape (parameters,); None for other clients.

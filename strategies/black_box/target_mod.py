@@ -216,9 +216,9 @@ _shard: ContextVar[RecordRequestLog | None] = ContextVar("shard", default=None)
 
 @contextmanager
 def shard_of(action: TargetAction | None) -> Iterator[RecordRequestLog]:
-    """Let the app's calls of `held` in a `with` block return records that an action has changed; None changes nothing.
+    """Apply an audit's action to the records that an app passes to `held` in a `with` block; None changes nothing.
 
-    The block receives an object that records these calls.
+    Inside the block, `held` returns the changed records. The block receives an object that records the calls of `held`.
     """
     shard = RecordRequestLog(action)
     token = _shard.set(shard)
@@ -233,8 +233,8 @@ def held(*parts: Any) -> Any:
 
     An app whose privacy claim is about records calls this function where it loads them. Each argument is an array,
     tensor or table with one record per row, a list, or a data set of torch or Hugging Face. Several arguments, such as
-    inputs and labels, describe the same records in the same order, and give a tuple. Only the target's client, and only
-    in trials, gets the data without the first record, or with another one in its place.
+    inputs and labels, describe the same records in the same order; the result is then a tuple. The records are changed
+    only in trials and only for the target's client: the first record is missing, or another one is in its place.
 
     Raises
     ------

@@ -201,7 +201,7 @@ def replied(received: Arrays, update: Floats, model: ModelWithDirections, form: 
     model
         Model of the trial, which has the names and shapes of the tensors.
     form
-        Form of the reply: valid, missing, or malformed in one way.
+        Fault of the reply: none, a missing reply, or one kind of malformed tensors.
     """
     there = {name: received.get(name, value) for name, value in model.arrays.items()}
     arrays = moved(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})

@@ -109,10 +109,10 @@ class StoredTrials:
 
     @property
     def is_of_server(self) -> bool:
-        """Whether certainly the server alone adds noise; the claim then also covers who knows the others' replies.
+        """Whether it is certain that clients add no noise; a claim then also covers those who know clients' replies.
 
-        It is if the clients other than the target's repeat their replies in all trials, or sent the same replies in the
-        first round of all evaluated trials.
+        It is certain if the clients other than the target's repeat their replies in all trials, or if they sent the
+        same replies in the first round of all evaluated trials.
         """
         if self.not_covered is None:
             return True

@@ -119,7 +119,9 @@ class WorkerPool(Generic[Task, Done]):
         self._workers = list[_Worker]()
 
     def done(self, tasks: Sequence[Task], until: float) -> dict[int, Done]:
-        """Return the results of all tasks that finish in time, by position from 0; an exception is raised here.
+        """Return the results of all tasks that finish in time, keyed by the task's position from 0.
+
+        If a task raises an exception, this method raises it again.
 
         Parameters
         ----------

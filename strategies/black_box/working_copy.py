@@ -178,7 +178,10 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
 
 
 def _wait_for_trackers() -> None:
-    """Wait until TensorBoard's threads have written the app's rows: they open relative paths anew for each row."""
+    """Wait until TensorBoard's threads have written all rows of the app.
+
+    They open their file again for each row, and a relative path would fail after the working directory has changed.
+    """
     writers = sys.modules.get("tensorboard.summary.writer.event_file_writer")
     for thread in threading.enumerate() if writers is not None else ():
         if isinstance(thread, getattr(writers, "_AsyncWriterThread", ())) and thread.is_alive():

@@ -38,10 +38,11 @@ class ReviewPlan(NamedTuple):
 
 
 def own_model(start: StrategyStartCall) -> tuple[Arrays | None, list[str]]:
-    """Return the app's initial tensors by name, or None if there are none that suit trials, and remarks on them.
+    """Return the tensors of the app's initial model, keyed by name, and remarks on them.
 
-    `start` holds the arguments with which the app starts its strategy. Raises `InputError` if the model has no
-    floating-point parameters in tensors.
+    The tensors are None if the app gives no initial model, or if it is too large or too small for trials. `start` holds
+    the arguments with which the app starts its strategy. Raises `InputError` if the model has no floating-point
+    parameters in tensors.
     """
     record = start.arguments.get("initial_arrays")
     if record is None:

@@ -156,9 +156,10 @@ class _PlannedReview:
         return self.found(result, beside, early)
 
     def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
-        """Run trials with the smallest number of clients that the app starts with, and return one remark on them.
+        """Run trials with the smallest number of clients with which the app starts, and return one remark on them.
 
-        It is empty, and nothing is run, if the app then asks enough clients for its noise.
+        Such trials show noise that is calibrated for more clients. Nothing is run, and there is no remark, if the app
+        cannot start with too few clients.
         """
         read = self.read
         early = early_of(read.start.strategy, read.stated.clients)
@@ -191,7 +192,10 @@ class _PlannedReview:
         )  # fmt: skip
 
     def found(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> ReviewResult:
-        """Return the review so far, from audits that are finished or still running."""
+        """Return the review so far, from audits that are finished or still running.
+
+        `result` is the audit of the released model. `beside` is that of the numbers released with it, or None.
+        """
         read, caught, stated = self.read, self.read.caught, self.read.stated
         results = [result] if beside is None else [result, beside]
         planned = [*self.names, *(self.about if self.is_beside else ())]

@@ -19,8 +19,8 @@ def mentions_and_unseen(
 ) -> tuple[tuple[RecordPrivacyMention, ...], tuple[str, ...]]:
     """Return all mentions of record-level privacy in an app, and the parts of its claim that were not observed.
 
-    Without a claim, the app's privacy settings count too: as mentions if the code has some, and otherwise as unobserved
-    parts.
+    If no claim could be read, the privacy settings in the app's configuration are added: to the mentions if the code
+    has mentions too, and otherwise to the parts that were not observed.
 
     Parameters
     ----------
@@ -108,8 +108,9 @@ def server_verdict(
 def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:
     """Return the joint verdict of the trials and of the inspection of the clients' training.
 
-    A violation of either is one of both. If the inspection could not audit, the verdict of the trials counts alone. If
-    nothing is claimed about clients, that of the inspection counts alone. Otherwise an inconclusive one makes both so.
+    The joint verdict is violated if the trials or the inspection found a violation. If the inspection could not audit,
+    it is the verdict of the trials. If nothing is claimed about clients and the trials have no verdict, it is that of
+    the inspection. In all other cases it is inconclusive if one of the two verdicts is.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
 
 
 def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChannelResult, ...]:
-    """Return the result for each side channel.
+    """Return for each side channel whether the trials found a leak through it.
 
     Parameters
     ----------

@@ -176,7 +176,7 @@ def _caught_starts() -> Iterator[None]:
 def _old_start(
     strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None
 ) -> _StrategyStarted:
-    """Return the start of a strategy of Flower's old interface, with its rounds and initial model, as an exception."""
+    """Return an exception that reports the start of a strategy of Flower's old interface, with rounds and model."""
     model = strategy.initialize_parameters(manager_of(grid))
     arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
     rounds = (config or ServerConfig()).num_rounds

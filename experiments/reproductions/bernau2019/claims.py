@@ -147,9 +147,10 @@ def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def _surest(local: Sequence[MembershipSettingResults], level: float) -> IntervalEstimate | None:
-    """Return the confidence at epsilon_i = 1 minus the largest one at any other epsilon_i, or None without both.
+    """Return the models' confidence at epsilon_i = 1, minus the largest confidence at another epsilon_i.
 
-    Confidence is the maximum class probability on true records. All intervals hold together at `level`.
+    Confidence is the maximum class probability on true records. The interval allows for all comparisons and holds at
+    `level`. None without a run at epsilon_i = 1 or without any other run.
     """
     own = next((one for one in local if one.setting.level == 1.0), None)
     others = [one for one in local if one is not own]

@@ -40,7 +40,10 @@ def _first_seed(name: str, records: int, trials: int) -> int:
 
 
 def all_values(extent: ComputeExtent) -> dict[str, Any]:
-    """Return the configuration of the first run of each setting, keyed by the run's name, substitutes included."""
+    """Return the configuration of the first run of each setting, keyed by the run's name.
+
+    The settings include those of the data sets that substitute for the paper's.
+    """
     data = [one for groups in settings.CANDIDATES.values() for forms in groups for one in forms]
     parts = [settings.SettingRun(setting) for one in data for setting in settings.settings_of(one, extent)]
     return {part.name: values_of(part, extent, None) for part in parts}

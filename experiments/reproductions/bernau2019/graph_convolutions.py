@@ -114,7 +114,10 @@ class DeepGraphCNN(nn.Module):
         return logits
 
     def _sort_pooled(self, rows: Tensor, present: Tensor) -> Tensor:
-        """Return the values (m, 97, k) of the first k nodes of each graph by falling last value; padding comes last."""
+        """Return the 97 values of k nodes of each graph, (m, 97, k): those with the largest last value, in this order.
+
+        Nodes that pad a small graph come last.
+        """
         there = present.repeat(len(rows) // len(present), 1)
         keys = torch.where(there > 0, rows[:, -1], _BEHIND_ALL)
         order = keys.argsort(dim=1, descending=True, stable=True)[:, : self.kept]

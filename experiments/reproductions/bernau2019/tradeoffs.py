@@ -101,9 +101,10 @@ def curve(
 def phi(
     original: MembershipSettingResults, private: MembershipSettingResults, attack: str, confidence: float = CONFIDENCE
 ) -> IntervalEstimate:
-    """Return phi of a run with DP relative to the run without DP, with its bootstrap interval (fixed seed).
+    """Return phi of a run with DP compared with the run without DP, and a bootstrap interval with a fixed seed.
 
-    It is NaN, with its interval, if the attack or the model is no better than guessing without DP.
+    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. Phi and its interval are NaN
+    if without DP the attack or the model is no better than guessing.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Table 2 and Figure 6 of Bernau et al. 2021: the insider's advantage and beliefs, and the test accuracy.
 
-The insider is the adversary that tells the data set D from its neighbour D'. All results are at rho_beta = 0.9, the
-claimed upper bound on the insider's belief in the true data set.
+The insider is the adversary that distinguishes the data set D from its neighbour D'. All results are at rho_beta = 0.9,
+the claimed upper bound on the insider's belief in the true data set.
 """
 
 import math

@@ -220,7 +220,7 @@ def _audits(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def _distance(found: IntervalEstimate, truth: float) -> IntervalEstimate:
-    """Return the absolute difference of a number from `truth`, with the range that its interval allows."""
+    """Return the absolute difference between a number and `truth`, and the interval that follows for the difference."""
     ends = abs(found.low - truth), abs(found.high - truth)
     covers = found.low <= truth <= found.high
     return IntervalEstimate(abs(found.value - truth), 0.0 if covers else min(ends), max(ends))

@@ -76,9 +76,10 @@ def noise_of_the_figures() -> Iterator[PaperClaim]:
 
 
 def _sequential_over_renyi() -> float:
-    """Return epsilon of sequential over Rényi composition of 30 rounds, the smaller of the ratios at both deltas.
+    """Return how many times as large epsilon is by sequential composition as by Rényi composition, over 30 rounds.
 
-    Sequential composition adds 30 epsilons by Eq. (1) at delta / 30.
+    The result is the smaller one of the ratios at delta 0.01 and 0.001. Sequential composition adds the epsilons of 30
+    rounds, each by Eq. (1) at delta / 30.
     """
     ratios, rounds = [], settings.ROUNDS
     for delta in (0.01, 0.001):

@@ -131,7 +131,10 @@ def figure_5(context: ItemContext) -> ItemResult:
 
 
 def _claims_of_figure_4(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.1 on equal loss distributions, tested with many repetitions."""
+    """Yield the claims of section 8.1 on a model without a leak: members and population have equal loss distributions.
+
+    The claims are tested on the simulation with many repetitions.
+    """
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})
     claim = partial(PaperClaim, "8.1", trials=found.many.repetitions)
@@ -229,7 +232,10 @@ def _rows_of_many(found: PaperAndLongSimulation) -> list[ItemRow]:
 
 
 def _rows_of_sizes(found: PaperAndLongSimulation) -> list[ItemRow]:
-    """Return rows of the RMSE over all separations, by number of losses and estimator."""
+    """Return table rows with each estimator's RMSE at each number of losses.
+
+    The errors are pooled over all separations, the distances between the loss distributions of members and population.
+    """
     return [
         ItemRow(f"all separations, {size:,} losses", f"root mean squared error of Epsilon*, {name} form", measured=rmse,
             repetitions=found.settings.repetitions * len(found.settings.separations), note="nats")

@@ -39,7 +39,7 @@ _STYLES = (("-", "#12426e", "first quantity"), ("--", "#b35806", "second quantit
 
 @dataclass(frozen=True)
 class LogRatioCurves:
-    """The log ratios ln(TNR / FNR) and ln(TPR / FPR) of a threshold test, over thresholds (definition 2)."""
+    """The log ratios ln(TNR / FNR) and ln(TPR / FPR) of threshold tests, as in definition 2 of Negoescu et al. 2023."""
 
     fpr: Floats  # false-positive rates, shape (..., thresholds)
     fnr: Floats  # false-negative rates, shape (..., thresholds)

@@ -141,7 +141,7 @@ def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.2; intervals are over trials, that of the last claim over models."""
+    """Yield the claims of section 8.2. The interval of the last claim is over models, all others are over trials."""
     claim = partial(PaperClaim, section="8.2", where="Adult")
     over = partial(claim, trials=checks["trial"].nunique())
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()
@@ -160,10 +160,10 @@ ONE_SUFFICES = "share of private models with one component"
 
 
 def of_one_component(shares: Floats) -> dict[str, Any]:
-    """Return the fields, by name, of the claim that models with DP usually need only one mixture component.
+    """Return the fields of `PaperClaim`, by name, for the claim that models with DP usually need one mixture component.
 
-    `shares` has, for each of these models, (models,), the share of sample sizes at which one component is not rejected.
-    The claim requires a mean of at least 0.5.
+    Each of the `shares`, (models,), belongs to one model with DP: the share of sample sizes at which a single component
+    is not rejected. The claim requires a mean of at least 0.5.
     """
     return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "trials": shares.size}
 

@@ -60,7 +60,7 @@ class PrivacyUtilityResults:
 
 
 def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
-    """Return a column of a table of models by setting, in the order of repetitions, (repetitions,)."""
+    """Return the values of one column of a table of models, (repetitions,), keyed by the models' setting."""
     return {
         str(name): own.sort_values("trial")[column].to_numpy(dtype=np.float64) for name, own in models.groupby("point")
     }
@@ -95,7 +95,7 @@ def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarT
 def _figure(task: EpsilonStarTask, context: ItemContext) -> ItemResult:
     """Train the models of a task if needed, and return the figure of their privacy and utility.
 
-    Figure 2 is also compared with figure 1 if the models of that are trained.
+    Figure 2 is also compared with figure 1 if the models of figure 1 are trained already.
     """
     study = available_study(task, context)
     if study.stands_in:
@@ -255,7 +255,10 @@ def _level_rows(found: PrivacyUtilityResults) -> Iterator[ItemRow]:
 
 
 def _floor(study: EpsilonStarTaskSettings) -> ItemRow:
-    """Return the row of Epsilon* by chance: losses of both kinds are simulated from one normal distribution."""
+    """Return the row of the Epsilon* that chance alone gives to a model without a leak.
+
+    The losses of members and of the population are simulated from the same normal distribution.
+    """
     random = statistics.resampling(f"negoescu2023-{study.data}")
     counts = np.array([study.records, study.population_records])
     # Mean and variance of a normal sample are independent with known distributions, so they are drawn instead of

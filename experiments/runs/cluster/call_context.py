@@ -115,9 +115,10 @@ class UnsentCallContext:
 
 
 class CallContextPacker:
-    """Packs the data and code that processes need for client calls, beside the messages.
+    """Packs the data and code that processes need for client calls in addition to the messages.
 
-    What many clients need is put into Ray's object store once. The records of a client are sent with its call.
+    Data and code that many clients need are put into Ray's object store once. A client's records are sent with its
+    call.
     """
 
     def __init__(self) -> None:

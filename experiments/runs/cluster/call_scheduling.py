@@ -65,7 +65,10 @@ class _CallQueue:
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
     def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
-        """Record the seconds per record of its client that a call took, for later estimates."""
+        """Record how many seconds the given calls took for each record of their clients.
+
+        Later estimates of the duration of calls of the same type use this number.
+        """
         made = calls[: max(1, len(answers.made))]
         self.paces[made[0].message.metadata.message_type] = answers.seconds / sum(call.weight for call in made)
 
@@ -160,7 +163,7 @@ class CallScheduler:
         self._settle([(call.identity, _failure(error)) for call in left])
 
     def _part(self, line: _CallQueue, process: ClientProcess) -> list[_Call]:
-        """Take the next calls for a process out of a queue."""
+        """Take the next calls for a process out of a queue: at least one, and about the share of an idle process."""
         if not line.calls:
             return []
         share = sum(call.weight for call in line.calls) / max(1, line.idle)

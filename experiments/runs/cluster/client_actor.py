@@ -137,9 +137,9 @@ class ClientActor:
             return self._taken()
 
     def rest(self, seconds: float | None) -> Any:
-        """Wait for the client calls in progress; return new results, the number of calls in progress, and the seconds.
+        """Wait for the client calls in progress, which an earlier call of `run` has started.
 
-        The seconds are counted from the beginning of `run`.
+        Returns new results, the number of calls that are still in progress, and the seconds since `run` began.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class ClientActor:
 def process_class() -> Any:
     """Return the Ray actor class of client processes.
 
-    Its code is sent by value, because other machines need not have this module.
+    The code of the class is sent by value, because other machines may not have this module.
     """
     for module in (array_transport, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

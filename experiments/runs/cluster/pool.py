@@ -186,8 +186,8 @@ class ClientPool:
         process
             Client process whose calls were lost.
         is_last_chance
-            Whether to give Ray up to 30 seconds to notice the loss of the machine; the run ends if only the process
-            died.
+            Whether the run will end if only the process died. Ray then has up to 30 seconds to notice the loss of the
+            machine.
         """
         self._forget(process)
         return not self._is_alive(process.node, is_last_chance)
@@ -212,7 +212,7 @@ class ClientPool:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Make `close` wait until the block, which makes requests to Ray, ends, but for at most 5 seconds.
+        """Make `close` wait for the end of a `with` block that makes requests to Ray, but for at most 5 seconds.
 
         Raises
         ------

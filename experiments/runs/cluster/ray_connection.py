@@ -226,7 +226,7 @@ def _no_helpers() -> Iterator[None]:
 
 
 def _read_environment_anew() -> None:
-    """Make Ray read its authentication settings from the environment again, which it does only once by itself."""
+    """Make Ray read its authentication settings from the environment again; by itself, Ray reads them only once."""
     inside: Any = ray._raylet
     inside.Config.initialize("")
     inside.AuthenticationTokenLoader.instance().reset_cache()
@@ -255,7 +255,7 @@ def _join(options: RayOptions) -> None:
 
 
 def _asks_for_token(address: str) -> bool:
-    """Return whether a cluster requires a token; refuse one that requires another token than this process has."""
+    """Return whether a cluster requires a token; raise `InputError` if this process does not have the right token."""
     if _lets_in(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"

@@ -65,8 +65,8 @@ def settings(place: str | None = None) -> tuple[Setting, ...]:
     Parameters
     ----------
     place
-        `section` for its settings, `section.key` for one setting, `key` for the settings with this key in any section,
-        or None for all settings.
+        Selects the settings: the name of a section, a single setting as `section.key`, or a `key` in any section. None
+        selects all settings.
 
     Raises
     ------

@@ -29,7 +29,7 @@ def opening(result: ClaimAudit) -> str:
 def not_tried(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
     """Return the names of the scenarios without a result, keyed by the reason as a phrase.
 
-    Only reasons with at least one scenario are keys.
+    Reasons without a scenario are left out.
     """
     tried = {attempt.distinguisher.kind for attempt in result.attempts}
     weak = [one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon]

@@ -1,6 +1,6 @@
 """Audit a privacy claim by black-box trials: search trials select distinguishers, and fresh trials test the best ones.
 
-A distinguisher is a trained rule that tells trials with D from trials with D'. Search trials of every scenario (the
+A distinguisher is a trained rule that separates trials with D from trials with D'. Search trials of every scenario (the
 surroundings of a trial) rank the distinguishers. The best ones are tested on fresh trials, in stages of growing size.
 The significance level is divided among distinguishers and stages, so the audit calls a true claim violated with at most
 this probability. Nothing is assumed about the mechanism.
@@ -174,7 +174,7 @@ class _DistinguisherSearch:
     def _look_closely(self) -> list[Distinguisher]:
         """Play more trials of the best scenarios, rank their distinguishers again, and drop all other scenarios.
 
-        Returns the dropped distinguishers that seem to refute the claim by more than low bits.
+        Returns the dropped distinguishers that seem to refute the claim and do not use only the low bits of releases.
         """
         closely = _kept(self.ranked, self.budget.kept)
         for kind in closely:
@@ -194,7 +194,10 @@ class _DistinguisherSearch:
         attempts: Sequence[DistinguisherTest],
         floating: Sequence[DistinguisherTest] = (),
     ) -> ClaimAudit:
-        """Return the result of the audit from the tests so far; `floating` is the test by low bits alone, if any."""
+        """Return the result of the audit from the tests so far.
+
+        If a distinguisher that uses only the low bits of releases was tested, `floating` holds its test.
+        """
         done = {attempt.distinguisher.kind for attempt in attempts}
         untried = tuple(one.kind for one in choice.tried if one.kind not in done)
         ranked = sorted(attempts, key=lambda attempt: attempt.distinguisher.limit.epsilon - attempt.bound)

@@ -71,7 +71,7 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
 
 
 def along(trials: Transcripts) -> Floats:
-    """Return the sum over rounds of the releases projected on the differing contribution, shape (trials,)."""
+    """Return for each trial the releases' projections on the differing contribution, summed over rounds, (trials,)."""
     return np.asarray(np.sum(projections(trials), axis=1))
 
 

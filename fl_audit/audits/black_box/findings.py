@@ -83,7 +83,7 @@ class DistinguisherFinding:
 
     @property
     def _is_short(self) -> bool:
-        """Whether a confidence bound, which assumes Gaussian noise, shows less noise than claimed."""
+        """Whether there is less noise than claimed, by a confidence bound that assumes Gaussian noise."""
         return self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu
 
 

@@ -121,7 +121,7 @@ class LinearSketch:
 
     @property
     def columns(self) -> tuple[tuple[str, slice], ...]:
-        """Pairs of the name of a group of sketch columns and the slice of its columns, in order."""
+        """The columns of the sketch in named groups: pairs of a group's name and its slice of columns, in order."""
         count, names = len(self.parts), (f"{name}, along the difference" for name, _ in self.parts)
         along = [(name, slice(place, place + 1)) for place, name in enumerate(names)]
         sums = ("the sums of its tensors", slice(count, 2 * count))

@@ -156,7 +156,10 @@ def _mass(low: float, high: float) -> float:
 
 
 def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> EpsilonFromCosines:
-    """Return the result for an `estimate` of epsilon and cosines times sqrt(dimension), (rounds, canaries)."""
+    """Return the finding: an `estimate` of epsilon, and a lower bound at `confidence`.
+
+    The array `seen` holds each canary's cosine times sqrt(dimension), (rounds, canaries).
+    """
     rounds, number, mean = math.sqrt(seen.shape[0]), seen.size, float(seen.mean())
     low = mean - float(stdtrit(number - 1, confidence)) * float(seen.std(ddof=1)) / math.sqrt(number)
     mu, mu_lower = max(0.0, mean * rounds), max(0.0, low * rounds)

@@ -143,7 +143,7 @@ def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: 
 
 
 def _claim_of_canaries(run: FinishedRun, facts: PublicCanaryFacts) -> Claim:
-    """Return the claim that covers the canaries; with DP-SGD at the clients it is that of the canaries' client."""
+    """Return the claim that covers the canaries; if clients train by DP-SGD, that of the canaries' client."""
     guarantee, mechanism = run.facts.guarantee, run.facts.federation.mechanism
     assert guarantee is not None, "only a guarantee is held against its canaries"
     if not isinstance(mechanism.contribution, PrivateTraining):

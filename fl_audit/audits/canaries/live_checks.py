@@ -192,9 +192,10 @@ def doubts_about(
 
 
 def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
-    """Return whether canaries that are out send something other than the adjacency relation implies, by a t-test.
+    """Return whether a t-test shows that canaries whose coin is 0 do not send what the adjacency relation implies.
 
-    The mean score of a canary that is out is 0 if it sends nothing, and -`shown` / 2 if it sends its opposite.
+    Under replacement such a canary sends its opposite, and its mean score is -`shown` / 2. Otherwise it sends nothing,
+    and its mean score is 0.
     """
     if (out := scores[coins == 0]).size < 2:
         return False

@@ -14,8 +14,8 @@ from fl_audit.mechanisms.threat_model import Adversary
 def require_clients(public: Federation, fewest: int) -> None:
     """Raise `InputError` if a federation has too few clients for an audit, or too many clients that collude.
 
-    If noise is added inside the clients' training and a client attacks, at most all clients but this one and the victim
-    collude.
+    If noise is added inside the clients' training and a client attacks, the attacker and the victim do not count as
+    colluders: at most `clients` - 2 clients can collude.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Base class of audits with many targets, each of which is in the training set of some trials and not of others."""
+"""Base class of audits with many targets; some trials have a target in the training set, and other trials do not."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ class TargetsAudit(AuditKind):
         return None
 
     def members(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield one pair for each trial: a mask of shape (trials,) that selects it, and its losses on its members.
+        """Yield, for each trial, a mask of shape (trials,) that selects it, and its model's losses on its members.
 
         The losses have shape (1, records). Trials differ in the number of members, so each trial has its own pair.
         """

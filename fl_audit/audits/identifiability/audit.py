@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class IdentifiabilityAudit(PairAudit):
-    """The audit kind `identifiability`: trials train on D or D', and an insider tries to tell which.
+    """The audit kind `identifiability`: trials train on D or D', and an insider tries to infer which one.
 
     The insider computes the likelihood ratio of each release, or a score if the ratio is unknown.
     """

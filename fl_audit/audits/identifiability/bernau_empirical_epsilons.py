@@ -107,8 +107,8 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
 
     If `mu` is given, the log-odds of a trial are distributed as N(mu^2/2, mu^2). The interval then predicts the largest
     of n: from mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 to the same at p = (1 + confidence)/2. Without
-    `mu`, the lower end is a lower bound on the median of the largest of n, from order statistics, and the upper end is
-    infinite.
+    `mu`, the lower end is a lower bound, from order statistics, on the median of the largest of n. The upper end is
+    then infinite.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     confidence
         Confidence of the interval, above 0 and below 1.
     mu
-        Square root of the sum over rounds of (Delta_i / sigma_i)^2, the squared ratios of local sensitivity to noise,
-        if it is the same in every trial; else None.
+        Gaussian-DP parameter of a trial, if it is the same in every trial; otherwise None. It is the square root of the
+        sum over rounds of (Delta_i / sigma_i)^2, where Delta_i is the local sensitivity and sigma_i the noise.
 
     Raises
     ------

@@ -63,8 +63,8 @@ def chance_of_being_right(log_odds: Floats, prior: float = 0.5, coin: float = 0.
 def advantage_from_beliefs(log_odds: Floats, confidence: float, prior: float = 0.5, coin: float = 0.5) -> MeanInterval:
     """Return an estimate of the insider's advantage from its log-odds, with a confidence interval.
 
-    The advantage is 2 p - 1, where p is the probability of a right guess. It is estimated by the mean over trials of
-    the posterior probability of being right.
+    The advantage is 2 p - 1, where p is the probability of a right guess. The estimate of p is the mean over trials of
+    the insider's posterior probability that its guess is right.
 
     Parameters
     ----------
@@ -228,7 +228,10 @@ def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
 
 
 def _plug_in_epsilon(log_odds: Floats, delta: float, largest: float) -> float:
-    """Return the epsilon, from 0 to `largest`, at which the mean of `_delta_terms` is delta."""
+    """Return the epsilon, from 0 to `largest`, at which the mean of max(0, 1 - e^(epsilon - L)) over trials is delta.
+
+    L are the log-odds of the data set that was used, given as `log_odds`.
+    """
 
     def excess(epsilon: float) -> float:
         return float(_delta_terms(log_odds, epsilon).mean()) - delta

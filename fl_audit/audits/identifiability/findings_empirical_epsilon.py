@@ -177,7 +177,7 @@ def curve_of(run: FinishedRun, alarms: Floats, confidence: float) -> TradeoffBan
 
 
 def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
-    """Return the ends of the confidence interval of the insider's TPR at one FPR.
+    """Return the two ends of a confidence interval for the insider's TPR at one FPR.
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ class LlrIncrementFinding:
 
 
 def measure_innovations(run: FinishedRun, _: Findings) -> LlrIncrementFinding | None:
-    """Return the test of the innovations.
+    """Return the test of the innovations, which are the standardised increments of the insider's log-odds.
 
     None without a guarantee, an insider or an exact log-likelihood ratio.
     """

@@ -51,8 +51,9 @@ def observe(
 ) -> RoundEvidence:
     """Return the insider's evidence from one round.
 
-    A round in which D and D' do not differ adds 0 to the log-odds. Raises `InputError` if the insider sees only models
-    and their rounding error exceeds a thousandth of the noise's standard deviation, in a trial where D and D' differ.
+    A round in which D and D' do not differ adds 0 to the log-odds. If the insider sees only models, their rounding
+    error must be at most a thousandth of the noise's standard deviation in every trial in which D and D' differ.
+    Otherwise `InputError` is raised.
 
     Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release, as a log-likelihood ratio.
 

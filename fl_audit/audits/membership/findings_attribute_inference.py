@@ -78,7 +78,7 @@ def _guesser(table: pd.DataFrame, name: str, confidence: float) -> AttributeGues
 
 
 def attribute_ends(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
-    """Return the ends of the confidence interval of the advantage of an adversary that guesses an attribute.
+    """Return the two ends of a confidence interval for an adversary's advantage at guessing an attribute.
 
     Parameters
     ----------

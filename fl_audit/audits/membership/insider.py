@@ -224,9 +224,9 @@ def _of_records_over_rounds(
 
 
 def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
-    """Return the factor that scales the noise on clipping bits to the noise on the sum, (trials,).
+    """Return the noise on the sum divided by the noise on the sum of clipping bits, as standard deviations, (trials,).
 
-    It is `sigma` itself if clipping is not adaptive.
+    Without adaptive clipping there are no bits, and the result is `sigma`, the noise on the sum.
     """
     mechanism = federation.public.mechanism
     return torch.from_numpy(sigma) / mechanism.bit_sigma if mechanism.is_adaptive else torch.from_numpy(sigma)

@@ -93,7 +93,10 @@ def lira_scores(
 
 
 def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroupMoments:
-    """Return statistics of the shadow trials on one side (in or out); raise `InputError` if there are too few."""
+    """Return moments of each target's values over the shadow trials that have it, or that do not have it.
+
+    `side` marks these trials. Raises `InputError` if there are too few to estimate a variance as `spread` requires.
+    """
     group = _shadow_group(values, side, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:
         fewest = int((group.count - 1).sum(axis=1).min())

@@ -121,9 +121,9 @@ def membership_rates(
     / (W - 1))) and at one minus this value, which widens them for few trials (Hesterberg 2015, What teachers should
     know about the bootstrap, section 3.5).
 
-    If trials are each other's shadows, the interval is wider by the square root of 2. Without a leak, every pair of
-    trials then counts up to twice, to first order, so the variance of the mean over trials is at most twice what
-    resampled trials show (Cauchy-Schwarz). With a leak, the interval is wider than necessary.
+    If trials are each other's shadows, their scores are dependent, and the interval is made wider by the square root of
+    2. Without a leak, the variance of the mean over trials is then at most twice the variance that resampled trials
+    show, to first order (Cauchy-Schwarz). With a leak, the interval is wider than necessary.
 
     Parameters
     ----------

@@ -28,7 +28,8 @@ _FARTHEST = 1e3  # inputs are clipped to this number of standard deviations
 def _learnt_log_odds(features: WhiteBoxFeatures, is_in: Flags, learnt: Flags, rule: WhiteBoxSettings) -> Floats:
     """Return the log-odds of membership of all targets, (trials, targets), from one network for each trial.
 
-    A network learns the membership of the targets that `learnt` marks; their log-odds are no scores of an attack.
+    Each network is trained on the membership of the targets that `learnt` marks. The log-odds of these targets must not
+    be used as scores of the attack.
     """
     # The targets that each network learns from, and their weights, which add up to 1, (networks, most). A network with
     # fewer examples than another is filled up with targets that it does not learn from, with weight 0.
@@ -58,7 +59,10 @@ def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, c
     """
 
     def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:
-        """Return `given` over its standard deviation, or root mean square if not centred, in the training examples."""
+        """Return values standardised by the mean and standard deviation over a network's training examples.
+
+        If not centred, they are only divided by the root mean square.
+        """
         values = torch.as_tensor(given)
         examples, weights = _taken(values, places), counted.reshape(*counted.shape, *[1] * (values.dim() - 2))
         mean = (weights * examples).sum(1, keepdim=True) if centred else torch.zeros_like(examples[:, :1])

@@ -255,8 +255,9 @@ def _of_population(seen: Tensor, noise: float, pictures: Tensor, updates: Tensor
 def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Tensor, like_labels: Tensor) -> Tensor:
     """Return the inferred classes of each owner's records, ascending, int64 (owners, count).
 
-    The bias gradient of class k sums p_k - [label is k] over records. With the population's mean of p_k it gives the
-    number of records of each class (Zhao et al. 2020; Wainakh et al. 2022).
+    Let p_k be the predicted probability of class k. The gradient of the last bias is the sum of p_k - [label is k] over
+    records. With the population's mean of p_k, it gives the number of records of each class (Zhao et al. 2020; Wainakh
+    et al. 2022).
     """
     logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
     require_last_bias(shared.model, logits.shape[1])

@@ -30,7 +30,7 @@ class ReconstructionJudging(TargetsJudging):
         return judged_with_opened(found, opened_of_targets(run))
 
     def covers(self, facts: RunDescription) -> str:
-        """Return a sentence on the candidates and the seed that a verdict covers."""
+        """Return a sentence which says that a verdict covers only the run's candidates and its seed."""
         return (
             "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
             "data and other seeds were not tried."

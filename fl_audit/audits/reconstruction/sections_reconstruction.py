@@ -117,7 +117,10 @@ def _epsilon(drawing: NoiseLevelReconstructions, is_own: bool) -> str:
 
 
 def _allowed(drawing: NoiseLevelReconstructions, once: str = "") -> str:
-    """Return the largest share that the guarantee allows to be identified, with the number of guesses."""
+    """Return the largest share of right identifications that the guarantee allows, as text with the number of guesses.
+
+    If there is a single guess, the text ends with `once` instead of the number.
+    """
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
     return f"{percent(round(drawing.level.bound, 4))}{often}"
 

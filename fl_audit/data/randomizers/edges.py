@@ -26,7 +26,7 @@ class RandomisedEdges:
     e^epsilon / (1 + e^epsilon). The matrix stays symmetric, and self-loops are left out. Then every node gets "at least
     one symmetric edge" (Bernau et al. 2019, section 4.3, which does not say how): in the order of the nodes, each node
     without an edge is joined to the next node, and the last node to the one before it. This post-processing costs no
-    privacy. An edge that it may have added exists in any case, so it carries no information.
+    privacy. If the post-processing may have added an edge, this edge exists in any case and carries no information.
 
     Graphs are packed as in `fl_audit.data.packed_graphs`. The number of nodes is not randomised, so graphs of different
     sizes are distinguished with certainty. Raises `InputError` if epsilon is negative or not finite.
@@ -116,9 +116,9 @@ class RandomisedEdges:
         return responses(self.epsilon, shape[-1] - 1)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the responses that distinguish two graphs whose edges differ at every pair of nodes, as one event.
+        """Return the release event of a whole graph: one randomised response for every pair of nodes.
 
-        `shape` is that of each graph, (nodes, nodes).
+        The event compares two graphs that differ at every pair. `shape` is that of each graph, (nodes, nodes).
         """
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 

@@ -87,8 +87,8 @@ class ServerNoiseDraws(Protocol):
         Parameters
         ----------
         normals
-            Function that returns a numbered set of standard normal draws of this round; the returned memory may be
-            overwritten.
+            Function that takes a number, from 0, and returns one of this round's independent sets of standard normal
+            draws. The returned memory may be overwritten.
         server_round
             Number of the round, from 1.
         """

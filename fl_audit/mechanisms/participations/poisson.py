@@ -41,7 +41,10 @@ class PoissonSampling(Participation):
         return f"each {words.one} in each round on its own with probability {self.rate:g}; {secret_words(words)}"
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence for the figure of the differing unit's effect: it shows rounds in which it takes part."""
+        """Return a caption sentence which says that the curve shows only rounds in which the differing unit takes part.
+
+        The figure is that of the differing unit's effect on a round's sum.
+        """
         return f"The curve is what {differing} changes in a round in which it takes part."
 
 
