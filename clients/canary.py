@@ -176,9 +176,14 @@ def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = Fa
 def watching_mod(watch: TrainingObserver) -> Mod:
     """Return a Flower mod that scores the canaries of every round from the global models that a client receives.
 
-    If the server only averages, the difference between the models of rounds t and t + 1 is the release of round t;
-    equal models released nothing. The release of the last round is missing. The mod assumes that all canaries replied.
-    `watch` stores the scores; clients of one run may share its directory.
+    If the server only averages, the difference between the models of rounds t and t + 1 is the release of round t. If
+    the two models are equal, the round released nothing. The release of the last round is missing. The mod assumes that
+    all canaries replied.
+
+    Parameters
+    ----------
+    watch
+        Observer that stores the scores. Clients of one run may share its directory.
     """
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

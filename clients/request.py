@@ -138,7 +138,7 @@ class Request:
         return LocalTrainingInput(models, moment, taking_part, told)
 
     def reply(self, arrays: Mapping[str, NDArray[Any] | None], more: Mapping[str, str] | None = None) -> Message:
-        """Return the reply to this message, which repeats the numbers of the round and of the batch of trials.
+        """Return the reply to this message, with the numbers of the same round and the same trials.
 
         Parameters
         ----------

@@ -89,12 +89,12 @@ def require(condition: bool, message: str, *remedies: Remedy) -> None:
     message
         One line that states the fault, the value and the accepted values.
     remedies
-        Settings that solve the problem, which the message names.
+        Settings that solve the problem. The message names them too.
 
     Raises
     ------
     InputError
-        If it does not hold.
+        If `condition` is false.
     """
     if not condition:
         raise InputError(message, remedies)

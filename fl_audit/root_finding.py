@@ -136,7 +136,7 @@ def falling_root(
     xtol: float = 2e-12,
     rtol: float = 4 * sys.float_info.epsilon,
 ) -> float:
-    """Return the root, from 0, of a decreasing function by Brent's method, or 0 if the function is at most 0 at 0.
+    """Return the nonnegative root of a decreasing function by Brent's method; 0 if the function is at most 0 at 0.
 
     Parameters
     ----------

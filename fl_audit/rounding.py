@@ -184,7 +184,10 @@ def _side(number: Decimal, mark: Decimal) -> int:
 
 
 def _written(exact: Decimal | None, decimals: int | None) -> Iterator[Decimal | None]:
-    """Yield a number rounded to more and more decimals, and at last unrounded; None if it is unknown."""
+    """Yield a number rounded to `decimals` decimals, then with ever more decimals, and at last unrounded.
+
+    Only None is yielded if the number, or the number of decimals, is None.
+    """
     if exact is None or decimals is None:
         yield None
         return

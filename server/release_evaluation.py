@@ -74,7 +74,7 @@ class ReleaseWithOutputs:
 
     @cached_property
     def differing_losses(self) -> Floats:
-        """Losses on the records of the targets, shape (trials, records): units whose membership is in question.
+        """Losses on the records of the targets, the units whose membership is in question, shape (trials, records).
 
         With one target these are the records in which D and D' differ.
         """
@@ -91,9 +91,10 @@ class ReleaseWithOutputs:
         return self.federation.target_of_records
 
     def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
-        """Yield masks (trials,), each with these trials' losses on their own members and on the population.
+        """Yield groups of trials: a mask of the trials, their losses on members, and those on the population.
 
-        There is one mask for each size of the training set; losses have a row for each marked trial.
+        There is one group for each size of the training set. The mask has the shape (trials,), and the losses have one
+        row for each trial of the group.
         """
         for rows, members in audit_of(self.federation.public).members(self):
             yield rows, members, self.population_losses[rows]
@@ -274,9 +275,10 @@ class ReleaseEvaluator:
         return self._found[batch.name] | TrialBatchColumns(releases=releases)
 
     def _release(self, batch: TrialBatch, number: int, array: Floats32) -> ReleaseWithOutputs:
-        """Return a release for evaluation. With early stopping, trials that have ended keep their models of that time.
+        """Return a release for evaluation.
 
-        The release of the last round then has the selected models.
+        With early stopping, a trial that has ended keeps the model that it had then. The release of the last round has
+        the models that early stopping selected.
         """
         membership, stopping, is_last = self.challenger.membership(batch.trials), self.stopping, False
         if stopping is not None:

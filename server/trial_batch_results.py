@@ -176,9 +176,11 @@ class TargetOutputsCollector:
         return TrialBatchColumns(targets=told)
 
     def _answers(self, federation: LoadedFederation, models: Tensor) -> dict[str, Tensor]:
-        """Return the final models' outputs on further queries, keyed "queries" and "values" if requested, float32.
+        """Return the outputs of the final models that some attacks need in addition to losses, float32, by name.
 
-        Shapes are (trials, targets, queries) for scaled confidences, and (trials, records, values) for losses.
+        "queries" has scaled confidences on queries about the records, (trials, targets, queries). "values" has losses
+        with each possible value of the inferred attribute, (trials, records, values). A name is missing if no attack
+        needs it.
         """
         found, records, more = dict[str, Tensor](), federation.differing, self.more
         labels = records.labels.cpu().numpy()

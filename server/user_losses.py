@@ -67,7 +67,7 @@ class UserLosses:
 
     @property
     def target_of_records(self) -> Integers:
-        """Index of the target of each column of `differing_losses`: 0, 1, 2 and so on, shape (targets,)."""
+        """Number of the target to which each column of `differing_losses` belongs: 0, 1, 2, ..., shape (targets,)."""
         return np.arange(self.differing_losses.shape[1])
 
 

@@ -49,7 +49,11 @@ _Tally = tuple[str, int, int, int, float]
 
 @dataclass
 class _BatchLog:
-    """Log of the secrets of one batch of trials, with the state that the next round's model and norm are checked by."""
+    """Log of the secrets of one batch of trials.
+
+    It also has the state after the previous round, by which the model and the clipping norm of the next round are
+    checked.
+    """
 
     # For each name of a logged value, one array (trials,) per round.
     columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
@@ -118,7 +122,7 @@ class ChallengerLog:
 
     @property
     def _group(self) -> Integers | None:
-        """Ascending numbers of the units that logged samples may contain; None for all."""
+        """Ascending numbers of the units that a logged sample may contain, which are those of round 1; None for all."""
         return self.public.turn(1)
 
     @property

@@ -218,7 +218,7 @@ class DPStrategy(Strategy):
     def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
         """Return which units take part, as far as the adversary may know it, bool (trials, units); None if all do.
 
-        If the target's part is secret, its column is False.
+        If the participation of the target is secret, the column of the target is False.
         """
         taking_part = self._calls[batch.name].taking_part
         if (

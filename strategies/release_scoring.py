@@ -94,7 +94,7 @@ class ReleaseQueries(RunQueries):
         return written
 
     def _told(self, batch: TrialBatch) -> More:
-        """Return the settings that a message to an adversary has besides the release; none by default."""
+        """Return the settings that a message to an adversary has in addition to the release; by default none."""
         return {}
 
     def answers(self, exchange: int) -> list[ReplyIdentity]:
@@ -315,9 +315,9 @@ class CanaryQueries(ReleaseQueries):
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return three columns for one batch, (trials, rounds, directions), canaries before decoys.
 
-        `is_in` says whether the canary was inserted. `part` is the share of a whole canary that the release contains if
-        it was; it is below 1 if only some DP-SGD steps sampled it. Both are 0 for decoys. `score` is the score along
-        the direction.
+        `is_in` says whether the canary was inserted. `part` is the share of an inserted canary that the release
+        contains; it is below 1 if only some DP-SGD steps sampled the canary. Both are 0 for decoys. `score` is the
+        score along the direction.
         """
         public, steps = self.public, 1
         if self._trains_privately:

@@ -115,7 +115,8 @@ def configuration(
     has_random_records
         Whether random records take the place of a data set.
     uses_all_cores
-        Whether the local engine on the CPU makes one client call per core at a time, not the setting's fixed number.
+        Number of client calls that the local engine on the CPU makes at a time: one per core if true, otherwise the
+        fixed number of the setting.
     """
     setting, is_threaded = SETTINGS[name], engine is Engine.LOCAL and device is Device.CPU
     data = {"clients": 10, **setting.data}

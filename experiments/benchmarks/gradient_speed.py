@@ -67,9 +67,10 @@ SETTINGS = (
 
 
 def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float, float, float]:
-    """Return the seconds of four ways of computing the gradients of all trials.
+    """Return the seconds that each of four methods takes to compute the gradients of all trials.
 
-    The ways are clipped sums of stacked trials, plain gradients at once, plain gradients one by one, and Opacus.
+    The methods are clipped sums by stacked layers, plain gradients of all trials at once, plain gradients trial by
+    trial, and clipped sums by Opacus.
     """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)

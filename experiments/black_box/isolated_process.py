@@ -160,7 +160,7 @@ def _pass_on(output: IO[bytes]) -> None:
 def _waited(child: "subprocess.Popen[bytes]", seconds: float, told: Path) -> int | None:
     """Return the exit status of a subprocess, or None if it still runs after `seconds` seconds.
 
-    If it has written a preliminary answer to the file `told`, it gets 20 seconds more.
+    A subprocess that has written a preliminary answer to the file `told` gets 20 seconds more.
     """
     until = time.monotonic() + seconds
     while True:

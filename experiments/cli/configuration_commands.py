@@ -127,8 +127,13 @@ class TrainingAndTrialOptions:
     def asked(self, is_by_owners: bool) -> "TrainingAndTrialOptions":
         """Return all options, after asking a user on a terminal for the numbers of clients and rounds that are missing.
 
-        Without a terminal, the number of rounds is 30, and the number of clients may be missing. It is not asked for
-        either if every owner of records is a client (`is_by_owners`).
+        The number of clients is not asked for if every owner of records is a client. Without a terminal, nothing is
+        asked: the number of rounds is 30, and the number of clients stays missing.
+
+        Parameters
+        ----------
+        is_by_owners
+            Whether every owner of records is a client.
         """
         clients, rounds = self.clients, self.rounds
         if clients is None and not is_by_owners and is_asking():
@@ -140,7 +145,7 @@ class TrainingAndTrialOptions:
 
 @dataclass(frozen=True)
 class GuaranteeOptions:
-    """Command-line options for the target of the guarantee, of which exactly one is given."""
+    """Command-line options that fix the noise: a noise multiplier or a bound of the guarantee. Exactly one is given."""
 
     belief: Annotated[float | None, option("P", "Largest belief of an insider.")] = None
     epsilon: Annotated[float | None, option("E", "Largest epsilon.")] = None
@@ -148,12 +153,12 @@ class GuaranteeOptions:
     noise_multiplier: Annotated[float | None, option("Z", "Noise over sensitivity.")] = None
 
     def named(self) -> tuple[str, float] | None:
-        """Return the name and value of the given target, or None if the user is to be asked for it.
+        """Return the name and value of the given option, or None if the user is to be asked for it.
 
         Raises
         ------
         InputError
-            If several targets are given, or if none is given and standard input is no terminal.
+            If several options are given, or if none is given and standard input is no terminal.
         """
         given = {name.replace("_", "-"): value for name, value in vars(self).items()}
         named = {name: value for name, value in given.items() if value is not None}

@@ -44,7 +44,7 @@ def account_ledger(
     sensitivity
         Stated sensitivity of the sum, to which the noise multiplier is relative. None if it need not be checked.
     clipping_norm
-        Norm to which contributions are clipped, by which `sensitivity` is checked; None together with it.
+        Norm to which contributions are clipped, by which `sensitivity` is checked; None if `sensitivity` is None.
     budget
         Largest epsilon of all trainings together; None for no budget.
     as_json

@@ -99,7 +99,8 @@ class LazyGroup(_PlainTextHelp, TyperGroup):
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """Return the name and the command that a command line begins with, and the remaining words.
 
-        The error about a misspelt name suggests the nearest one once, by click from version 8.4 on, else by typer.
+        The error message about a misspelt name suggests the nearest name once. Click makes this suggestion from version
+        8.4 on, and typer makes it with earlier versions of click.
 
         Parameters
         ----------

@@ -110,7 +110,10 @@ def _draw_epsilon(axes: Axes, found: StarEstimate, counts: ThresholdCounts) -> N
 
 
 def _thresholds(found: StarEstimate) -> Floats:
-    """Return 1500 equally spaced thresholds that cover both fitted distributions up to tails of at most 1e-9."""
+    """Return the thresholds at which the figure's curves are drawn: 1500 equally spaced values.
+
+    They cover both fitted distributions except for tails of probability at most 1e-9.
+    """
     assert found.distributions is not None
     tail = float(np.log(min(1e-9, max(found.delta, 1e-12))))
     low = min(-distribution.mirrored().upper_quantile(tail) for distribution in found.distributions)

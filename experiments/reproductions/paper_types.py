@@ -236,4 +236,4 @@ class Paper(Generic[ItemT]):
 
 
 class NoDataError(InputError):
-    """Raised if a data set that a table or figure needs is missing; others can still be made."""
+    """Raised if a data set that a table or figure needs is missing; tables and figures without it can still be made."""

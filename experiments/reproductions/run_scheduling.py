@@ -196,7 +196,7 @@ def spent_on(runs: Mapping[Path, int]) -> ItemRunProvenance:
 
 
 def together(parts: Iterable[ItemRunProvenance]) -> ItemRunProvenance:
-    """Return trials, duration and software versions of several disjoint groups of runs together."""
+    """Return the total trials and duration of several disjoint groups of runs, and all their software versions."""
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})
     return ItemRunProvenance(sum(one.trials for one in own), sum(one.minutes for one in own), tuple(commits))

@@ -35,7 +35,10 @@ def with_shared_notes(sections: Sequence[str]) -> list[str]:
 
 
 def with_own_notes(sections: Mapping[str, str]) -> dict[str, str]:
-    """Return the sections of a page, by title, with all their notes: the inverse of `with_shared_notes`."""
+    """Return the sections of a page, by title, with every shared note put back into its sections.
+
+    It is the inverse of `with_shared_notes`.
+    """
     notes = [re.sub(r"</?strong>", "", note) for note in _ITEM.findall(sections.get(TITLE, ""))]
     shared = {_anchor(note): note for note in notes}
     return {

@@ -156,7 +156,10 @@ def _claims(config: RunConfig, mechanism: Mechanism) -> list[Claim]:
 
 
 def _sized(config: RunConfig) -> RunConfig:
-    """Return the configuration with the missing numbers of trials per batch and of trials with kept releases."""
+    """Return the configuration with default sizes of a trial batch, and of the group of trials whose releases are kept.
+
+    A size that the configuration sets stays as it is.
+    """
     run, source = config.run, load_source(data_spec(config.data))
     model = StackedModel.of(model_for(config.model.name, source.pool), probe_records(source))
     by_work = int(_WORK_A_ROUND / (_examples_a_round(config) * model.scalars_per_example))

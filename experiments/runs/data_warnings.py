@@ -83,7 +83,11 @@ def _numbers(one: IdentifyingColumn) -> str:
 
 
 def _unprotected(one: IdentifyingColumn, plan: AuditPlan, is_person: bool) -> DataWarning:
-    """Return the warning that the claim does not protect all records with the same value in an identifier column."""
+    """Return the warning on an identifier column whose values occur in several records.
+
+    The claim protects one record or user, but not all records with the same value. If the values are persons, the
+    warning advises to make them users, otherwise to drop the column.
+    """
     unit = plan.public.mechanism.unit
     found = f"{_numbers(one)}: a claim about {unit}s does not protect a person with several, and it is a feature"
     if not is_person:
@@ -119,7 +123,7 @@ def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
 
 
 def _of_holders(holder: str, held_by: Integers, unit: Unit, remedies: Sequence[Remedy]) -> Iterator[DataWarning]:
-    """Yield a warning if a user or an owner has several records, which the claim does not protect together.
+    """Yield a warning if some user or owner has several records, because the claim does not protect them together.
 
     `held_by` is the number of the user or owner of each record of D, shape (records,).
     """
@@ -140,7 +144,7 @@ def _is_one_user_a_client(plan: AuditPlan, user: Integers, unit: Unit) -> bool:
 
 
 def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
-    """Return the settings that make every owner of records a client, and clients the units of the claim."""
+    """Return the settings with which every owner of records is a client, and the claim protects clients."""
     relation = Adjacency(f"{adjacency.relation}-{Unit.CLIENT}")
     natural = Remedy("partition", PartitionScheme.NATURAL.value)
     return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")

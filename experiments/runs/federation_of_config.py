@@ -42,14 +42,14 @@ _ASCENT = 1.0
 def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: NeighbourPair) -> Federation:
     """Return the federation that a configuration describes, for a mechanism with its noise multiplier.
 
-    Raises `InputError` if the audit cannot be played on it.
+    Raises `InputError` if the federation does not suit the audit.
 
     Parameters
     ----------
     config
         The configuration, with the number of clients.
     mechanism
-        The mechanism.
+        The mechanism, with its noise multiplier.
     split
         The training set D, records outside D, and test records.
     pair
@@ -163,7 +163,7 @@ def randomizer_of(config: RunConfig) -> LocalRandomizer | None:
 
 
 def _targets(config: RunConfig) -> int:
-    """Return the number of targets or candidates, which is 1 for other kinds of audits."""
+    """Return the number of targets of a membership audit, or of candidates of a reconstruction audit; 1 for others."""
     if (named := audit_named(config.audit.kind).counted) is None:
         return 1
     match config.privacy.adjacency.unit:

@@ -78,7 +78,7 @@ def _carry_out(grid: Grid, context: Context) -> None:
 
 
 def _wait_for_ray() -> None:
-    """Wait until Flower has started Ray, because its process cannot fork while this thread multiplies matrices."""
+    """Wait until Flower has started Ray; the start of Ray forks, which fails while this thread multiplies matrices."""
     deadline = time.monotonic() + _SECONDS_FOR_RAY
     while not ray.is_initialized():
         if time.monotonic() > deadline:

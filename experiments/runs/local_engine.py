@@ -225,7 +225,7 @@ class _MessageExchange:
             self._changed.notify_all()
 
     def _wait_for_next_deadline(self) -> _Call | None:
-        """Return the first call that passes its deadline, or None once all have ended or one has failed."""
+        """Return the first call that exceeds its deadline; None if all calls end, or one fails, before that."""
         with self._changed:
             while not self._is_over:
                 first = min(self._at_work.values(), key=lambda call: call.deadline, default=None)

@@ -121,7 +121,7 @@ def run_audit(
 
 @contextmanager
 def _kept_if_unwritable() -> Iterator[None]:
-    """Turn the error of a file that cannot be written into a one-line `FederationError`: the run can be continued."""
+    """Turn the error of a file that cannot be written into a one-line `FederationError`; the run can be resumed."""
     try:
         yield
     except OSError as error:
@@ -172,7 +172,10 @@ def _play(
 
 
 def _getting_ready(on_round: _OnRound) -> _OnRound:
-    """Return a function like `on_round` whose first call also starts imports that the end of a run needs."""
+    """Return a function like `on_round` whose first call also starts, in a thread, the imports for the end of a run.
+
+    So these imports cost no time after the last round.
+    """
     begun = threading.Event()
 
     def told(trials: int) -> None:
@@ -226,7 +229,7 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
 def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ...]:
     """Return the batches that are not finished or whose results are damaged.
 
-    It refuses attacks with shadow models if a target would be in all trials or in none.
+    Raises `InputError` if an attack needs shadow models, but a target would be in all trials or in none.
     """
     public, audit, seed = plan.public, plan.config.audit, plan.config.run.seed
     if not {Attack.LIRA, Attack.RMIA}.isdisjoint(audit.attacks or ()) and audit.trials < _ENOUGH_TRIALS:

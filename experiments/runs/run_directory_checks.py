@@ -46,8 +46,8 @@ def require_new_run_path(directory: Path, resume: bool) -> None:
     directory
         The run directory.
     resume
-        Whether a run is continued, which the directory must then hold. Otherwise it must be new, empty, or left by a
-        failed start, and it must be possible to create it.
+        Whether a run is continued. If so, the directory must hold this run. Otherwise the directory must be new, empty,
+        or left by a failed start, and it must be possible to create it.
     """
     if resume:
         required = f"run directory {directory} holds no run: --resume goes on with one that was begun there"

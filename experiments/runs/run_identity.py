@@ -67,7 +67,7 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
 
 
 def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> list[str]:
-    """Return a line of text for each difference between a stored federation and the one that its configuration gives.
+    """Return a line of text for each difference between a stored federation and the federation of its configuration.
 
     Three kinds of differences are ignored: rounding errors of numbers, locations of files, and crafted (synthetic)
     records, because the search for them has rounding errors as well.

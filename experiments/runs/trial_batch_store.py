@@ -95,7 +95,7 @@ class TrialBatchStore:
         return self.directory / "challenger" / "batches"
 
     def pending(self, trials: int, per_batch: int) -> tuple[TrialBatch, ...]:
-        """Return the batches of trials that, together with the finished ones, cover all trials of the run.
+        """Return the batches that are still to be trained: together with the finished ones they cover all trials.
 
         Parameters
         ----------

@@ -89,7 +89,7 @@ def _play(asked: RequestedRun) -> None:
 
 
 def _require_no_ray(engine: Engine) -> None:
-    """Refuse to run on Ray if this process has started it, because the run would shut it down."""
+    """Refuse to run on Ray if this process has already started Ray, because the end of the run would shut it down."""
     ray = sys.modules.get("ray")
     said = "Ray is started in this process: accepted are ray.shutdown() before, own_process=True, or engine='local'"
     require(engine is not Engine.RAY or ray is None or not ray.is_initialized(), said)

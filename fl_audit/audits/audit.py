@@ -303,5 +303,5 @@ class AuditKind(ABC):
         return False
 
     def shows_part_of_target(self, public: "Federation") -> bool:
-        """Return whether each insider learns in which rounds its own target is sampled."""
+        """Return whether each insider learns the rounds in which its own target is in the sample."""
         return False

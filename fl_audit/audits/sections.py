@@ -63,7 +63,12 @@ SECTIONS: tuple[Section[Any], ...] = (
 
 
 def own_section(name: str) -> Section[Any]:
-    """Return a user's own report section, given its location `package.module:name`; it is not shown on the first page.
+    """Return a report section that a user has written, for a place outside the first page of the report.
+
+    Parameters
+    ----------
+    name
+        Location of the section, `package.module:name`.
 
     Raises
     ------

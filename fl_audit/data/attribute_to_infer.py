@@ -28,7 +28,8 @@ class AttributeToInfer:
 def choose_attribute(source: LoadedDataset, outside: Records, named: str | None = None) -> AttributeToInfer:
     """Return the column whose values the adversary will infer: a named one, or the one that is hardest to guess.
 
-    Raises `InputError` if records are no rows of a table, or if there is no such column with 2 to 100 values.
+    Raises `InputError` if records are no rows of a table, or if there is no such column. It is also raised if a named
+    column does not have 2 to 100 values.
 
     Parameters
     ----------
@@ -37,8 +38,8 @@ def choose_attribute(source: LoadedDataset, outside: Records, named: str | None 
     outside
         Records on which no model is trained; their frequencies of the values are the adversary's prior.
     named
-        Name of the column, or its number from 0. None chooses a column with two values: the one whose rarer value is
-        most frequent in `outside`, or the first of several.
+        Name of the column, or its number from 0. None chooses, among the columns with two values, the first one whose
+        rarer value has the largest frequency in `outside`.
     """
     of_columns = f"records of {source.name} are {source.kind}, which have no columns to guess"
     require(source.is_table, f"{of_columns}: accepted with attribute are tables; leave it out")

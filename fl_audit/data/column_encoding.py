@@ -211,7 +211,7 @@ def drop_remedy(name: str) -> Remedy:
 
 
 def _numbers(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decimal: str) -> tuple[Floats | None, str]:
-    """Return numbers, and dates as days since 1970, with a note on how they were written; None for words."""
+    """Return a column as numbers (dates as days since 1970), with a note on their notation; None for words."""
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(dtype=np.float64), ""
     if (days := _days(column)) is not None:

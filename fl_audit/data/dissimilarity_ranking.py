@@ -150,9 +150,9 @@ class _RankedPairs(NamedTuple):
 def _ranked_in_block(
     mine: Prepared, yours: Prepared, start: tuple[int, int], search: _RankedPairSearch, best: _RankedPairs
 ) -> _RankedPairs:
-    """Return the pairs of a block that may be among the first of the ranking, by exact scores.
+    """Return the pairs of a block that may be among the first of the ranking, with their exact scores.
 
-    `start` is the block's place in the whole matrix, and `best` holds the best pairs of earlier blocks.
+    `start` is the position of the block in the whole matrix, and `best` holds the best pairs of earlier blocks.
     """
     block, error = measures.screening_block(mine, yours, search.measure)
     scores = (block if search.farthest else -block).ravel()

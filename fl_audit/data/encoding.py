@@ -123,12 +123,12 @@ def build_records(
     inputs
         Names and shapes of the inputs of a model that has several.
     path
-        Path of their file.
+        Path of the file from which the records were read.
 
     Raises
     ------
     InputError
-        If `Records` raises it.
+        If the arrays are invalid or do not fit together.
     """
     try:
         more = {"user": users.codes, "users": users.names, "inputs": inputs}

@@ -89,7 +89,7 @@ def _drops(refused: Sequence[InputError]) -> set[str]:
 
 
 def _nothing_left(refused: Sequence[InputError]) -> InputError:
-    """Return the error for a table whose columns are all refused, so that none can be dropped."""
+    """Return the error for a table in which every column is refused, so that no column would be left."""
     other = ((error, one) for error in refused for one in error.choices if one.key != "drop")
     error, remedy = next(other, (refused[0], None))
     # The reason of the refusal, without the advice to leave the column out.

@@ -73,7 +73,13 @@ def counts_or_groups(plain: str) -> bool:
 
 
 def is_measured(plain: str) -> bool:
-    """Return True if a name, as `plain_name` writes it, has a word for a measurement or a shared attribute."""
+    """Return whether the name of a column has a word for a measurement, or for an attribute that many persons share.
+
+    Parameters
+    ----------
+    plain
+        The name as `plain_name` writes it.
+    """
     return any(_MEASURED.fullmatch(word) for word in plain.split("_"))
 
 

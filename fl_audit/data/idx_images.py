@@ -101,8 +101,8 @@ def load_idx(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
 def read_idx(path: Path) -> NDArray[np.generic]:
     """Return the array in an IDX file, plain or gzipped; raise `InputError` if it has another format or is damaged.
 
-    The file has two zero bytes, a byte for the type, one for the number of axes, the length of each axis as big-endian
-    uint32, and the values.
+    The file begins with two zero bytes, a byte for the type, and a byte for the number of axes. The length of each axis
+    as big-endian uint32 follows, and then the values.
     """
     content = read_bytes(path)
     magic = content[:4]

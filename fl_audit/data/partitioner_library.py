@@ -73,7 +73,7 @@ class ArrayTable(datasets.Dataset):  # type: ignore[misc]
     """
 
     def __getitem__(self, name: str) -> Integers:
-        """Return a column as an array; it is read once."""
+        """Return a column as an array. A column is read only once."""
         columns: dict[str, Integers] = self.__dict__.setdefault("columns_read", {})
         if name not in columns:
             columns[name] = self.data.column(name).to_numpy()

@@ -97,7 +97,10 @@ def _as_written(text: TableText, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _with_exact_codes(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> pd.DataFrame:
-    """Return a table in which long numbers, owners and users are strings if numbers would lose digits."""
+    """Return the table with the original text in each column whose codes would change as numbers.
+
+    Long codes lose digits as numbers, and identifiers of owners or users, such as 007, lose their zeros.
+    """
     persons = [name for name in (settings.owner, settings.user) if name is not None]
     floats = frame.select_dtypes("float")
     names = sorted(map(str, floats.columns[(floats.abs() >= _ROUNDED).any()]))

@@ -56,9 +56,9 @@ class ContributionByTrial:
         return none if self.within is None else self.within - 0.5
 
     def times(self, counts: Tensor) -> "ContributionByTrial":
-        """Return a copy that contributes nothing in the trials in which the unit does not participate.
+        """Return a copy that is zero in the trials in which the unit does not participate.
 
-        `counts` tells in which trials the unit participates, bool (trials,).
+        `counts`, bool (trials,), is True for the trials in which it participates.
         """
         # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
         within = None if self.within is None else torch.where(counts, self.within, 0.5)

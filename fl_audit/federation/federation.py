@@ -153,7 +153,11 @@ class Federation:
         require(self.local_randomizer is None, f"randomizer with {adjacency}, whose units are users: leave it out")
 
     def _require_craftable(self) -> None:
-        """Accept a crafted record only as the single target, and an opposite only for replacement."""
+        """Raise `InputError` if the federation has a crafted record that does not suit it.
+
+        Only a single target record can be crafted. Its replacement can be crafted, as its opposite, only if the
+        adjacency replaces a record.
+        """
         adjacency = self.mechanism.adjacency
         of_one = adjacency.unit is Unit.RECORD and self.targets == 1
         require(of_one, "the neighbour is crafted: accepted is the identifiability audit about a record")

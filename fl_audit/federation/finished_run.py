@@ -268,7 +268,7 @@ class FinishedRun:
 
     @property
     def has_normal_final_distribution(self) -> bool:
-        """Whether the final log-likelihood ratios of all trials follow the claim's worst case, and this is normal.
+        """Whether the final log-likelihood ratios of all trials have the normal distribution of the claim's worst case.
 
         True if `has_exact_final_distribution` holds and units are not sampled. The distribution is N(mu^2/2, mu^2) in
         trials with D, and N(-mu^2/2, mu^2) in trials with D'.

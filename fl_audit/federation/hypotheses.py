@@ -103,7 +103,7 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
 def _shared_clients(
     federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation
 ) -> ContributionByTrial:
-    """Return the summed contributions of all clients but the differing one.
+    """Return the summed contributions of all clients except the one that holds the differing unit.
 
     A client counts only in the trials in which it participates.
     """

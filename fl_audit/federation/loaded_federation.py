@@ -132,8 +132,8 @@ class LoadedFederation:
     def colluders(self, insider: int) -> tuple[int, ...]:
         """Return the numbers of the clients that tell an insider the seeds of their noise.
 
-        They are the next clients by number, starting again at 0 after the last, without the client that holds the
-        differing unit.
+        These clients have the next numbers after the insider's; after the last number, 0 follows. The client that holds
+        the differing unit is left out.
         """
         others = ((insider + step) % len(self.shards) for step in range(1, len(self.shards)))
         return tuple(islice((one for one in others if one != self.victim), self.public.threat_model.colluders))
@@ -167,7 +167,7 @@ class LoadedFederation:
 
     @cached_property
     def target_of_records(self) -> Integers:
-        """For each record of `target_records`, the index in `targets` of its target."""
+        """Index in `targets` of the target to which each record of `target_records` belongs."""
         return np.repeat(np.arange(len(self.targets)), [len(one) for one in self._records_of_targets])
 
     @property

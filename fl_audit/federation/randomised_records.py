@@ -182,8 +182,8 @@ def record_pair(federation: LoadedFederation) -> RecordPair | None:
     """Return the public pair of records that an adversary has to distinguish after local randomization.
 
     The first record belongs to the first target. The second is its replacement in D' or, without a comparable one, the
-    record of D farthest from it. Graphs are comparable only if they have equally many nodes, because randomization
-    keeps this number. None if no record is comparable.
+    record of D that is farthest from the first record. Graphs are comparable only if they have equally many nodes,
+    because randomization keeps this number. None if no record is comparable.
     """
     instead, number = _raw(federation).replacement, int(federation.target_records[0])
     first, seconds = _placed(federation, number), []

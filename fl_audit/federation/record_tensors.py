@@ -1,4 +1,4 @@
-"""Records as tensors, as models take them."""
+"""Records as tensors, in the form that models take."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -228,9 +228,10 @@ class _StepsOnRecords:
 
 
 def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
-    """Yield ranges of consecutive steps that use few different records.
+    """Divide the steps of a training into ranges of consecutive steps that use few different records.
 
-    Each is given by its records, a slice of all or indices, and its mini-batches, as positions among these records.
+    Each range is yielded as its records, a slice of all or indices, and its mini-batches, as positions among these
+    records.
     """
     sizes = [batch.shape[-1] for batch in batches]
     if fits_one_stretch(records, sum(sizes)):

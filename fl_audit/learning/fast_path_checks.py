@@ -186,9 +186,10 @@ def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: Microbatch, 
 
 
 def _stacked_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> Tensor | None:
-    """Return each trial's sum of gradients clipped to norm 1 by stacked layers; None if they fail or do not exist.
+    """Return each trial's sum of gradients clipped to norm 1, computed by stacked layers.
 
-    It also sets `passes.activations`. Each stacked layer must be called exactly once.
+    None if the model has no stacked layers, or if they fail. Each stacked layer must be called exactly once. The
+    function also sets `passes.activations`.
     """
     if passes.parts.stacked is None:
         return None

@@ -124,7 +124,7 @@ class StackedLayer(nn.Module):
         return outputs
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the layer's outputs, (trials * examples, ...), which are linear in its parameters.
+        """Return the layer's outputs, (trials * examples, ...), as a linear function of the layer's parameters.
 
         Axes after the first may be merged.
 
@@ -202,7 +202,10 @@ class StackedLinear(StackedLayer):
         return applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
-        """Return the examples' squared gradient norms, (trials, examples), and None: `weighted_sum` needs no more."""
+        """Return the squared gradient norms of the examples, (trials, examples), and None.
+
+        Other layers return intermediate results for `weighted_sum` in place of None; a dense layer needs none.
+        """
         signals, inputs = self.frame.split(signal).square().sum(2), visit.inputs.square().sum(1)
         inputs = inputs if visit.shared else self.frame.split(inputs)
         return signals * (inputs if self.parameter("bias") is None else inputs + 1), None

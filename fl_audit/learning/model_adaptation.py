@@ -1,4 +1,4 @@
-"""Adaptation of a user's model: it reads named arrays, runs under `torch.func.vmap`, and returns only logits.
+"""Adapt a user's model, so that it reads named arrays, runs under `torch.func.vmap`, and returns only logits.
 
 Models of libraries such as transformers and peft are used unchanged and without knowledge of their architecture. A
 module only gets hooks of torch, and an implementation of attention that its library offers.
@@ -91,7 +91,10 @@ def inputs_of(module: nn.Module) -> tuple[NamedInput, ...]:
 
 
 def _use_plain_attention(module: nn.Module) -> None:
-    """Switch to attention that has a batching rule for `torch.func.vmap`; others are looped over examples, or fail."""
+    """Make a module use attention that has a batching rule for `torch.func.vmap`.
+
+    Other implementations are looped over the examples by torch, or fail.
+    """
     for part in _choosers(module):
         getattr(part, _CHOOSES)("eager")
     for layer in module.modules():

@@ -115,8 +115,8 @@ _BUILT_IN: dict[str, _Factory] = {
 def build_model(spec: ModelSpec) -> nn.Module:
     """Build a model with fresh initial weights from its specification, and check that it has per-example gradients.
 
-    A user's factory is called with those of the arguments `feature_shape`, `classes` and, for texts with a public
-    vocabulary, `vocabulary_size` that its signature has.
+    A user's factory gets the arguments `feature_shape` and `classes`, each only if its signature has it. For texts with
+    a public vocabulary, the same holds for `vocabulary_size`.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""Hooks for Opacus's per-sample gradients of embeddings that all records share, and a check of all parameters."""
+"""A check that Opacus has a per-sample gradient for every record, and hooks for embeddings that all records share.
+
+An embedding is shared if the model looks it up once for all records, for example for position ids.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +29,7 @@ class PerRecordLookupHooks:
     Parameters
     ----------
     module
-        Model whose embeddings get hooks, unless a hook changes the outputs.
+        Model whose embeddings get hooks. An embedding gets none if its hook would change the outputs of the model.
     features
         Records on which the outputs are compared, (n, ...).
     """

@@ -247,7 +247,10 @@ def _draws_anew(step: _RecordedOperation, memory: int) -> bool:
 
 
 def _needed(steps: Sequence[_RecordedOperation], memories: set[int]) -> list[_RecordedOperation]:
-    """Return the steps, in order, on which blocks of memory depend, and all random draws, whose order must stay."""
+    """Return, in order, the steps on which the contents of some blocks of memory depend, and all random draws.
+
+    All draws are kept, so that each of them gets the same random numbers as before.
+    """
     needed, kept = set(memories), list[_RecordedOperation]()
     for step in reversed(steps):
         places = {place.memory for place in step.places}

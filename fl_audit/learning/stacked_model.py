@@ -169,8 +169,9 @@ class StackedModel(ModelPasses):
         clipping_norm
             Clipping norm C (L2), positive; None sums the gradients without clipping.
         batch_trials
-            Number of trials in the original batch, if only its first trials are recomputed, whose last bits depend on
-            the shapes of the whole batch. It excludes `taking_part`, and examples that differ between trials.
+            Number of trials in the original batch, if `models` are only its first trials and their sums are computed
+            again. The sums then equal the original ones to the last bit, which depends on the size of the batch. It
+            excludes `taking_part`, and examples that differ between trials.
         taking_part
             Whether an example is in a trial's sum, bool (trials, n); None for all examples.
         slack

@@ -84,7 +84,7 @@ def _is_bare(training: RecordedTraining) -> bool:
 
 
 def _claim(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> Claim:
-    """Return the claim of steps, given as (noise multiplier, sampling rate, number), with the exact accountant."""
+    """Return the claim of DP-SGD steps, given as (noise multiplier, sampling rate, number), for exact accounting."""
     events = [event for noise, rate, count in steps for event in gaussian_rounds(noise, count, rate)]
     unit = Adjacency.ADD_REMOVE_RECORD if records_per_user == 1 else Adjacency.ADD_REMOVE_USER
     return Claim(unit, events, delta)
@@ -101,8 +101,8 @@ def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float, records_pe
 def _events(training: RecordedTraining, factor: float, of_user: int) -> Iterator[tuple[tuple[float, float], int]]:
     """Yield each kind of step of a training as ((noise multiplier, sampling rate), number of steps).
 
-    The multiplier is relative to the effect of a user with `of_user` records, each with `factor` times its claimed
-    effect.
+    The multiplier is relative to the effect of a user with `of_user` records. Each record is taken to have `factor`
+    times its claimed effect.
     """
     sampled: Counter[tuple[float, float]] = Counter()
     fixed: dict[float, Counter[int]] = {}

@@ -72,8 +72,8 @@ def replays(run: Run, dataset: Any) -> tuple[LeaveOneOutEffect, ...]:
     """Measure the effect of three records on a training, by replaying it without each of them.
 
     The records are a typical one, the most dissimilar one and a crafted one with large values. If a replay without a
-    record cannot be compared, another record takes its place. Effects that could not be compared are left out; there is
-    none if no record was drawn or no noise was added.
+    record cannot be compared, another record takes its place. Effects that could not be compared are left out. The
+    result is empty if the training drew no record or added no noise.
 
     Parameters
     ----------

@@ -89,8 +89,9 @@ class PrivateModels:
     def compared(self, arrays: Mapping[str, Tensor]) -> tuple[tuple[str, ...], int | None]:
         """Compare the tensors that a client returned with the models that Opacus made private.
 
-        The first result names the returned tensors that are in no private model. The second is the number of the
-        earlier step, from 1, whose values the others have; None if they are the latest, or match no step.
+        The first result has the names of the returned tensors that are in no private model. The second result is None
+        if the other returned tensors have the latest values of a private model, or values of no step. If they have the
+        values of an earlier step, it is the number of this step, from 1.
 
         Parameters
         ----------

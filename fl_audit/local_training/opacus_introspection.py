@@ -127,7 +127,8 @@ def count_multiplier_of(optimizer: DPOptimizer) -> float | None:
 def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
     """Return the sensitivity of the count of gradients within the norm, which adaptive clipping releases.
 
-    It is one half, or up to 1 where Opacus divides the count by the size of the sample, which one record changes.
+    It is at least one half. It is up to 1 if Opacus divides the count by the size of the sample, because one record
+    changes this size, too.
     """
 
     def told(count: int, size: int) -> float:

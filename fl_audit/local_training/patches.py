@@ -41,7 +41,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
             stack.enter_context(patch.object(holder, name, _replaced(vars(holder)[name], replacement)))
 
         def adopt(kind: type) -> None:
-            """Report the steps of an Opacus optimizer class; does nothing if it is already patched."""
+            """Patch an Opacus optimizer class so that its steps are reported; do nothing if it is already patched."""
             if kind in patched:
                 return
             patched.add(kind)

@@ -368,7 +368,10 @@ class Recorder:
         return self._noised < self._kept
 
     def _match_before(self, module: nn.Module) -> None:
-        """Record the steps that optimizers took on a model before it was made private."""
+        """Record, for each earlier step of an optimizer, how many of its tensors are parameters of the given model.
+
+        It is called when the model is made private: such steps trained the model without privacy.
+        """
         for found, moved in self._stepped:
             own = [value.detach() for value in module.parameters()]
             same = sum(any(one.shape == mine.shape and torch.equal(one, mine) for mine in own) for one in moved)

@@ -125,7 +125,7 @@ class Mechanism:
 
     @property
     def rounds_needed(self) -> int:
-        """Number of rounds, up to the latest, whose releases enter its likelihood ratio; 1 for independent noise."""
+        """Number of latest rounds whose releases enter a round's likelihood ratio; 1 for independent noise."""
         return self.noise.rounds_needed
 
     @property
@@ -210,7 +210,8 @@ class Mechanism:
     def claimed_multiplier(self, threat_model: ThreatModel) -> float:
         """Return the noise multiplier of all releases of a round against an adversary; 0 without noise.
 
-        With adaptive clipping, it covers the sum of contributions and the sum of quantile bits together.
+        With adaptive clipping, a round has two releases, the sum of contributions and the sum of quantile bits. The
+        result is the multiplier of one release that gives the same guarantee as both.
         """
         z = effective_noise_multiplier(self.noise, threat_model)
         return combined_multiplier(z, z * self.clipping.bit_noise) if isinstance(self.clipping, AdaptiveClipping) else z
@@ -261,7 +262,10 @@ class Mechanism:
 
 
 def _require_known(name: str, part: object, known: Sequence[type]) -> None:
-    """Raise `InputError` unless a part has exactly one of the known types; a subclass may behave differently."""
+    """Raise `InputError` unless the type of a mechanism's part is one of the known types.
+
+    A subclass of a known type is refused too, because it may behave differently.
+    """
     accepted = ", ".join(kind.__name__ for kind in known)
     require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
 

@@ -24,9 +24,9 @@ class Accountant(StrEnum):
 class SignalToNoiseAdaptivity(StrEnum):
     """Whether the signal-to-noise ratio of a unit in a round is fixed in advance or depends on earlier releases.
 
-    FIXED: as with noise that is scaled to the local sensitivity. ADAPTIVE: the ratio is bounded and may depend on
-    earlier releases, as with noise that is scaled to the global sensitivity. Every bound for ADAPTIVE also holds for
-    FIXED.
+    FIXED: the ratio is known in advance, for example because the noise is scaled to the local sensitivity. ADAPTIVE:
+    the ratio is bounded and may depend on earlier releases, for example because the noise is scaled to the global
+    sensitivity. Every bound for ADAPTIVE also holds for FIXED.
     """
 
     FIXED = "fixed"

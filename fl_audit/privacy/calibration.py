@@ -190,7 +190,8 @@ def _for_hits(probability: float, chance: float, claim: Claim) -> float:
 def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.PrivacyCurvePair], float]) -> float:
     """Return the noise multiplier that gives the claim the Gaussian-DP parameter mu.
 
-    With sampling or other noise, it is the root of `gap`, a function of the claim's privacy curves.
+    For Gaussian noise without sampling, a formula gives it. Otherwise it is the noise multiplier at which `gap`, a
+    function of the claim's privacy curves, is 0.
     """
     unit = claim.profile.gaussian_mu
     return unit / mu if unit is not None else _by_curves(gap, claim, _start(claim, mu))
@@ -210,9 +211,9 @@ def _require_above_floor(
 
 
 def _start(claim: Claim, mu: float) -> float:
-    """Return a noise multiplier from which to search for the Gaussian-DP parameter mu with sampling.
+    """Return a noise multiplier at which to start the search for the Gaussian-DP parameter mu with sampling.
 
-    It is right if sampling reduces mu in proportion to the sampling rate.
+    It would be the exact one if sampling reduced mu in proportion to the sampling rate.
     """
     each = (full_participation_mu(event) for event in claim.events)
     unsampled = math.hypot(*(known for known in each if known is not None)) / mu

@@ -51,9 +51,9 @@ class SampledGaussianRelease:
     standard deviation of the noise over the sensitivity under the adjacency of the guarantee. With the clipping norm C
     it is sigma / C for add-remove, and sigma / (2C) for replace.
 
-    `seen` tells whether the adversary sees in which releases the differing unit participates. If so, releases without
-    the unit tell it nothing, and releases with the unit are Gaussian releases without sampling. Raises `InputError` if
-    a number is out of range.
+    `seen` is True if the adversary sees in which releases the differing unit participates. Then releases without the
+    unit have no information on it, and releases with the unit are Gaussian releases without sampling. Raises
+    `InputError` if a number is out of range.
     """
 
     noise_multiplier: float

@@ -96,8 +96,9 @@ def _log_gdp_delta(epsilon: float, mu: float) -> float:
 def gdp_delta(epsilon: float, mu: float) -> float:
     """Return the smallest delta for which mu-Gaussian DP gives (epsilon, delta)-DP.
 
-    delta(eps) = Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2) (Balle & Wang 2018, theorem 8; Dong, Roth & Su 2022,
-    corollary 2.13), computed in logarithms; accurate for mu from 1e-4 to 1e3 and results down to 1e-300.
+    It is delta(eps) = Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2) (Balle & Wang 2018, theorem 8; Dong, Roth & Su
+    2022, corollary 2.13). The computation is in logarithms. It is accurate for mu from 1e-4 to 1e3 and for results down
+    to 1e-300.
 
     Parameters
     ----------

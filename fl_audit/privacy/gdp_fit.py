@@ -65,7 +65,10 @@ def gdp_fit(profile: PrivacyProfile) -> GdpFit:
 
 
 def _regret(mu: float, epsilons: Floats, deltas: Floats) -> float:
-    """Return `GdpFit.regret` of mu for the profile through the pairs of `epsilons`, ascending, and `deltas`."""
+    """Return the regret (see `GdpFit.regret`) of the fit mu to a privacy profile.
+
+    The profile is given by pairs of an epsilon and its delta, in ascending order of epsilon.
+    """
     alphas = ndtr(np.linspace(-6.0, 6.0, _ALPHAS))
     # The trade-off curve is the maximum of two lines per (epsilon, delta) pair (Dong, Roth & Su 2022, prop. 2.5).
     errors = np.zeros(_ALPHAS)

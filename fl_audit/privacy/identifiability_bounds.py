@@ -9,12 +9,13 @@ statement also holds with D and D' exchanged. The tail of L depends on how the s
 
 * If every round has a fixed signal-to-noise ratio, L is normal with mean mu^2/2 and variance mu^2 under D, so its
   quantiles are exact.
-* If a round's sensitivity depends on earlier releases, mu^2 bounds the sum of the rounds' squared ratios, but L need
-  not be normal: if the sensitivity vanishes as soon as L is high, L exceeds a threshold more often. Composition still
-  gives the trade-off function of a Gaussian release with parameter mu (Dong, Roth & Su 2022, theorem 3.2): an event of
-  probability delta under D has probability at least Phi(-(mu + Phi^-1(1 - delta))) under D'. The event {L > t} is at
-  least e^t times as probable under D as under D'. Both facts together bound its probability. The same bound is the
-  smallest delta(eps) / (1 - e^(eps - t)) over all eps below t, because delta(eps) = E[(1 - e^(eps - L))+ | D].
+* If a round's sensitivity depends on earlier releases, mu^2 only bounds the sum of the rounds' squared ratios, and L
+  need not be normal. For example, if the sensitivity vanishes as soon as L is high, L exceeds a threshold more often.
+  Two facts together bound the probability of the event {L > t}. First, composition still gives the trade-off function
+  of a Gaussian release with parameter mu (Dong, Roth & Su 2022, theorem 3.2): an event of probability delta under D has
+  probability at least Phi(-(mu + Phi^-1(1 - delta))) under D'. Second, {L > t} is at least e^t times as probable under
+  D as under D'. The same bound is the smallest delta(eps) / (1 - e^(eps - t)) over all eps below t, because delta(eps)
+  = E[(1 - e^(eps - L))+ | D].
 """
 
 import math
@@ -133,7 +134,7 @@ def rho_alpha_rdp(divergence: float, order: float) -> float:
 
 
 def _classic_scale(delta: float) -> float:
-    """Return sqrt(2 ln(1.25/delta)), the noise multiplier for epsilon 1 by Eq. (1) of Bernau et al. 2021."""
+    """Return the noise multiplier for epsilon 1, sqrt(2 ln(1.25/delta)), by Eq. (1) of Bernau et al. 2021."""
     return math.sqrt(2 * math.log(1.25 / delta))
 
 

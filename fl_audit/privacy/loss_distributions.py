@@ -284,7 +284,7 @@ class _ResponseLoss(_PureDPLoss):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the loss, but at least epsilon / 1000 for very large epsilon."""
+        """Standard deviation of the loss, or epsilon / 1000 if larger, so that it does not vanish for large epsilon."""
         truth = float(expit(self.epsilon))
         return max(2 * self.epsilon * math.sqrt(truth * (1 - truth)), self.epsilon * 1e-3)
 

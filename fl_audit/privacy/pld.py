@@ -161,7 +161,7 @@ class PrivacyCurvePair:
     def quantile(self, probability: float) -> float:
         """Return a loss that the composition exceeds with at most this probability, if sensitivities are fixed.
 
-        The grid may lower the sum of the losses, so `slack` is added.
+        `slack` is added, because rounding to the grid may lower the sum of the losses.
         """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
@@ -197,9 +197,10 @@ class PrivacyCurvePair:
 
 
 def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int, count: int, longest: float) -> float:
-    """Return the grid width that gives `points` grid points per standard deviation of one release's loss.
+    """Return the width of the grid on which privacy losses are composed.
 
-    It is larger if a grid for losses up to `longest` would have too many points. `count` is the number of releases.
+    It gives `points` grid points per standard deviation of one release's loss. It is larger if a grid for losses up to
+    `longest` would have too many points. `count` is the number of releases.
     """
     deviation = math.sqrt(sum(times * distribution.deviation**2 for distribution, times in distributions))
     wanted = deviation / (points * math.sqrt(count))
@@ -229,7 +230,8 @@ def _self_compose(distribution: DiscreteLossDistribution, count: int) -> Discret
 def _curve(distribution: DiscreteLossDistribution, interval: float, misplaced: float) -> PrivacyCurve:
     """Return the curve delta(epsilon) of a composed distribution; `misplaced` is added to its mass at infinity.
 
-    Delta at grid point j is infinity + the mass above j - S_j, where S_j = e^-h (S_{j+1} + p_{j+1}).
+    Delta at grid point j is the mass at infinity plus the mass above j, minus S_j. Here S_j = e^-h (S_{j+1} + p_{j+1}),
+    where h is the width of the grid, `interval`, and p_j the mass at grid point j.
     """
     probabilities, infinity = distribution.probabilities, distribution.infinity + misplaced
     occupied = np.flatnonzero(probabilities > 1e-25)
@@ -253,9 +255,9 @@ def _decaying_sums(values: Floats, decay: float) -> Floats:
 
 
 def _spread(count: int, interval: float, probability: float) -> float:
-    """Return a bound on how far rounding `count` losses to the grid moves their sum from its mean.
+    """Return a bound on the distance of a sum of `count` losses from its mean that is due to rounding to the grid.
 
-    The sum moves farther with at most the given probability.
+    The distance exceeds the bound with at most the given probability.
     """
     return min(count * interval, interval * math.sqrt(-count * math.log(probability) / 2))
 

@@ -88,9 +88,10 @@ def joint_range(parts: Sequence[LossRange]) -> LossRange:
 
 
 def moments_of(losses: ArrayLike, low: ArrayLike, high: ArrayLike) -> ScoreMoments:
-    """Return number, mean and sum of squared deviations of the scores of losses under each model, see `loss_scores`.
+    """Return the number, the mean and the sum of squared deviations of the loss scores of each model.
 
-    If all scores of a model are equal, the mean is exactly their value and the sum of squares is exactly 0.
+    `loss_scores` says how a loss becomes a score. If all scores of a model are equal, the mean is exactly their value
+    and the sum of squares is exactly 0.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
 """Epsilon* (privacy risk) of a training mechanism, and its mean over models (Negoescu et al. 2023, appendix A).
 
 Equation (19) averages the false negative rates of many models at one false positive rate and computes Epsilon* of these
-averages. With the exact rates of the mechanism this is a lower bound on its epsilon. Theorem 2 claims that the mean of
-the models' own Epsilon* is at least as large as this value. Its proof assumes that four functions are convex in FNR,
-but two of them, log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the theorem does not hold: if half
-of the models have no leak and half have scores shifted by 1 (delta 1e-5), the mean is 2.19 and the value of Eq. (19) is
-3.53. Therefore both numbers are returned, and either of them may be the larger one.
+averages. With the exact rates of the mechanism, the result is a lower bound on the mechanism's epsilon. Theorem 2
+claims that the mean of the models' own Epsilon* is at least as large as this result. Its proof assumes that four
+functions are convex in FNR. But two of them, log (1-delta-FNR)/FPR and log (FNR-delta)/(1-FPR), are concave, and the
+theorem does not hold. For example, if half of the models have no leak and half have scores shifted by 1 (delta 1e-5),
+the mean is 2.19 and the value of Eq. (19) is 3.53. Therefore both numbers are returned, and either of them may be the
+larger one.
 
 If the rates are estimated from losses, both numbers are point estimates with an upward bias, because the maximum of
 estimated ratios is biased upwards. Without a leak (losses of members and population Beta(2, 2), delta 0.001) the value
@@ -14,16 +15,16 @@ confidence bound on the mechanism's epsilon is returned with them. It is valid f
 number of models, for three reasons:
 
 * Each model has its own threshold: the r-th smallest of its p population losses. A record that was not trained on is
-  exchangeable with these p records, so its loss is below the threshold with a probability of at most a = r / (p + 1),
-  taken over records and models. So the false-positive rate need not be estimated.
+  exchangeable with these p records. So its loss is below the threshold with a probability of at most a = r / (p + 1),
+  taken over records and models, and the false-positive rate need not be estimated.
 * Let T be the share of a model's members whose losses are below its threshold. For a mechanism that is (epsilon,
-  delta)-DP the mean of T over models is at most b = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)), by
-  Eq. (17) of the paper for this event and its complement. Both terms are linear in the false-positive rate, so it does
-  not matter how this rate varies between models, and the result is a lower bound both on the mechanism's epsilon and on
-  the value of Eq. (19). The same holds for losses above the r-th largest.
+  delta)-DP the mean of T over models is at most b = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)), by Eq.
+  (17) of the paper for this event and its complement. Both terms are linear in the false-positive rate, so it does not
+  matter how this rate varies between models. The result is a lower bound both on the mechanism's epsilon and on the
+  value of Eq. (19). The same holds for losses above the r-th largest.
 * If T lies in [0, 1] and its mean is at most b, then the payment 1 - c + c T / b of a bet with stake c in [0, 1] is not
-  negative and has a mean of at most 1. Models are independent, so the product of the payments over models has a mean of
-  at most 1, and so has the average of these products over ranks, stakes and both tails (Waudby-Smith & Ramdas 2024,
+  negative and has a mean of at most 1. Models are independent, so the product of the payments over models also has a
+  mean of at most 1. So has the average of these products over ranks, stakes and both tails (Waudby-Smith & Ramdas 2024,
   "Estimating means of bounded random variables by betting"). By Markov's inequality this average exceeds 1 / level with
   a probability of at most `level`. The bound is the smallest epsilon for which the average does not exceed 1 / level.
 """

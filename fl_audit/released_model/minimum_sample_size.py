@@ -1,4 +1,4 @@
-"""The smallest number of losses for which Epsilon* (privacy risk) is stated, and its quantile without a leak.
+"""The smallest number of losses for which Epsilon* (privacy risk) is stated, and quantiles of Epsilon* without a leak.
 
 Epsilon* of any sample is biased upwards, and more so with fewer losses. The table shows this for 2000 pairs of samples
 from one distribution, whose true Epsilon* is 0. The first two numbers are the median parametric Epsilon* for normal and

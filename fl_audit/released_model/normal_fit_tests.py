@@ -18,10 +18,10 @@ TRIALS_TESTED = 100
 
 
 def fits_of_trials(member_losses: Floats, population_losses: Floats, trials: Integers, seed: int) -> Floats:
-    """Return a p-value for each trial, shape (trials,), which tests whether its losses fit normal distributions.
+    """Return, for each trial, the p-value of a test that its losses fit normal distributions, shape (trials,).
 
-    The p-value is the smaller one of two Kolmogorov-Smirnov tests, of the members' scores and of the population's. It
-    is NaN if the trial's number is `TRIALS_TESTED` or more, or if a set has fewer than `FEWEST` losses.
+    It is the smaller p-value of two Kolmogorov-Smirnov tests, one of the members' scores and one of the population's.
+    It is NaN if the trial's number is `TRIALS_TESTED` or more, or if a set has fewer than `FEWEST` losses.
 
     Parameters
     ----------

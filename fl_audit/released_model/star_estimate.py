@@ -292,7 +292,11 @@ def _mixture_draws(
 def _warnings(
     losses: _Pair, distributions: _Distributions | None, delta: float, cut: float, value: float, method: StarMethod
 ) -> list[str]:
-    """Return warnings on equal losses, an infinite value, or a cut that admits no threshold or is too small."""
+    """Return warnings on an estimate of Epsilon*: equal losses, an infinite value, or an unsuitable cut.
+
+    A cut is unsuitable if no threshold has error rates from `cut` to 1 - `cut`, or if it is less than one loss of a
+    set.
+    """
     found = _equal_losses(losses)
     if math.isinf(value) and distributions is not None and delta == 0:
         instead = f"a cut above 0, such as {PARAMETRIC_CUT:g}, leaves out the error rates where it has none"

@@ -240,10 +240,10 @@ def _within(at_least: Floats, at_most: Floats, cut: float) -> Flags:
 
 
 def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
-    """Return bounds on the largest of the four ratios of Epsilon* at each threshold.
+    """Return, at each threshold, a bound on the largest of the four ratios from which Epsilon* is computed.
 
-    They are lower bounds if `over` are lower and `under` are upper bounds of the distribution functions, and vice
-    versa.
+    `over` and `under` are bounds on the two distribution functions. The result is an upper bound if `over` are upper
+    and `under` are lower bounds; if they are exchanged, it is a lower bound.
     """
     (over_1, over_0), (under_1, under_0) = over, under
     pairs = ((1 - under_0, 1 - over_1), (over_1, under_0), (over_0, under_1), (1 - under_1, 1 - over_0))

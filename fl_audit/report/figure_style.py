@@ -43,7 +43,7 @@ _LINE = 0.19  # height of a line of a legend, in inches
 
 @dataclass(frozen=True)
 class SecretBitPlotStyle:
-    """Look in plots of trials with one value of the secret bit; colour, line, marker and hatch differ by bit."""
+    """Style of the plots of trials with one value of the secret bit; colour, line, marker and hatch differ by bit."""
 
     name: str
     short: str
@@ -132,7 +132,7 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
 
 def _is_narrow(axes: Axes) -> bool:
-    """Return whether the figure is narrower than `WIDTH`, as those of reports are, so that text is wrapped."""
+    """Return whether the figure is narrower than `WIDTH`, like the figures of reports, so that its text is wrapped."""
     figure = axes.get_figure(root=True)
     return figure is not None and bool(figure.get_figwidth() < WIDTH)
 

@@ -166,9 +166,10 @@ class ReportNumber:
         return told | ({"note": self.note} if self.note else {})
 
     def _ends(self) -> Ends:
-        """Return the interval of the row with missing ends filled in.
+        """Return the interval of the row, with infinity in place of a missing end.
 
-        A missing end is infinite. Both ends of an exact number, which has no confidence, are the number itself.
+        The interval of a bound begins at its value and has no upper end. An exact number, which has no confidence, is
+        both ends of its interval.
         """
         if self.is_bound:
             return self.value, math.inf

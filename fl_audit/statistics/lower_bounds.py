@@ -95,7 +95,7 @@ def epsilon_lower_bound(
         Scores of the trials with D, shape (n1,), at least one, no NaN. All methods except `gaussian-shift` accept
         infinite scores.
     nonmember_scores
-        Scores of the trials with D', shape (n0,), likewise.
+        Scores of the trials with D', shape (n0,), under the same conditions.
     delta
         Delta at which epsilon is bounded, at least 0 and below 1. `gdp` and `gaussian-shift` refuse 0, because the
         epsilon of a Gaussian mechanism is infinite there.
@@ -107,8 +107,8 @@ def epsilon_lower_bound(
     Raises
     ------
     InputError
-        If a number is out of its range, a group is empty, a score is not a number, or `gaussian-shift` gets infinite
-        scores, or two groups that are constant at different values.
+        If a number is out of its range, a group is empty, or a score is not a number. `gaussian-shift` also raises it
+        for infinite scores, and if each group is constant but their values differ.
 
     Examples
     --------
@@ -151,7 +151,8 @@ def all_bounds(
 ) -> tuple[LowerBound, ...]:
     """Return the lower bounds on epsilon of all methods that are valid for the known distribution of the scores.
 
-    They are in the order of `BoundMethod`.
+    They are in the order of `BoundMethod`. `gdp` and `gaussian-shift` are left out at delta 0, where the epsilon of a
+    Gaussian mechanism is infinite. `gaussian-shift` is also left out if it does not accept the scores.
 
     Parameters
     ----------
@@ -164,8 +165,7 @@ def all_bounds(
     confidence
         Confidence of each bound, above 0.5 and below 1.
     distribution
-        What is known about the distribution of the scores. `gdp` and `gaussian-shift` are left out at delta 0, where
-        the epsilon of a Gaussian mechanism is infinite, and `gaussian-shift` if it does not accept the scores.
+        What is known about the distribution of the scores.
 
     Raises
     ------

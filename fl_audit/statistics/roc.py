@@ -64,13 +64,14 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     """Return the true-positive rates at given false-positive rates, with a confidence interval at each of them.
 
     The threshold at a false-positive rate is estimated from scores, too. A band that ignores this error covers 77 to 81
-    % instead of 95 %. So each end spends (1 - confidence) / 4 on the threshold and as much on the rate above it.
+    % instead of 95 %. So each end of an interval may fail in two ways, each with probability e = (1 - confidence) / 4:
+    by an error of the threshold, or by an error of the rate above the threshold.
 
     Let V be the share of the reference distribution above the k-th largest of n reference scores. V follows Beta(k, n +
-    1 - k), whatever the distribution is. For the lower end, k is the largest number at which V exceeds the given rate
-    with at most that probability. The number of scores of the other group above this score is binomial, and gets a
-    Clopper-Pearson bound. The upper end is computed likewise, with the smallest k at which V falls below the rate with
-    that probability.
+    1 - k), whatever the distribution is. For the lower end, k is the largest number for which V exceeds the given rate
+    with probability at most e. The number of scores of the other group above this score is binomial, and gets a
+    Clopper-Pearson bound. For the upper end, k is the smallest number for which V falls below the given rate with
+    probability at most e.
 
     Parameters
     ----------

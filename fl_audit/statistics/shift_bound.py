@@ -129,7 +129,7 @@ def _estimate(shift: float, root: float, degrees: int, probability: float) -> Sh
 
 
 def spread_of_parts(parts: Floats) -> float:
-    """Return the root of the sum of squared deviations of parts from their mean.
+    """Return the root of the sum over trials of (part - mean part)^2.
 
     It is the noncentrality of t in `gaussian_slope` for a true slope of 1. `parts`, (n,), says which part of a member
     each trial includes.
@@ -174,9 +174,7 @@ def detectable_shift(n1: int, n0: int, claimed_mu: float, level: float, power: f
 
 
 def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float, power: float = 0.9) -> float:
-    """Return the smallest true slope of `gaussian_slope` whose lower bound exceeds a claimed mu with some probability.
-
-    The probability is `power`.
+    """Return the smallest true slope for which the lower bound of `gaussian_slope` probably exceeds a claimed mu.
 
     Parameters
     ----------
@@ -189,7 +187,7 @@ def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float,
     level
         One minus the confidence of the lower bound, above 0 and at most 0.5.
     power
-        Probability of detection, from 0.5 to below 1.
+        Probability that the lower bound exceeds the claimed mu, from 0.5 to below 1.
     """
     critical = noncentral_t_quantile(1 - level, degrees, claimed_mu * root)
     return max(claimed_mu, noncentrality_at(1 - power, critical, degrees) / root)
@@ -217,7 +215,10 @@ def _noncentral_t_cdf(t: float, degrees: float, noncentrality: float) -> float:
 
 
 def _spread_range(degrees: float) -> tuple[float, float]:
-    """Return the ends between which S, the root of chi^2 / degrees, lies with probability at least 1 - 1e-20."""
+    """Return a range that contains S, the root of chi^2 / degrees, with probability at least 1 - 1e-20.
+
+    Integrals over S are limited to this range. `degrees` is the number of degrees of freedom of chi^2.
+    """
     deviation = 1 / math.sqrt(2 * degrees)
     return max(0.0, 1 - _REACH * deviation), 1 + _REACH * deviation
 

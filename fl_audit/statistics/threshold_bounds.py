@@ -118,7 +118,10 @@ def _above(scores: Floats, threshold: Floats | float) -> Integers:
 
 @lru_cache(maxsize=256)
 def _ranks(size: int) -> Integers:
-    """Return at most 64 ranks from 1 to `size`, dense at the beginning."""
+    """Return the ranks of the scores that are tried as thresholds: at most 64 ranks from 1 to `size`.
+
+    The ranks are about a geometric progression, so they are dense near 1.
+    """
     found = np.unique(np.geomspace(1, size, _CANDIDATES).round().astype(np.int64))
     found.flags.writeable = False
     return found

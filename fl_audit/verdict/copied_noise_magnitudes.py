@@ -39,7 +39,7 @@ def magnitude_scores(values: Floats) -> Floats:
 
 @of_family(TestName.COPIED_SIZES)
 def copied_sizes(measured: NoiseMeasurements) -> TestResult:
-    """Test for copied magnitudes by the largest correlations of magnitudes between coordinates and between rounds.
+    """Test whether magnitudes of the noise are copied between coordinates or between rounds, by their correlations.
 
     Three correlations are tested, with Bonferroni over them: the largest between two coordinates, the largest between
     two rounds, and that of every round with the next one over all trials and coordinates together.

@@ -31,9 +31,9 @@ class TestName(StrEnum):
     sum, and nothing else differs. The SECRET tests and DISTINGUISHER ask whether the noise depends on the secret. The
     tests from TARGET_TURNS to SECRET_LAST_BITS concern values that are opened after a run, such as who took part.
 
-    The last three tests have the weight 0. SCORES, of attack scores of unknown distribution, and CANDIDATES, of the
-    guesses of a reconstruction attack, get the share that the tests of `BESIDE_SCORES` leave. CANARIES, the only test
-    of the canary audit, gets all of `FAMILY_LEVEL`.
+    The last three tests have the weight 0. SCORES tests attack scores of unknown distribution, and CANDIDATES tests the
+    guesses of a reconstruction attack. Each of them gets the share that the tests of `BESIDE_SCORES` leave. CANARIES,
+    the only test of the canary audit, gets all of `FAMILY_LEVEL`.
     """
 
     __test__ = False  # it is no test of pytest's

@@ -146,9 +146,10 @@ def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
 
 
 def _upper_tail(sizes: list[tuple[int, int]]) -> Callable[[float], float]:
-    """Return the null probability that the sum of the folds' Mann-Whitney statistics is at least x, as a function of x.
+    """Return the function x -> P(S >= x), where S is the sum of the folds' Mann-Whitney statistics under the null.
 
-    `sizes` are (trials with D, trials with D') of each fold. Large folds have a normal tail, which is never too small.
+    `sizes` are (trials with D, trials with D') of each fold. For large folds a normal distribution gives P, which is
+    never too small.
     """
     if max(one * other for one, other in sizes) <= _MOST_EXACT:
         shares = reduce(np.convolve, [_distribution(one, other) for one, other in sizes])

@@ -67,7 +67,11 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
 
 
 def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield blocks of pairs of rows as (start, stop, start, stop), which cover every pair within a group once."""
+    """Yield pairs of blocks of rows, each as (start, stop, start, stop).
+
+    The `count` rows consist of groups of `group` consecutive rows. Two rows of the same group are in exactly one pair
+    of blocks.
+    """
     for low in range(0, count, group):
         high = min(count, low + group)
         for start in range(low, high, _BLOCK):

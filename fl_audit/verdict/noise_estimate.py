@@ -38,9 +38,10 @@ def assumption_of(claim: Claim) -> str:
 
 
 def mechanism_in_words(claim: Claim) -> str:
-    """Return a phrase for the distribution from which the claim's epsilon is computed.
+    """Return a phrase that names the distribution from which the claim's epsilon is computed.
 
-    It is the exact Gaussian one, or that of the privacy loss of sampled releases.
+    For Gaussian noise without sampling, it is the exact Gaussian distribution. Otherwise it is the privacy loss
+    distribution of sampled releases.
     """
     is_gaussian = claim.profile.gaussian_mu is not None
     return (

@@ -50,9 +50,10 @@ def _used(values: Floats) -> Floats:
 
 
 def _detectable_shift(count: int, groups: int, level: float) -> float:
-    """Return the mean, in standard deviations, that the F-test of `drift_along_record` finds with `DETECTION_POWER`.
+    """Return the smallest mean of the noise, in standard deviations, that the F-test of `drift_along_record` detects.
 
-    The statistic is then noncentral F with noncentrality count * mean^2.
+    It is detected with probability `DETECTION_POWER`: with this mean the statistic is noncentral F, with noncentrality
+    count * mean^2.
     """
     rest = count - groups
     critical = float(fdtri(groups, rest, 1 - level))

@@ -151,7 +151,10 @@ def has_direction(measured: NoiseMeasurements) -> bool:
 
 
 def why_no_direction(measured: NoiseMeasurements) -> NotTestedReason:
-    """Return why no noise orthogonal to f(D) - f(D') is known: the model has one parameter, or it was not measured."""
+    """Return why no noise orthogonal to f(D) - f(D') is known.
+
+    Either the model has only one parameter, so that there is no orthogonal direction, or the noise was not measured.
+    """
     is_only = measured.residuals is not None and measured.residuals.parameters == 1
     return NotTestedReason.NO_OTHER_DIRECTION if is_only else NotTestedReason.NOT_MEASURED
 
@@ -164,7 +167,7 @@ def noise_total(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_ALONG_RECORD)
 def noise_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test whether there is too little noise in the direction of f(D) - f(D'): chi-square, lower tail.
+    """Test whether there is too little noise in the direction of f(D) - f(D'), by a one-sided chi-square test.
 
     The statistic is the sum of the squared innovations.
     """
@@ -173,9 +176,10 @@ def noise_along_record(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_TENSOR)
 def noise_tensor(measured: NoiseMeasurements) -> TestResult:
-    """Test whether there is too little noise on any parameter tensor: chi-square, lower tail, with Bonferroni.
+    """Test whether there is too little noise on any parameter tensor.
 
-    Bonferroni is valid although the sums of different tensors depend slightly on each other.
+    The smallest p-value of one-sided chi-square tests is corrected by Bonferroni. The correction is valid although the
+    sums of different tensors depend slightly on each other.
     """
     return least_of(TestName.NOISE_TENSOR, tensor_squares(measured), why_no_direction(measured))
 

@@ -25,9 +25,10 @@ _LARGEST_SCORE = 37.0  # a normal score of a 64-bit float is no larger
 
 
 def normal_scores(squares: Floats, freedom: Integers) -> Floats:
-    """Return the normal scores of sums of squares: Phi^-1 of the chi-square probability of a sum at most as large.
+    """Return the normal scores of sums of squares.
 
-    The scores are NaN where `freedom` is 0.
+    The normal score of a sum is Phi^-1(p), where p is the probability of a smaller or equal sum by the chi-square
+    distribution. The scores are NaN where `freedom` is 0.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ _MOST_IN_CLASSES = 2**14
 
 
 def stride_step(parameters: int) -> int:
-    """Return the n for which every n-th coordinate of a model belongs to a class of coordinates.
+    """Return the step n: only every n-th coordinate of a model belongs to a class of coordinates.
 
     A class is a set of coordinates whose squared noise is summed. Coordinate n i belongs to the class i modulo
     `STRIDES`. n is 1 for models with up to 2^14 parameters.
@@ -171,9 +171,10 @@ class NoiseStatistics:
         return np.asarray(np.sqrt(np.divide(self.total, self.total_freedom, out=nothing, where=self.total_freedom > 0)))
 
     def opened(self, side: Integers) -> "NoiseStatistics":
-        """Return the statistics for one side only, the hypothesis that was true in each trial and round.
+        """Return the statistics for the true hypothesis alone, after the secrets were revealed.
 
-        `side` (...,) is 0 for D, 1 for D', and 2 if the release contains neither differing contribution.
+        `side`, shape (...,), is the true hypothesis of each trial and round: 0 for D, 1 for D', and 2 if the release
+        contains neither of the differing contributions.
         """
         at = side[..., None, None]
         true: dict[str, Any] = {name: np.take_along_axis(getattr(self, name), at, axis=-2) for name in _BY_SIDE}
@@ -193,9 +194,10 @@ class NoiseStatistics:
         return replace(self.without_low_bits(), **found)
 
     def of_sides(self) -> "NoiseStatistics":
-        """Return the statistics without the fields that need every release to contain f(D) or f(D'), and no third sum.
+        """Return the statistics without the fields that are defined only if each release contains f(D) or f(D').
 
-        Sums of squares and counts of these fields become 0, and their other values NaN.
+        These fields are undefined if a release may contain a third sum. Sums of squares and counts in them become 0,
+        and all other values NaN.
         """
         return self._without(_WITHOUT_SIDES)
 

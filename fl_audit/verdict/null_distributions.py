@@ -109,7 +109,7 @@ def cosine_tail(cosine: float, dimensions: int) -> float:
 
 
 def cosine_at(probability: float, dimensions: int) -> float:
-    """Return the absolute cosine that two independent normal vectors exceed with a probability.
+    """Return the absolute cosine that two independent normal vectors exceed with a given probability.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def _sides(measured: NoiseMeasurements) -> list[_StandardisedMeans]:
 def _standard_mean(noise: Floats) -> float:
     """Return the sum of the known noise values over the root of their number; NaN if none is known.
 
-    It is N(0, 1) for noise as claimed. Noise above the claim is scaled down to it.
+    It is N(0, 1) if the noise is as claimed. Noise that is larger than claimed is scaled down to the claimed size.
     """
     count = int(np.count_nonzero(~np.isnan(noise)))
     return float(np.nansum(even_noise(noise))) / math.sqrt(count) if count else math.nan

@@ -165,9 +165,9 @@ def _least_table(inside: Integers, totals: Integers, first: int, second: int) ->
 
 @of_opened(TestName.SAMPLE_SIZES)
 def sample_sizes(opened: OpenedSecrets) -> TestResult:
-    """Test whether the sizes of the samples vary like binomial counts at the claimed sampling rate: exact, two-sided.
+    """Test whether the sizes of the samples vary like binomial counts at the claimed sampling rate.
 
-    The statistic is the sum of squared deviations of all sizes from their expectation.
+    The test is exact and two-sided. Its statistic is the sum of squared deviations of all sizes from their expectation.
     """
     samples = _samples(opened)
     often = np.bincount(samples.sizes.reshape(-1), minlength=samples.units + 1)

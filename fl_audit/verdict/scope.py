@@ -1,4 +1,4 @@
-"""Describe in words what a verdict covers besides the amount of noise, with the limits of detection."""
+"""Describe in words the tests of a verdict that do not concern the amount of noise, with their limits of detection."""
 
 import math
 from collections.abc import Sequence

@@ -64,7 +64,7 @@ def secret_place(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SECRET_ALONG_RECORD)
 def secret_along_record(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the amount of noise along f(D) - f(D') differs between D and D': F, two-sided."""
+    """Test, by a two-sided F-test, whether trials with D and D' have equal amounts of noise along f(D) - f(D')."""
     known = ~np.isnan(measured.innovations)
     only_if(bool(known.any()), NotTestedReason.NO_DIFFERENCE)
     squares = np.where(known, np.square(measured.innovations), 0.0)

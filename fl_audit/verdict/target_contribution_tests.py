@@ -144,7 +144,10 @@ def signal_of(drift: TargetDrift | None) -> TestResult:
 
 
 class _NormalDriftSums(NamedTuple):
-    """Sums of noise that are N(0, 1) times the noise scale if the claim holds, and their names."""
+    """Sums of noise, with their names.
+
+    If the claim holds, every sum is normal with mean 0, and its standard deviation is the noise scale.
+    """
 
     values: Floats  # value of every sum, (looks,)
     names: list[str]  # name of every sum, such as that of a round or a trial
@@ -152,10 +155,11 @@ class _NormalDriftSums(NamedTuple):
 
 @of_family(TestName.SIGNAL_ROUND)
 def signal_round(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the noise of any single round is shifted over all trials: Student's t, two-sided, with Bonferroni.
+    """Test whether the noise of any single round is shifted on average over the trials, by two-sided t-tests.
 
-    The directions are the target's contribution and, separately in trials with D and with D', f(D) - f(D'). The scale
-    is that of the deviations from the means of the rounds.
+    The noise is measured along the target's contribution and, separately in trials with D and with D', along f(D) -
+    f(D'). Its standard deviation is estimated from the deviations from the means of the rounds. The smallest p-value is
+    corrected by Bonferroni.
     """
     only_if(measured.trials > 1, NotTestedReason.ONE_TRIAL)
     noise = even_noise(measured.own_noise / measured.excess)
@@ -179,16 +183,20 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
 
 
 def _beside_rounds(along: Floats) -> tuple[float, int]:
-    """Return the sum of squared deviations of the noise from its mean in each round, and the degrees of freedom."""
+    """Return the sum of squared deviations of the noise from its mean in each round, and the degrees of freedom.
+
+    `along` has the shape (trials, rounds); unknown values are NaN. A round's mean is taken over the trials.
+    """
     known = np.sum(~np.isnan(along), axis=0)
     means = np.nansum(along, axis=0) / np.maximum(known, 1)
     return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())
 
 
 def _largest(name: TestName, looks: _NormalDriftSums, variance: float, freedom: int, limit: float) -> TestResult:
-    """Return the result of a test by the largest absolute value of several sums of noise: Student's t, two-sided.
+    """Return the result of a two-sided t-test of the sum of noise that is largest in absolute value.
 
-    `variance` is the measured variance of the noise, with `freedom` degrees of freedom.
+    The p-value is corrected for the number of sums. `variance` is the measured variance of the noise, with `freedom`
+    degrees of freedom.
     """
     scale = math.sqrt(variance)
     at = int(np.abs(looks.values).argmax())
@@ -246,7 +254,7 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
 
 @of_family(TestName.NOISE_TRIAL)
 def noise_along_record_trial(measured: NoiseMeasurements) -> TestResult:
-    """Test for too little noise along the target unit's contribution in any trial, round or sum over rounds.
+    """Test whether there is too little noise along the target unit's contribution: in a trial, a round, or over rounds.
 
     The smallest lower-tail chi-square p-value is corrected by Bonferroni. The sums over rounds find noise that has the
     claimed size in each round but cancels over the rounds.

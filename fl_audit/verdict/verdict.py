@@ -84,7 +84,8 @@ class VerdictDetails:
     def trials_that_tell(self) -> int | None:
         """Number of trials with which a run would be conclusive; None if no number is enough, or if it is unknown.
 
-        A conclusive run finds an epsilon of 1.5 times the claimed one, and a target that counts 1.5 times.
+        A conclusive run would detect an epsilon of 1.5 times the claimed one. It would also detect if the contribution
+        of the target counted 1.5 times.
         """
         needed = [self.trials_needed] + ([] if self.signal is None else [self.signal.trials_needed])
         known = [number for number in needed if number is not None]
@@ -94,7 +95,7 @@ class VerdictDetails:
     def level_of_limit(self) -> float:
         """Significance level of the test from which `limit_of_detection` was computed.
 
-        It is the level of the whole family if that test is not in `tests`.
+        If that test is not in `tests`, it is the level of the whole family.
         """
         return next((test.level for test in self.tests if test.name == self.method), self.level)
 
@@ -123,7 +124,8 @@ def verdict_on(is_broken: bool, is_conclusive: bool) -> Verdict:
     is_broken
         Whether at least one test refuted the guarantee.
     is_conclusive
-        Whether the tests would have found a breach of 1.5 times the guarantee.
+        Whether the tests would have found a breach of 1.5 times the guarantee. If so, a guarantee that no test refuted
+        is consistent, otherwise the verdict is inconclusive.
     """
     if is_broken:
         return Verdict.VIOLATED

@@ -86,7 +86,7 @@ class _Number(float):
 
 @dataclass(frozen=True)
 class TestMessage:
-    """Put the result of one test into words."""
+    """The result of one test in words, for reports."""
 
     test: TestResult  # the result of the test in numbers
     unit: UnitWords  # the report's words for the protected unit

@@ -44,7 +44,9 @@ _LONG = 1000  # models with more parameters are sketched
 
 
 def model_of(system: AuditedSystem, kind: Scenario) -> ModelWithDirections:
-    """Return the model that a trial trains: the app's own if the scenario wants it and there is one, or a small one.
+    """Return the model that a trial trains: the app's own model, or a small one.
+
+    It is the app's own model if the scenario asks for this and the app has a model.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ def _refusal(part: Any, instead: str = "") -> InputError:
 
 
 def _of_splits(part: Any) -> SelectableDataset:
-    """Select from the training split of a DatasetDict; a selection keeps all other splits."""
+    """Return the training split of a DatasetDict, for the selection of records; a selection keeps all other splits."""
     name = _TRAIN if _TRAIN in part else next(iter(part), "")
     if _TRAIN not in part and len(part) != 1:
         raise _refusal(part, f"it has no split {_TRAIN!r}: hand over the one that the client trains on")

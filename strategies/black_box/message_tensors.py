@@ -100,16 +100,17 @@ def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Ar
 
 
 def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
-    """Return tensors with an update added to them, keyed by name; each keeps its type.
+    """Return tensors with an update added to them, keyed by name; each tensor keeps its type.
 
     Integers are rounded and limited to the range of their type. A boolean becomes True if its sum is at least 1/2.
 
     Parameters
     ----------
     arrays
-        Tensors to change, keyed by name; they are not changed in place.
+        Tensors, keyed by name; they are not changed in place.
     steps
-        Addends of the tensors, keyed by name; a tensor without an addend is returned unchanged.
+        The update: the values to add to each tensor, keyed by its name. A tensor without an update is returned
+        unchanged.
     """
     there = dict(arrays)
     for name in arrays.keys() & steps.keys():
@@ -209,7 +210,7 @@ def _is_float(value: NDArray[np.generic]) -> bool:
 
 
 def _nearly(base: Arrays) -> Arrays:
-    """Return `base` with one floating-point value increased by four spacings, but at least by 1e-6."""
+    """Return `base` with one floating-point value increased by four spacings, or by 1e-6 if that is more."""
     for name in sorted(base):
         if _is_float(base[name]) and base[name].size:
             value = np.array(base[name])

@@ -101,7 +101,7 @@ class UpdateSignSchedule(Enum):
 
 @dataclass(frozen=True)
 class ClientContribution:
-    """Contribution of one client in a trial: its update, example count, metrics and form of reply."""
+    """A client's reply in a trial: its update, number of examples and metrics, and whether the reply is malformed."""
 
     direction: Direction = Direction.NOWHERE  # direction of the update
     length: float = 1.0  # L2 norm of the update, as a multiple of the clipping norm; negative reverses the direction

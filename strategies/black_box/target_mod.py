@@ -92,7 +92,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
 
 
 def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
-    """Return the content of the client's reply to round `round` in an earlier trial; None if there is none."""
+    """Return the stored reply that the client has to repeat in round `round`; None if there is none."""
     start = f"{_STILL}{round}."
     found = {key.removeprefix(start): deepcopy(record) for key, record in kept.items() if key.startswith(start)}
     return RecordDict(found) if found else None
@@ -160,9 +160,10 @@ def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[s
 
 
 def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
-    """Replace a client's state by the initial state of a trial, unless it is already in this trial.
+    """Replace a client's state by the initial state of a trial, unless the client is already in this trial.
 
-    `ours` keeps the states before the audit and after the app's own training.
+    Trial 0 stands for the app's own training, whose last state is restored. `ours` stores that state and the state
+    before the audit.
     """
     if not ours:
         ours |= {_BEFORE + key: deepcopy(record) for key, record in state.items()}

@@ -115,12 +115,12 @@ def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> 
 def update_of(
     part: ClientContribution, model: ModelWithDirections, norm: float, round: int, schedule: UpdateSignSchedule
 ) -> Floats:
-    """Return a client's update in a round, shape (parameters,), as its contribution in the trial prescribes.
+    """Return the update that a client sends in a round of a trial, shape (parameters,).
 
     Parameters
     ----------
     part
-        The client's prescribed contribution: direction and length of its update.
+        The contribution that the trial prescribes for the client: direction and length of its update.
     round
         Number of the round, from 1.
     schedule

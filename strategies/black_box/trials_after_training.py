@@ -90,7 +90,7 @@ class TrialsAfterTrainingStrategy(Strategy):
         return result
 
     def _prepared(self, start: StrategyStartCall, grid: Grid) -> "AppTrialRunner":
-        """Return the runner of the trials. It copies the strategy and its arguments before the training."""
+        """Return the runner of the trials, with copies of the strategy and its arguments from before the training."""
         model = start.arguments.get("initial_arrays")
         accepted = "accepted is an ArrayRecord with at least one parameter"
         if not isinstance(model, ArrayRecord):

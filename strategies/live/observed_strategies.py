@@ -131,7 +131,10 @@ class ObservedLegacyStrategy(_ObservedStrategyBase, OldStrategy):
 
 
 def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
-    """Yield a model's tensors, each decoded only when needed, so that errors occur in the observer."""
+    """Yield the tensors of a model.
+
+    Each tensor is decoded only when it is needed. So an error of decoding occurs in the observer, which handles it.
+    """
     if isinstance(model, Parameters):
         yield from parameters_to_ndarrays(model)
     else:

@@ -56,10 +56,11 @@ def stated_by(
     """Return the privacy claim that follows from the noise parameters of a strategy and its client mods.
 
     A noise multiplier with a clipping norm means one release per round: Gaussian noise on the sum of updates that are
-    clipped to this norm. Flower's adaptive wrappers also release the noised count of clipped clients, which is composed
-    with it (Andrew et al. 2021, arXiv 1905.03871, Theorem 1). `LocalDpMod` adds noise with standard deviation
-    sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon (Dwork and Roth 2014, Theorem A.1), so a message is mu-GDP with mu
-    = epsilon / sqrt(2 ln(1.25 / delta)).
+    clipped to this norm. Flower's adaptive wrappers also release the noised count of clipped clients. The claim
+    composes both releases (Andrew et al. 2021, arXiv 1905.03871, Theorem 1).
+
+    `LocalDpMod` adds noise with standard deviation sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon (Dwork and Roth
+    2014, Theorem A.1). So a message is mu-GDP with mu = epsilon / sqrt(2 ln(1.25 / delta)).
 
     Parameters
     ----------

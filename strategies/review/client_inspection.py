@@ -175,7 +175,10 @@ class _InspectedClients:
         )  # fmt: skip
 
     def again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
-        """Repeat the first training of the client that was asked first, and return its record as round `number`."""
+        """Train the client that was asked first again, with its first message, and return the record of the training.
+
+        `number` is the number of the round in the record.
+        """
         assert self.first is not None, "a client was asked to train"
         place = self._seats[self.first.metadata.dst_node_id]
         with suppress(StopReplay), recorded(recorder):

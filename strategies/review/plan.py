@@ -135,11 +135,11 @@ def plan_of(
     seconds
         Seconds per round of a trial on a small model.
     left
-        Remaining computing time in seconds, summed over all processes.
+        Remaining computing time in seconds, summed over all processes. A plan fits if it needs less than half of it.
     wanted
         Number of rounds of a trial, if there is enough time.
     is_free
-        Whether a trial may have one round instead.
+        Whether trials of a single round are allowed if there is not enough time.
     is_quick
         Whether the reviewer wants fewer trials.
     """

@@ -75,7 +75,10 @@ def review(
 def _planned(
     read: ReviewedApp, wishes: ReviewOptions, began: float, tell: Tell, keep: Callable[[ReviewResult], None]
 ) -> "_PlannedReview":
-    """Measure in a dry run how long a trial takes, and plan the trials for the time limit since `began`, in seconds."""
+    """Measure in a dry run how long a trial takes, and plan trials that fit into the time limit.
+
+    The time limit counts from `began`, a time of the monotonic clock in seconds.
+    """
     system, slow, quick, has_written, unoffered = rehearsed(read.system, read.claim)
     asked, stated, claim = dict(read.stage.most), read.stated, read.claim
     kinds = planning.telling_kinds(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
@@ -122,7 +125,7 @@ class _PlannedReview:
 
     @property
     def is_beside(self) -> bool:
-        """Whether side channels are tested: only if the adversary is a client."""
+        """Whether the review tests side channels; it does so only if the adversary is a client."""
         return self.read.stated.observer is Observer.CLIENT
 
     @property

@@ -1,4 +1,4 @@
-"""The verdict of a review, and the remarks and unobserved parts that it states beside the verdict."""
+"""The verdict of a review, the remarks on it, and the parts of the app's claim that were not observed."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING

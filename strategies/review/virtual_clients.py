@@ -52,7 +52,7 @@ class VirtualClientGrid(DelegatingGrid):
         return numbers
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the seats' replies, each under the node ID of the client that the strategy asked."""
+        """Return the replies of the simulated clients, each under the node ID of the client that the strategy asked."""
         replies = []
         for number in message_ids:
             for reply in self.grid.pull_messages([number]):

@@ -58,11 +58,15 @@ def dgcnn(feature_shape: Sequence[int], classes: int, sorted_nodes: int | None =
 class DeepGraphCNN(nn.Module):
     """The graph classifier DGCNN, which takes packed graphs (`fl_audit.data.packed_graphs`).
 
-    Four graph convolutions H' = tanh(D^-1 (A + I) H W) of widths 32, 32, 32 and 1, where D holds the row sums of A + I
-    (Zhang et al. 2018, Eq. 1). Their outputs are concatenated to 97 numbers for each node. Sort pooling sorts the nodes
-    by the last of these numbers in descending order, keeps the first k, and pads with zeros. Then follow a convolution
-    with 16 channels whose kernel and stride are the 97 numbers of a node, max pooling over pairs of nodes, a
-    convolution with 32 channels and kernel size 5, and 128 dense units, all with ReLU, and the output layer.
+    The network has three parts:
+
+    * Four graph convolutions H' = tanh(D^-1 (A + I) H W) of widths 32, 32, 32 and 1, where D holds the row sums of
+      A + I (Zhang et al. 2018, Eq. 1). Their outputs are concatenated to 97 numbers for each node.
+    * Sort pooling, which sorts the nodes by the last of these numbers in descending order, keeps the first k, and pads
+      with zeros.
+    * A convolution with 16 channels whose kernel and stride are the 97 numbers of a node, max pooling over pairs of
+      nodes, a convolution with 32 channels and kernel size 5, 128 dense units, and the output layer. All but the output
+      layer use ReLU.
 
     Nodes have no labels here. A node has two features: a constant 1, which gives the first convolution a bias, and
     log(1 + degree) / log(492). (In the authors' code features are constant, and biases are divided by the degree.)

@@ -86,9 +86,9 @@ def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def _mean_phi(played: DataSetRuns, ahead: int, auc: Floats, accuracy: Floats) -> float:
-    """Return the mean phi of the first `ahead` runs with DP minus that of the others, or minus 0 if there are none.
+    """Return the mean phi of the first `ahead` runs with DP, minus the mean phi of the other runs with DP.
 
-    `auc` and `accuracy`, shape (runs,), start with the run without DP.
+    Without other runs, 0 is subtracted. `auc` and `accuracy`, shape (runs,), start with the run without DP.
     """
     found = tradeoffs.phis(auc, accuracy, played.data.classes)
     return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))

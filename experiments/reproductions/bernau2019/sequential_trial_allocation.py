@@ -73,7 +73,10 @@ def play(data: Sequence[MembershipDatasetRecipe], context: ItemContext, adding: 
 
 
 def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
-    """Return the planned runs of each setting: the cheapest undecided claims first, within `budget` core-seconds."""
+    """Return the planned runs of each setting, which decide the cheapest undecided claims first.
+
+    The new runs cost at most `budget` core-seconds.
+    """
     parts = dict(before)
     left = sum(claim.verdict is ClaimVerdict.OPEN for claim in claims)
     if left <= MOST_OPEN:

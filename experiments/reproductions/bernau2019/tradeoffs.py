@@ -145,8 +145,9 @@ def phis(auc: Floats, accuracy: Floats, classes: int) -> list[float]:
 def difference_at_like_accuracy(auc: Floats, accuracy: Floats, split: int, near: float) -> float:
     """Return an attack's AUC under local DP minus its AUC under central DP at the same test accuracy.
 
-    The AUC under central DP is interpolated linearly between its runs and the run without DP. The difference is
-    averaged over the runs with local DP whose accuracy lies in the range of these; it is NaN if there is no such run.
+    The AUC under central DP is interpolated linearly between the runs with central DP and the run without DP. The
+    difference is averaged over the runs with local DP whose accuracy lies between the lowest and the highest accuracy
+    of those other runs. It is NaN if there is no such run.
 
     Parameters
     ----------

@@ -62,7 +62,10 @@ def _key(claim: PaperClaim) -> tuple[str, str, str]:
 
 
 def _kept(claim: PaperClaim, published: tuple[PaperClaim, ...]) -> Iterator[PaperClaim]:
-    """Yield a published claim with the statement, range or premise of the current rules; nothing if they drop it."""
+    """Yield a published claim as the current rules state it; nothing if the rules drop the claim.
+
+    The statement, the range of accepted numbers and the premise of the claim may be new.
+    """
     if claim.quantity.endswith(AT_LIKE_ACCURACY):
         sentence = trade_sentence(_BY_TITLE[claim.where])
         if sentence is not None:

@@ -69,7 +69,7 @@ def _beliefs(size: int, rounds: int) -> Callable[[], object]:
 
 
 def _advantage(_: int) -> Callable[[], object]:
-    """Return a function that computes an adversary's advantage from one trial, whatever the number of records."""
+    """Return a function that computes an adversary's advantage from one trial; the number of records is not used."""
     return lambda: empirical_advantage(np.ones(1, dtype=np.bool_), CONFIDENCE)
 
 

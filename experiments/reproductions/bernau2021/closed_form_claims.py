@@ -62,7 +62,10 @@ def closed_forms() -> Iterator[PaperClaim]:
 
 
 def noise_of_the_figures() -> Iterator[PaperClaim]:
-    """Yield the claims at rho_beta = 0.9 that follow from the noise in the paper's figures, whatever the data."""
+    """Yield the claims at rho_beta = 0.9 that follow from the noise in the paper's figures.
+
+    The claims do not depend on the data.
+    """
     guarantees = [(delta, calibrated(MAIN_BELIEF, delta)) for delta in (0.01, 0.001)]
     apart = [(guarantee.advantage_bound_exact or 0.0) - rho_alpha(epsilon_from_belief(MAIN_BELIEF), delta)
              for delta, guarantee in guarantees]  # fmt: skip

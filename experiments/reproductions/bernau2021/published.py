@@ -40,9 +40,14 @@ TABLE_2_REPETITIONS = 1000
 
 
 def published_repetitions(belief: float) -> int:
-    """Return about how many repetitions are behind a number that the paper prints for the bound rho_beta = `belief`.
+    """Return the approximate number of repetitions behind each number that the paper prints for a bound rho_beta.
 
-    It is 1000 for 0.9, and 250 for other bounds, whose true numbers are between 242 and 493.
+    It is 1000 for the bound 0.9. For other bounds it is 250; the real numbers are between 242 and 493.
+
+    Parameters
+    ----------
+    belief
+        The bound rho_beta on the belief.
     """
     return TABLE_2_REPETITIONS if belief == MAIN_BELIEF else 250
 

@@ -240,7 +240,7 @@ def neighbour_settings(data: Iterable[InsiderDatasetRecipe]) -> tuple[InsiderSet
 
 
 def all_settings(data: Iterable[InsiderDatasetRecipe]) -> tuple[InsiderSetting, ...]:
-    """Return the settings of all tables and figures, with duplicates of those that several share."""
+    """Return the settings of all tables and figures; a setting that several of them share occurs several times."""
     own = tuple(data)
     return (*main_settings(own), *audit_settings(own), *neighbour_settings(own))
 

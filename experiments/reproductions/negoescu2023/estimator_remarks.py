@@ -102,9 +102,10 @@ def _nearer_in_both(found: PaperAndLongSimulation, column: str) -> str:
 def _nearer(
     estimates: pd.DataFrame, column: str, repetitions: int, truth: str = "truth", parametric: str = PARAMETRIC
 ) -> str:
-    """Return a phrase on the cells in which the parametric estimator has a smaller error than the empirical one.
+    """Return a phrase that says in which cells the parametric estimator is nearer to the truth than the empirical one.
 
-    A cell is a separation with a number of losses. `column` is the kind of error, such as `rmse`.
+    A cell is a pair of loss distributions, given by their separation, with a number of losses. `column` is the kind of
+    error, such as `rmse`.
     """
     errors = summary(estimates, truth)
     pairs = {

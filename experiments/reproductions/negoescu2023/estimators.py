@@ -100,7 +100,7 @@ def figure_4(context: ItemContext) -> ItemResult:
 
 
 def figure_5(context: ItemContext) -> ItemResult:
-    """Return Figure 5: mean and standard deviation of estimated Epsilon*, and its truth, by separation."""
+    """Return Figure 5: mean and standard deviation of the estimates of Epsilon*, and its true value, by separation."""
     found = _simulated(context.extent)
     sizes = found.settings.sizes
     figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))

@@ -71,7 +71,10 @@ def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> t
 
 
 def figure_3(context: ItemContext) -> ItemResult:
-    """Return Figure 3: both log ratios over the FPR, exact and from samples."""
+    """Return Figure 3: two log ratios over the FPR, exact and from samples.
+
+    They are log (1 - delta - FPR) / FNR and log (1 - delta - FNR) / FPR. Epsilon* is the largest of four such ratios.
+    """
     losses, samples = LOSSES[context.extent], SAMPLES[context.extent]
     exact = _exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
     thresholds, sampled = _sampled_curves(losses, samples, resampling("negoescu2023-fig3"))

@@ -93,7 +93,10 @@ def label_of(one: Point) -> str:
 
 
 def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
-    """Return a setting's Kolmogorov-Smirnov tests, a row for each model, size and number of components."""
+    """Return the p-values of Kolmogorov-Smirnov tests of mixtures that are fitted to the scores of one setting.
+
+    There is one row for each model, number of scores and number of components.
+    """
     rows = []
     for trial, scores in enumerate(_training_scores(run)):
         random = np.random.default_rng([trial, *one.name.encode()])

@@ -80,7 +80,7 @@ def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
 
 
 def _settings(extent: ComputeExtent) -> Iterator[Any]:
-    """Yield all settings of the sweeps and the simulations; their hash tells whether settings have changed."""
+    """Yield all settings of the sweeps and the simulations; a hash of them shows whether settings have changed."""
     for studies in CANDIDATES.values():
         for study in studies:
             own = study.in_form(extent)

@@ -245,7 +245,7 @@ def _largest(settings: Mapping[str, Floats]) -> IntervalEstimate:
 
 
 def _level_rows(found: PrivacyUtilityResults) -> Iterator[ItemRow]:
-    """Yield a row of the Epsilon* by chance, and a row of mean Epsilon* for each claimed epsilon."""
+    """Yield a row of the Epsilon* that chance alone gives, and a row of mean Epsilon* for each claimed epsilon."""
     yield _floor(found.study)
     for epsilon, own in found.private.groupby("privacy.epsilon"):
         values = own.groupby("trial")["epsilon_star"].mean().to_numpy(dtype=np.float64)

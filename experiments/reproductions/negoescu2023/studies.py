@@ -49,7 +49,7 @@ class EpsilonStarTaskSettings:
 
     @property
     def stands_in(self) -> bool:
-        """Whether the data set is a substitute for the paper's."""
+        """Whether the data set is a substitute for the one that the paper uses."""
         return "in place of" in self.title
 
     @property

@@ -77,7 +77,7 @@ _SECOND_LOOKS = (
 
 
 def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return a table of claims and their verdicts, with a figure.
+    """Return a table of claims with their verdicts, and a figure of their intervals.
 
     Parameters
     ----------

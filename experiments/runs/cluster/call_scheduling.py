@@ -35,7 +35,7 @@ _DIED = "its process died, or ended itself at the time limit"
 
 @dataclass(eq=False)
 class _Call:
-    """A client call: a message to a client that waits for its reply."""
+    """A scheduled message to a client whose reply has not yet arrived."""
 
     identity: str  # id of the message
     message: Message
@@ -81,7 +81,7 @@ class CallScheduler:
     pool
         The pool whose processes make the calls.
     retries
-        Number of repetitions of a call whose process, but not its machine, has died.
+        Number of times that a call is repeated if its process dies, but not its machine.
     contexts
         The Flower context of each node, by node id. Each call replaces the context of its node.
     settle

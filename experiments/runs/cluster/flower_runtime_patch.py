@@ -222,7 +222,7 @@ def pool_in_place(retries: int) -> Iterator[PatchedRuntime]:
     Parameters
     ----------
     retries
-        Number of repetitions of a client call whose process, but not its machine, has died.
+        Number of times that a client call is repeated if its process dies, but not its machine.
     """
     replaced = tuple(getattr(module, name) for module, name in _REPLACED)
     try:

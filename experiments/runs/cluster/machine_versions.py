@@ -42,7 +42,7 @@ class MachineVersions(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether the versions equal those of this process, apart from Python's last number: 3.11.7 equals 3.11.9."""
+        """Whether Python and Flower have the versions of this process; Python 3.11.7 and 3.11.9 count as equal."""
         own = _own_versions()
         return (self.python.rpartition(".")[0], self.flower) == (own.python.rpartition(".")[0], own.flower)
 

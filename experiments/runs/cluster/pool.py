@@ -101,7 +101,12 @@ class ClientPool:
         return self._closed.is_set()
 
     def take(self, compartment: int) -> ClientProcess:
-        """Return a process for calls of a compartment: an idle one, or a new one as soon as there is room for it.
+        """Return a process for client calls: an idle one, or a new one as soon as there is room for it.
+
+        Parameters
+        ----------
+        compartment
+            Number of the client's compartment. Only clients of the same compartment share a process.
 
         Raises
         ------

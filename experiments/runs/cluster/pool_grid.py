@@ -33,9 +33,9 @@ class PoolGrid(DelegatingGrid):
     grid
         Flower's own grid, which does everything else.
     pool
-        The patched runtime, which has the pool.
+        Flower's patched runtime, which holds the pool of client processes.
     retries
-        Number of repetitions of a client call whose process, but not its machine, has died.
+        Number of times that a client call is repeated if its process dies, but not its machine.
     context
         The context of the ServerApp, with the run's id and settings.
     """
@@ -67,7 +67,7 @@ class PoolGrid(DelegatingGrid):
         return list(sent)
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return the arrived replies to the messages with the given ids; each reply is returned only once."""
+        """Return the replies that have arrived to the messages with the given ids; each reply is returned only once."""
         with self._changed:
             # Of the many that are asked for few are there.
             asked = message_ids if isinstance(message_ids, set) else set(message_ids)

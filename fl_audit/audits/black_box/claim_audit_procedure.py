@@ -118,9 +118,10 @@ class _DistinguisherSearch:
     pilots: int = 0  # number of search trials so far
 
     def look(self, kind: str, trials: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
-        """Return the distinguishers of the scenario `kind`, the most promising for a test on `fresh` new trials first.
+        """Return the distinguishers of the scenario `kind`, in the order in which they are worth a test.
 
-        If no trial of the scenario was valid, only those with a positive margin are returned.
+        `fresh` is the number of new trials on which they would be tested. If no trial of the scenario was valid, only
+        distinguishers with a positive margin are returned.
         """
         found = find_distinguishers(kind, trials, present, self.claim.limits, fresh)
         # If no trial was valid, numbers besides the model may still tell D from D'; other groups are not worth a test.
@@ -161,7 +162,7 @@ class _DistinguisherSearch:
         self.looked[kind] = trials, present
 
     def choice(self) -> _SelectedDistinguishers:
-        """Play more trials of the best scenarios, and return the distinguishers to be tested on fresh trials."""
+        """Run more trials of the best scenarios, and return the distinguishers to be tested on fresh trials."""
         left = self._look_closely() if self.budget.scout < self.budget.pilot else []
         found, low_bits = _by_bits(self.ranked)
         # Scenarios are ordered from plain to special, and the sort is stable.

@@ -33,8 +33,8 @@ CHUNK = 20
 class TrialBudget:
     """The numbers of trials and of distinguishers in each stage of a black-box audit.
 
-    Raises `InputError` if a number of trials is not a multiple of `CHUNK` or is below 2 * `CHUNK`, if `stages` and
-    `shares` differ in length, or if the shares do not add up to 1.
+    Raises `InputError` if a number of trials is not a multiple of `CHUNK` or is below 2 * `CHUNK`. It is also raised if
+    `stages` and `shares` differ in length, or if the shares do not add up to 1.
     """
 
     pilot: int = 400  # number of search trials for each scenario that passes the first search
@@ -88,7 +88,10 @@ class DistinguisherTest:
 
 @dataclass(frozen=True)
 class TrialErrorShares:
-    """The shares of a scenario's trials with D and with D' that the mechanism ended with an error."""
+    """The share of a scenario's trials with D, and that of its trials with D', which ended with an error.
+
+    The error is one that the mechanism raised.
+    """
 
     kind: str  # name of the scenario
     said: str  # the error message, in one line

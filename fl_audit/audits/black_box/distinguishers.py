@@ -234,7 +234,7 @@ def _expected_epsilon(
 def least_shift(limit: EpsilonDeltaLimit, trials: int, level: float) -> float:
     """Return the smallest shift between normal releases under D and D' with which nine of ten audits refute `limit`.
 
-    It is in standard deviations of the release, and infinite if even a shift of 12 is not enough.
+    The shift is in standard deviations of the release. It is infinite if even a shift of 12 is not enough.
 
     Parameters
     ----------

@@ -187,7 +187,10 @@ def _coarse(trials: Transcripts) -> Floats:
 
 
 def _finest(trials: Transcripts) -> Floats:
-    """Return the number of binary digits of the finest released value, relative to the difference, (trials, 1)."""
+    """Return the number of binary digits of the finest value that was released in each trial, (trials, 1).
+
+    The digits are counted from the size of the difference between D and D' at the value's coordinate.
+    """
     # A floating-point sum has no finer bits than the finer summand. Noise alone may be as fine as any number near 0,
     # but noise on top of a contribution is never much finer than the contribution (Mironov 2012).
     sizes = np.abs(trials.direction)
@@ -197,7 +200,10 @@ def _finest(trials: Transcripts) -> Floats:
 
 
 def _places(values: Floats) -> Floats:
-    """Return the smallest k for which each value is a multiple of 2**-k; -100 for 0 and non-finite values."""
+    """Return how many binary digits after the point each value has: the smallest k for which it is a multiple of 2**-k.
+
+    The result is -100 for 0 and for non-finite values.
+    """
     mantissas, exponents = np.frexp(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
     whole = np.asarray(mantissas * 2.0**53, dtype=np.int64)
     # This isolates the lowest set bit in two's complement.
@@ -210,6 +216,9 @@ def _flat(values: Floats) -> Floats:
 
 
 def _finite(values: Floats) -> Floats:
-    """Return the columns with 0 for non-finite values, followed by one column each that marks these values by 1."""
+    """Return the columns with 0 in place of non-finite values, followed by one column of flags for each of them.
+
+    A flag is 1 if the value is not finite, otherwise 0.
+    """
     missing = ~np.isfinite(values)
     return np.concatenate([np.where(missing, 0.0, values), missing.astype(np.float64)], axis=1)

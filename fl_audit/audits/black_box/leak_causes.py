@@ -38,7 +38,9 @@ _ONE_VECTOR = "Clip all tensors of a client together, and give each of them nois
 
 
 def cause_of(trials: Transcripts, present: Flags, group: str) -> LeakCause:
-    """Return why trials with D and D' can probably be distinguished; the texts are empty if no cause is found.
+    """Return a probable cause by which trials with D and with D' can be distinguished.
+
+    If no cause is found, the texts of the result are empty.
 
     Parameters
     ----------
@@ -145,9 +147,10 @@ def _where(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
-    """Return the standardised shift between D and D' in the coordinates `where`, and the norm of the difference there.
+    """Return how far D and D' shift the releases apart in some coordinates, and the norm of the difference there.
 
-    Releases are projected on the difference. None if they do not vary or do not differ there.
+    Releases are projected on the difference in the coordinates `where`. The shift is given in standard deviations. None
+    if the projections do not vary, or if there is no difference.
     """
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     one, zero = along[present], along[~present]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CanaryAudit(PairAudit):
-    """The audit kind `canaries`, in which a secret coin decides for each canary and round whether it is in."""
+    """The audit kind `canaries`: in each round, a secret coin decides for each canary whether it is inserted."""
 
     judged_by = "fl_audit.audits.canaries.judging:CanaryJudging"
     own_settings = ("canaries",)

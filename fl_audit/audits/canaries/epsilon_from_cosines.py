@@ -100,7 +100,7 @@ def from_all_iterates(
 
 
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
-    """Return the epsilon at `delta` between N(0, 1) and N(mean, spread^2), as the larger of the two directions.
+    """Return the epsilon at `delta` between N(0, 1) and N(mean, spread^2), the larger one of its two directions.
 
     Parameters
     ----------

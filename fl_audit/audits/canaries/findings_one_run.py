@@ -41,7 +41,7 @@ class CanaryBoundsFinding:
 
     @property
     def tells_too_little(self) -> bool:
-        """Whether the epsilon by the accountant of the canaries' client is below the lower bound from the canaries."""
+        """Whether the accountant of the canaries' client reports an epsilon below the lower bound from the canaries."""
         return self.epsilon_told is not None and self.finding.epsilon_lower > self.epsilon_told
 
     def to_json(self) -> dict[str, Any]:

@@ -287,6 +287,7 @@ def tradeoff_epsilon(guesses: Guesses, delta: float, level: float) -> float:
 def _largest_rejected(guesses: Guesses, family: Callable[[float], Inverse], largest: float, level: float) -> float:
     """Return the largest parameter, up to `largest`, whose trade-off curve the guesses reject; 0 if they reject none.
 
-    `family` maps a parameter to the function F^-1 of its curve.
+    `family` maps a parameter to the function F^-1 of its curve, as in the module docstring. `level` is the significance
+    level of the rejection.
     """
     return last_true(lambda parameter: not is_possible(guesses, level, family(parameter)), 0.0, largest, _STEPS)

@@ -272,7 +272,10 @@ def _shift(rounds: int, kept: StoredGuarantee, claim: Claim, level: float) -> fl
 
 
 def _weights(rounds: list[StoredRound]) -> Floats:
-    """Return each canary's smallest weight over rounds, relative to the heaviest client; 1 if unknown."""
+    """Return each canary's smallest weight over the rounds, relative to the heaviest client.
+
+    A weight that is not known counts as 1.
+    """
     seen = [[1.0 if note.weight is None else note.weight for note in one.present] for one in rounds]
     return np.asarray(np.min(seen, axis=0))
 

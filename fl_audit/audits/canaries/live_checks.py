@@ -94,9 +94,9 @@ def dilution(
 ) -> OtherClientsVariance:
     """Return the variance that other clients' updates add to the scores of canaries, on top of the noise.
 
-    The result is the upper bound `squared`, unless the scores are lower than this bound and the claimed noise explain
-    (at level 1 in 1,000). Then it is the larger variance that is compatible with the claimed noise and with the lower
-    bound `low` on mu.
+    The result is the upper bound `squared` as long as the claimed noise and this bound explain how low the scores are.
+    If they do not (at level 1 in 1,000), the result is the variance that is compatible with the claimed noise and with
+    the lower bound `low` on mu, if that is larger.
 
     Parameters
     ----------

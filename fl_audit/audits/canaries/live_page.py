@@ -211,7 +211,10 @@ def _doubt(doubt: Inconsistency, numbers: LiveFinding) -> str:
 
 
 def _numbered(found: tuple[int, ...], one: str = "canary", many: str = "canaries") -> str:
-    """Return at most five of the numbers as a phrase, such as "canaries 1, 4"."""
+    """Return at most five of the numbers as a phrase, such as "canaries 1, 4".
+
+    `one` is the noun for a single number, `many` the noun for several.
+    """
     more = ", ..." if len(found) > _MOST_NUMBERED else ""
     return f"{one if len(found) == 1 else many} {', '.join(map(str, found[:_MOST_NUMBERED]))}{more}"
 

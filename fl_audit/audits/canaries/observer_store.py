@@ -29,7 +29,7 @@ _PATIENCE = 60.0  # seconds to wait for the lock while another process stores it
 
 @dataclass(frozen=True)
 class TrainingObserver:
-    """An observer of a running training, which scores releases along the canaries' directionsand stores the scores."""
+    """An observer of a running training, which scores releases along the canaries' directions and stores the scores."""
 
     directory: Path  # directory for one file for each round, and for a file with the guarantee
     directions: int  # seed of the canaries' directions, from 0 to 2**64 - 1, equal to that of the clients

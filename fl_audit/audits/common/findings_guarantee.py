@@ -1,4 +1,4 @@
-"""Findings on the guarantee: its alternatives, coalitions of clients, and adaptive clipping."""
+"""Findings on the guarantee: other bounds on the belief, coalitions of clients, and adaptive clipping."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -146,7 +146,7 @@ class ColludersFinding:
 
 
 def measure_colluders(run: FinishedRun, _: Findings) -> ColludersFinding | None:
-    """Return the noise that coalitions of clients, and the server, do not know, and epsilon against them.
+    """Return, for coalitions of clients and for the server, the noise that they do not know, and epsilon against them.
 
     None without a guarantee, or if the clients do not add the noise in shares.
     """

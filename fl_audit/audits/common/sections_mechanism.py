@@ -93,7 +93,7 @@ def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 
 def _sentence(_: GuaranteeFinding, contents: ReportContents) -> str:
-    """Return how to read the figure of local sensitivities; empty without an insider."""
+    """Return sentences that explain the figure of local sensitivities; empty without an insider."""
     facts, words = contents.facts, contents.words
     if not contents.run.has_insider:
         return ""

@@ -157,9 +157,9 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
 def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confidence: float) -> EstimateWithConfidence:
     """Estimate epsilon of the audited pair D and D' at a given delta, from the log-odds of trials.
 
-    The interval contains every epsilon that a betting test does not reject. The test checks whether the mean of max(0,
-    1 - e^(epsilon - L)) over trials can be delta, where L are the log-odds of the data set that was used. The mean
-    falls with epsilon, so bisection finds the ends of the interval. Raises `InputError` as `delta_from_beliefs` does.
+    The interval contains every epsilon that a betting test does not reject. The test asks whether delta can be the mean
+    of max(0, 1 - e^(epsilon - L)) over trials. Here L is the log-odds of the data set that a trial used. The mean falls
+    with epsilon, so bisection finds the ends of the interval. Raises `InputError` as `delta_from_beliefs` does.
 
     Parameters
     ----------

@@ -83,7 +83,10 @@ class SeveralInsidersFinding:
 
 
 def measure_insiders(run: FinishedRun, _: Findings) -> SeveralInsidersFinding | None:
-    """Return the advantages of several insiders; None without a guarantee or with only one insider."""
+    """Return each insider's advantage, and the share of trials in which all insiders are right or all are wrong.
+
+    None without a guarantee or with only one insider.
+    """
     table = run.tables.insiders
     if table is None or "won" not in table or not run.facts.has_guarantee:
         return None

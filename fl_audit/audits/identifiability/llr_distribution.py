@@ -43,7 +43,10 @@ class LlrIncrementStatistics:
 
     @property
     def holds(self) -> bool:
-        """Whether these trials pass: every z-score is at most 4 in absolute value, and the p-value is above 0.001."""
+        """Whether the innovations agree with N(0, 1).
+
+        They agree if every z-score is at most 4 in absolute value, and the p-value is above 0.001.
+        """
         largest = max(abs(self.mean_z), abs(self.variance_z), abs(self.serial_correlation_z))
         return self.ks_p_value > SMALLEST_P_VALUE and largest <= LARGEST_Z_SCORE
 

@@ -26,7 +26,7 @@ from fl_audit.verdict.verdict_messages import title_of
 
 
 def _method(decisive: VerdictDetails, words: UnitWords) -> str:
-    """Return a phrase for the test that decides the verdict, or for the bound that does."""
+    """Return a phrase that names the test, or otherwise the bound, from which the verdict follows."""
     is_test = decisive.method in set(TestName)
     return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 

@@ -63,7 +63,7 @@ def advantage_row(found: AdvantageFromWins, contents: ReportContents) -> ReportN
 
 
 def _surer_row(numbers: evidence.InsiderFinding, contents: ReportContents) -> ReportNumber:
-    """Return the row of the share of trials in which the insider's belief exceeded the claimed bound."""
+    """Return the table row with the share of trials in which the insider's belief exceeded the claimed bound."""
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
     return ReportNumber(

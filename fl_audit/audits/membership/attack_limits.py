@@ -90,11 +90,11 @@ def largest_auc(profile: PrivacyProfile) -> float:
 def largest_order(profile: PrivacyProfile) -> float:
     """Return the largest probability that an attack ranks a member above a nonmember of the same training.
 
-    It is from 1/2 to 1. Let T be the largest TPR as a function of the FPR. Adding a unit changes the probability of any
-    outcome from a to at most T(a), and removing one from b to at most T'(b) = 1 - T^-1(1 - b). Exchanging a nonmember
-    for a member does both (group privacy, Dong, Roth & Su 2022, theorem 2.14). Therefore the limit at even odds is (1 +
-    max_a (T'(T(a)) - a)) / 2. For Gaussian releases without sampling it is Phi(mu). Otherwise it comes from a curve
-    that is never too low.
+    It is from 1/2 to 1. Let T be the largest TPR as a function of the FPR. If a unit is added, the probability of an
+    outcome changes from a to at most T(a). If a unit is removed, it changes from b to at most T'(b) = 1 - T^-1(1 - b).
+    To exchange a nonmember for a member does both (group privacy, Dong, Roth & Su 2022, theorem 2.14). Therefore the
+    limit at even odds is (1 + max_a (T'(T(a)) - a)) / 2. For Gaussian releases without sampling it is Phi(mu).
+    Otherwise it comes from a curve that is never too low.
 
     Raises
     ------

@@ -1,18 +1,18 @@
 """Results of one attack in the membership audit: its rates, its ROC curve, and lower bounds on epsilon from its scores.
 
-**One target of each trial.** Scores of one trial share its model, so a lower bound that needs independent scores must
-not use all of them. If one target of each trial is drawn before the scores are seen, the pairs of its score and its
-coin are i.i.d. over trials. The score has the distribution P1 if the coin says in, and P0 if not.
+**One target of each trial.** The scores of a trial come from the same model, so a lower bound that needs independent
+scores must not use all of them. Instead one target of each trial is drawn before the scores are seen. The pairs of its
+score and its coin are then i.i.d. over trials. The score has the distribution P1 if the coin says in, and P0 if not.
 
 **P1 and P0 are close if the mechanism is private.** For fixed coins of all other targets, P1 and P0 are distributions
 of a function of the releases of two neighbours. So P1(A) <= e^epsilon P0(A) + delta for every event A, and the same
 holds with P1 and P0 exchanged. Coins are independent, so both inequalities still hold after averaging over the other
 coins and over the drawn target. Nothing else is assumed; records may depend on each other.
 
-**Shadow trials.** These are trials whose models and membership an attack learns from. The score of a trial may depend
+**Shadow trials.** An attack learns from the models and the membership of shadow trials. The score of a trial may depend
 on its own release and on shadow trials that are not used for the bound. If every trial were a shadow of all others, a
-trial's coin would influence the scores of other trials, and the scores would not be independent. So pass only scores of
-trials that are no shadows to these functions.
+trial's coin would influence the scores of other trials, and the scores would not be independent. So these functions
+must only get scores of trials that are not shadow trials.
 """
 
 from dataclasses import dataclass

@@ -167,7 +167,7 @@ def _log_prior(prior: ArrayLike, shape: tuple[int, ...]) -> Floats:
 
 
 def _true_values(truth: ArrayLike, shape: tuple[int, ...]) -> Integers:
-    """Return the index of each record's true value as int64, (targets,); `InputError` if it does not fit `shape`."""
+    """Return the index of each record's true value, int64 (targets,); `InputError` if `truth` does not fit `shape`."""
     true = np.asarray(truth)
     fits = true.shape == shape[:1] and np.issubdtype(true.dtype, np.integer)
     require(fits, f"true values are {true.dtype} of shape {true.shape}: accepted are whole numbers {shape[:1]}")

@@ -53,10 +53,10 @@ def _record_bound(run: FinishedRun, confidence: float) -> LowerBound:
 
 @dataclass(frozen=True)
 class FinalModelMembershipFinding:
-    """Advantages of the membership adversary, and upper bounds on them by the guarantee.
+    """The two advantages of the membership adversary, each with an upper bound that follows from the guarantee.
 
-    There are two advantages: in telling all members from nonmembers, and in deciding whether the one record in which D
-    and D' differ is a member.
+    One is the advantage in telling all members from nonmembers. The other is the advantage in deciding whether the one
+    record in which D and D' differ is a member.
     """
 
     over_trials: AdvantageInterval  # advantage in telling members from nonmembers, mean over trials

@@ -239,9 +239,10 @@ def _of_clients(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[_Alignment, _Alignment]:
-    """Return the two alignments of `_alignments` for clients, as sums over the rounds that whitening combines.
+    """Return the two alignments of `_alignments` if the units are clients.
 
-    The second one leaves out the bits, because after a small update their noise would hide the noise on the sum.
+    They are sums over the rounds that whitening combines. The second alignment leaves out the quantile bits, because
+    after a small update their noise would hide the noise on the sum.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit = _unit_of_bits(federation, sigma)
@@ -283,7 +284,7 @@ def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
 
 
 def pushed_up(federation: LoadedFederation, models: Tensor) -> Tensor:
-    """Return the addition to a malicious insider's contribution that raises the targets' losses.
+    """Return the vector that a malicious insider adds to its contribution to raise the targets' losses.
 
     It is float32, shape (trials, parameters).
 

@@ -105,7 +105,10 @@ def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraS
 
 
 def _variance(group: ShadowGroupMoments, spread: LiraSpread) -> Floats:
-    """Return the variance for the attack on each trial, (trials, targets, queries); SHARED pools over targets."""
+    """Return the variance of confidences for the attack on each trial, (trials, targets, queries).
+
+    With SHARED, all targets have the same variance, and the second axis has length 1.
+    """
     match LiraSpread(spread):
         case LiraSpread.EACH:
             variance = group.variance

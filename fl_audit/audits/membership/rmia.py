@@ -123,7 +123,11 @@ def _from_out(out: ShadowGroupMoments, rule: RmiaSettings) -> Floats:
 
 
 def _checked(values: Floats, what: str) -> Floats:
-    """Return log-probabilities unchanged; raise `InputError` if they are not finite, above 0, or of several queries."""
+    """Return log-probabilities unchanged, after a check.
+
+    Raises `InputError`, which names them by `what`, if one of them is above 0 or not finite, or if there are several
+    queries for each record.
+    """
     require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
     highest = float(values.max())
     require(highest <= 0, f"{what} reach {highest:g}: accepted are numbers up to 0")

@@ -243,7 +243,11 @@ class _RankedScores:
         self._won = ranks.sum(axis=1) - members * (members + 1) / 2
 
     def counts(self, weights: Floats, top: int | None = None) -> tuple[Floats, Floats]:
-        """Return the weighted numbers of members and nonmembers at or above each top score, (resamples, scores)."""
+        """Return how many members, and how many nonmembers, have each score or a higher one, both (resamples, scores).
+
+        A trial counts with its weight in each resample, `weights`, (resamples, trials). Only the `top` highest scores
+        are used; None uses all.
+        """
         weight, is_in = weights[:, self._trial[:top]], self._is_in[:top]
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 

@@ -16,7 +16,7 @@ from fl_audit.statistics.advantage import advantage_ends
 
 
 def _scope_of(facts: RunDescription) -> str:
-    """Return to which units and data sets the bounds of a run apply."""
+    """Return sentences for the report that say for which units and data sets the bounds on the advantage hold."""
     if not facts.has_guarantee:
         of_training = "" if facts.federation.local_randomizer is None else " of the training"
         return f"Nothing was claimed{of_training}, so nothing but certainty bounds the advantage."

@@ -140,9 +140,10 @@ def _of_trial(model: StackedModel, layer: str, one: Tensor, features: Tensor, la
 def _seen(
     model: StackedModel, layer: str, parameters: dict[str, Tensor], features: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return signals (n, outs), inputs (n, ins), log-probabilities (n, classes) and losses (n,) under one model.
+    """Run one model on n examples, and return signals, inputs, log-probabilities (n, classes) and losses (n,).
 
-    Signals are the gradients of the losses at the outputs of the dense layer, whose inputs are the second value.
+    The inputs (n, ins) are those of the dense layer named `layer`. The signals (n, outs) are the gradients of the
+    losses with respect to the outputs of this layer.
     """
     with torch.enable_grad(), _watched(_linear(model, layer)) as calls:
         log_probabilities = _log_probabilities(model, parameters, features)

@@ -175,7 +175,8 @@ class AttackNetworks:
     def _filtered(self, shown: Shown) -> Tensor:
         """Return learned linear maps of the last dense layer's gradient, (networks, examples, filters x outs).
 
-        The gradient's row for class c is d_c (h, 1), with d_c in `signals` and (h, 1) in `inputs`; it is never formed.
+        The gradient's row for class c is d_c (h, 1), with d_c in `signals` and (h, 1) in `inputs`. The gradient itself
+        is not computed: a map is applied to (h, 1), and the result is multiplied by every d_c.
         """
         found, maps = [], self.weights["filters"]
         for release in range(maps.shape[1]):

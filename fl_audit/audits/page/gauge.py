@@ -134,7 +134,10 @@ def _of_verdict(numbers: VerdictFinding) -> str:
 
 
 def _of_accountant(kept: float, guarantee: Guarantee) -> str:
-    """Return a sentence that compares the accountant's epsilon with `kept`, that of the claimed noise itself."""
+    """Return a sentence on the epsilon at which a breach begins, and on the one that the accountant computes.
+
+    A breach begins at `kept`, the epsilon of the claimed noise itself, without the slack of the accountant.
+    """
     how = "exactly" if guarantee.claim.profile.gaussian_mu is not None else "at most"
     begins = f"A breach begins at the dotted mark: the claimed noise gives away {how} {number_text(kept, 3)}"
     return f"{begins}; {guarantee.accountant} counts it as {number_text(guarantee.epsilon, 3)}."

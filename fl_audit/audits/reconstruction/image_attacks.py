@@ -112,7 +112,10 @@ def descended(
 
 
 def _steps(pictures: Tensor, slopes: Callable[[Tensor], Tensor], descent: DescentSettings) -> Iterator[int]:
-    """Change images in place by one step of Adam after the other, and yield the number of finished steps."""
+    """Change images in place by steps of Adam, and yield the number of finished steps after each step.
+
+    Only the signs of the gradients, which `slopes` returns, are used.
+    """
     optimizer = torch.optim.Adam([pictures], lr=descent.step)
     breaks = [int(descent.iterations // part) for part in _BREAKS]
     falls = torch.optim.lr_scheduler.MultiStepLR(optimizer, breaks, gamma=0.1)

@@ -20,7 +20,8 @@ class ReconstructionJudging(TargetsJudging):
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Judge the guarantee by the share of right first guesses, and by the noise along the true candidate.
 
-        Values that were revealed after the run are tested too. None without an insider.
+        Values that the challenger revealed after the run, such as who took part, are tested too. None without an
+        insider.
         """
         if (ranks := candidate_ranks(run)) is None:
             return None

@@ -177,7 +177,7 @@ class NoiseLevelGuarantee:
 
     @classmethod
     def gaussian(cls, epsilon: float, mu: float, chance: float) -> "NoiseLevelGuarantee":
-        """Return a level of Gaussian noise.
+        """Return the values of the guarantee at one level of Gaussian noise.
 
         The largest probability of identifying the true candidate is Phi(mu + Phi^-1(chance)).
 

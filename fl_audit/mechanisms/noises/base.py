@@ -177,9 +177,10 @@ class MechanismNoise(ABC):
         return self.multiplier
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the standard deviation of a round's noise over the largest difference of D and D' that can be seen.
+        """Return the noise multiplier of a round, or of all rounds together if noise is correlated over rounds.
 
-        The result is 0 without noise.
+        It is the standard deviation of the noise, divided by the largest norm of the difference between D and D'. It is
+        0 without noise.
 
         Parameters
         ----------

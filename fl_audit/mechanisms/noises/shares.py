@@ -1,4 +1,4 @@
-"""Base class of noise to which every client adds a secret share, and the number of shares that hide the target."""
+"""Noise to which every client adds a secret share: its base class, and the number of shares that hide the target."""
 
 import math
 from dataclasses import dataclass

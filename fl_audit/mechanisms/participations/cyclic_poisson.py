@@ -88,7 +88,7 @@ class CyclicPoisson(Participation):
         return np.flatnonzero(groups == (server_round - 1) % self.cycle)
 
     def with_first(self, unit: int) -> Self:
-        """Return the same rule with the unit of the given number in the first group."""
+        """Return the same rule, in which the unit of the given number is in the first group."""
         return replace(self, first=unit)
 
     def mean_units(self, units: int) -> float:

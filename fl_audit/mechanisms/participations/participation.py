@@ -99,7 +99,13 @@ class Participation(ABC):
         return None
 
     def with_first(self, unit: int) -> Self:
-        """Return the same rule with the unit of the given number placed so that it has the maximum number of turns."""
+        """Return this rule, changed so that the given unit participates as often as any unit can.
+
+        Parameters
+        ----------
+        unit
+            Number of the unit.
+        """
         return self
 
     def mean_units(self, units: int) -> float:
@@ -124,7 +130,7 @@ class Participation(ABC):
 
     @abstractmethod
     def words(self, words: ParticipationPhraseContext) -> str:
-        """Return a phrase for reports on who participates in a round, and whether this protects the units."""
+        """Return a phrase for reports on who participates in a round, and whether participation is a secret."""
 
     def curve_words(self, differing: str) -> str:
         """Return a sentence on how to read a figure of the differing unit's effect in each round; "" if none is needed.

@@ -22,8 +22,8 @@ class RotatingCohorts(Participation):
     """Participation of one cohort of clients per round; cohorts have a fixed size and take turns in a public order.
 
     The cohorts are consecutive sections of one random order of all m clients, which is repeated. Everybody knows who
-    participates, so sampling does not amplify privacy. A client participates in every (m / size)-th round on average;
-    two of its rounds are at least floor(m / size) apart.
+    participates, so sampling does not amplify privacy. A client participates in every (m / size)-th round on average.
+    Two rounds in which the same client participates are at least floor(m / size) rounds apart.
     """
 
     size: int  # number of clients in a round, from 1 to m - 1; for all m, use `Everybody`
