@@ -172,7 +172,8 @@ def observe(message: Message, context: Context) -> Message:
 def _of_targets(added: Floats, signal: Floats, noise: Floats) -> dict[str, Floats | None]:
     """Return an insider's evidence on every target, keyed as in messages; all arrays have the shape (trials, targets).
 
-    `signal` and `noise`, along the target's contribution, are in standard deviations of the round's noise.
+    `added` is what the round adds to the log-odds. `signal` and `noise` are measured along the target's contribution,
+    in standard deviations of the round's noise.
     """
     return {Key.LOG_ODDS: added, Key.LOCAL_SENSITIVITY: signal, Key.SCORES: noise}
 

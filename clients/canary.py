@@ -137,7 +137,7 @@ def canary_mod(canary: Canary) -> Mod:
 
 
 def canary_of_node(directions: int, clipping_norm: float, is_replaced: bool = False) -> Mod:
-    """Return a Flower mod for all clients of an app, which sends a canary on nodes whose configuration names one.
+    """Return a Flower mod for all clients of an app, which sends a canary if the node's configuration names a canary.
 
     A SuperNode sends canary 2 if it is started with `--node-config 'canary=2 canary-coins="/path"'`. The file has the
     seed of the coins, which never leaves the node. Other clients train as usual.

@@ -159,10 +159,10 @@ class Request:
         return {Key.ROUND: self.config[Key.ROUND], Key.BATCH: self.config[Key.BATCH]}
 
     def losses(self) -> list[tuple[Floats, Flags]]:
-        """Return the models' losses on the client's records, in parts: losses (trials, n) with a mask (trials,).
+        """Return the models' losses on the client's records in several parts: losses (trials, n) with a mask (trials,).
 
-        The mask marks the trials in which the client has the records of the part: first those of all trials, then the
-        target's records, and its replacement if there is one.
+        The mask marks the trials in which the client has the records of the part. The first part has the records of all
+        trials. The next parts are the target's records and, if there is one, the target's replacement.
         """
         federation, models, membership = self.federation, self.tensor(models_key(0)), self.own_membership
         everywhere = np.ones(len(models), dtype=np.bool_)

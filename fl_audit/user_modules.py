@@ -240,7 +240,7 @@ class PortableValue(Generic[T]):
 
 
 def _restored(directory: str, pickled: bytes) -> object:
-    """Return the value of a `PortableValue`, after moving `directory` to the end of `sys.path`.
+    """Return the value of a `PortableValue`, whose module is searched for in `directory` after all other directories.
 
     The bytes come from another process of the same run, never from a file.
     """

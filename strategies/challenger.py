@@ -115,9 +115,10 @@ class SeededChallenger:
         return np.array(tossed, dtype=np.bool_).reshape(len(trials), canaries)
 
     def quantile_normals(self, trials: Sequence[int], server_round: int) -> Tensor:
-        """Return one standard normal draw per trial, float64 (trials,), for a round's noise in adaptive clipping.
+        """Return one standard normal draw per trial, float64 (trials,), for the noise of adaptive clipping in a round.
 
-        Scaled, it is the noise of the count of updates within the norm, by which the norm is moved.
+        Adaptive clipping changes the clipping norm according to the number of updates within it. The draws, once
+        scaled, are added to this number.
 
         Parameters
         ----------

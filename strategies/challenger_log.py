@@ -189,9 +189,10 @@ class ChallengerLog:
         return (expected != side.norms).double().numpy()
 
     def _last_bits(self, kept: _BatchLog, made: ServerRound, members: Flags) -> Floats:
-        """Count released values whose last bit is 1, for trials with D and with D'; return each trial's excess.
+        """Return how many released values of each trial have the last bit 1, minus half of the values, shape (trials,).
 
-        The excess over half of the values, shape (trials,), is in standard deviations.
+        The result is in standard deviations. The numbers of such values are also added up in `kept`, for D and D'
+        apart.
         """
         if kept.odd is None:
             kept.odd = np.zeros((1 + len(self.places), 2), dtype=np.int64)

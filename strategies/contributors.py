@@ -127,9 +127,10 @@ def _without_canaries(
 def _samples_of_steps(
     public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Tensor | None:
-    """Return which records clients sample for the first DP-SGD step of a round, drawn again, bool (trials, units).
+    """Return which records clients sample for the first DP-SGD step of a round, bool (trials, units).
 
-    It is None if clients sample no records, or if the audit does not open secrets.
+    The samples are drawn again from the same seeds. None if clients sample no records, or if the audit does not open
+    secrets.
     """
     if not public.mechanism.is_sampled or not audit_of(public).opens_secrets(public):
         return None
@@ -260,7 +261,7 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
 
 
 def _require_short(one: ReceivedContribution, array: Floats32, trials: int, server_round: int) -> None:
-    """Raise `FederationError` if a contribution's L2 norm exceeds, in one of its trials, what clipping allows."""
+    """Raise `FederationError` if a contribution's L2 norm in one of its trials exceeds what clipping allows."""
     longest = np.broadcast_to(one.longest, trials)
     limits = longest if one.rows is None else longest[one.rows]
     if np.isinf(limits).all():

@@ -5,11 +5,11 @@ population sample. The queries about release i are sent while clients work on la
 (see `queries`) asks for the range of the losses on release i. Exchange i + 2 asks for the moments of the scores,
 because the server has evaluated the population by then. With a public range of losses the first query is not sent.
 
-The server learns the moments of each client's losses, which for a client with one record are its loss. Without a public
-range it also learns the extremes. Every client, the adversary among them included, learns the moments of the population
-and the range in use. A range from the clients contains extreme losses of members without noise, which no guarantee
-covers, so a deployment should set a public range. The adversary of this simulation does not use the range. The server
-could compute Epsilon* of a client's data by itself, because it follows from the client's moments.
+The server learns the moments of each client's losses. For a client with one record, they reveal the loss itself.
+Without a public range it also learns the extremes. Every client, the adversary among them included, learns the moments
+of the population and the range in use. A range from the clients contains extreme losses of members without noise, which
+no guarantee covers, so a deployment should set a public range. The adversary of this simulation does not use the range.
+The server could compute Epsilon* of a client's data by itself, because it follows from the client's moments.
 """
 
 from collections import defaultdict

@@ -1,9 +1,9 @@
 """Queries of an audit to clients, which a strategy sends with the messages of its rounds without reading them.
 
-Messages that are sent together form an exchange. Exchange i is sent with round i, and can ask about the releases of all
-earlier rounds while clients work on round i. After the last round, further exchanges with queries alone follow as
-needed. `AccountantStateCollector` sends no query, because clients send the state of their accountants with their
-contributions.
+Messages that are sent together form an exchange. Exchange i is sent with round i, and clients answer it while they work
+on this round. It can ask about the releases of all earlier rounds. After the last round, further exchanges with queries
+alone follow as needed. `AccountantStateCollector` sends no query, because clients send the state of their accountants
+with their contributions.
 """
 
 import json

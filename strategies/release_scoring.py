@@ -231,9 +231,10 @@ class TargetQueries(ReleaseQueries):
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:
-        """Expected form of an answer by key, all of shape (targets,) per trial: log-odds, signal, and noise along it.
+        """Expected form of each array in an answer: its shape per trial, and whether all its values must be finite.
 
-        The signal is the norm of the target's contribution over the standard deviation of the noise.
+        The arrays, each of shape (targets,), are the log-odds, the signal, and the noise along the target's
+        contribution. The signal is the norm of this contribution divided by the standard deviation of the noise.
         """
         shape = (self.public.targets,)
         return {Key.LOG_ODDS: (shape, True), Key.LOCAL_SENSITIVITY: (shape, True), Key.SCORES: (shape, False)}

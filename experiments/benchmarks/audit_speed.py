@@ -3,11 +3,12 @@
     python -m fl_audit.experiments.benchmarks.audit_speed [--data-dir DIR] [--only NAME] [--trials N] [--repeat N]
         [--devices cpu cuda] [--engines local ray] [--random-records] [--all-cores]
 
-The time of the authors' code is shown too. Three settings follow Bernau et al. 2021, with 10 clients, 30 rounds, noise
-scaled by the local sensitivity and a replaced record: `adult` (n = 1000 records, network 104-6-6-2), `mnist` (n = 100,
-convolutions) and `dense` (n = 1000, network 600-128-100). `dense` has random records of the shape of Purchase-100,
-since time does not depend on their values; with `--random-records` all settings have such records. Accuracy and
-Epsilon* (a privacy metric) are evaluated after every round of `adult`, and after the last round of the other settings.
+Three settings follow Bernau et al. 2021, and the time of these authors' own code is shown too. The settings have 10
+clients, 30 rounds, noise scaled by the local sensitivity and a replaced record: `adult` (n = 1000 records, network
+104-6-6-2), `mnist` (n = 100, convolutions) and `dense` (n = 1000, network 600-128-100). `dense` has random records of
+the shape of Purchase-100, since time does not depend on their values; with `--random-records` all settings have such
+records. Accuracy and Epsilon* (a privacy metric) are evaluated after every round of `adult`, and after the last round
+of the other settings.
 
 The time per trial is measured from the moment when all clients are ready until the last batch of trials is stored.
 Engines and devices take turns, so that the load of the machine affects all of them. The lower bound ("floor") is the

@@ -45,7 +45,10 @@ _CONCURRENCY_TARGET = 1.7
 
 
 def _seconds(data_dir: Path | None, actors: int, in_flight: int) -> float:
-    """Return the training seconds of two batches of the MNIST audit on Ray, `in_flight` of them at a time."""
+    """Return the training time in seconds of two batches of the MNIST audit on Ray.
+
+    `actors` is the number of client processes, and `in_flight` the number of batches that are trained at once.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration("mnist", 2 * _TRIALS_A_BATCH, Engine.RAY, data_dir, Path(scratch)).as_dict()
         config["run"] |= {"actors": actors, "batches-in-flight": in_flight, "trials-per-batch": _TRIALS_A_BATCH}

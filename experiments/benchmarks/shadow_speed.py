@@ -65,7 +65,7 @@ def _timed(work: Callable[[], object], count: int) -> ModelTimes:
 
 
 def _compared(shape: ShadowSpeedSetting, trials: int, epochs: int, loops: int) -> tuple[ModelTimes, ModelTimes]:
-    """Return the seconds per model in a plain loop over `loops` models, and in trials trained together."""
+    """Measure the time per model in seconds: in a plain loop over `loops` models, and in `trials` trained together."""
     torch.set_num_threads(1)
     spec = ModelSpec(shape.model, (shape.features,), shape.classes)
     model, source = StackedModel.of(spec), np.random.default_rng(0)

@@ -1,6 +1,7 @@
 """The command line.
 
-Importing this package makes Ctrl-C end the program from then on, because the modules of a run take seconds to import.
+From the import of this package on, Ctrl-C ends the program, even during the seconds in which the modules of a run are
+imported.
 """
 
 import os

@@ -202,7 +202,7 @@ def init(
 
 
 def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return the data and the label column, which the user is asked for on a terminal if no option gives them.
+    """Return the data and the label column, after asking on the terminal for whatever no option gives.
 
     `written` holds given settings about the format of a table, by key.
     """

@@ -62,8 +62,8 @@ def series_of(run: Run) -> list[Series]:
 def findings_of(run: Run) -> dict[str, float]:
     """Return all finite numbers in a run's summary and on the first page of its report, by name.
 
-    Examples of names are `guarantee.epsilon` from the summary and `page/AUC LiRA` from the page, without special
-    characters, which TensorBoard or MLflow do not accept.
+    Examples of names are `guarantee.epsilon` from the summary and `page/AUC LiRA` from the page. Names have no special
+    characters, because TensorBoard and MLflow do not accept them.
     """
     page = ((entry["name"], entry["value"]) for entry in run.summary.get("findings", []) if entry["value"] is not None)
     named = ((f"page/{' '.join(re.findall('[A-Za-z0-9.-]+', name))}", float(value)) for name, value in page)

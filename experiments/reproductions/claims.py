@@ -1,4 +1,4 @@
-"""Claims of papers: each claim is a range in which a measured number must lie, and the number's interval decides."""
+"""Claims of papers: each claim is a range for a number, whose confidence interval decides whether the claim holds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
@@ -122,9 +122,10 @@ class PaperClaim:
 
     @property
     def note(self) -> str:
-        """The verdict, the statement, and its range or the reason why it cannot be tested.
+        """One line on the claim: its verdict, its statement, and its range or the reason why it cannot be tested.
 
-        The number of trials that would decide an undecided claim follows, if known, and `second_look`.
+        If the claim is undecided, the number of trials that would decide it follows, if known. The remark `second_look`
+        comes last, if there is one.
         """
         if why := self.untestable:
             return f"{self.verdict}: {self.statement}; {why}"
@@ -184,14 +185,14 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
 
 
 def looked_at(claims: Sequence[PaperClaim], looks: Sequence[FailureExplanation]) -> tuple[PaperClaim, ...]:
-    """Return the claims, with an explanation added to each one that does not hold, if there is one.
+    """Add an explanation to each claim that does not hold and has one, and return all claims.
 
     Parameters
     ----------
     claims
         The claims of a paper with their first results.
     looks
-        Explanations, of which the first one with the claim's statement and data set is used.
+        Explanations. A claim gets the first explanation for its statement and data set.
     """
 
     def look_at(claim: PaperClaim) -> str:

@@ -1,7 +1,7 @@
-"""Notes that several tables and figures of a paper's page have: written once, at the end of the page, and linked to.
+"""Write each note shared by several tables or figures of a paper's page once, at the end of the page, with links.
 
-A note is one remark on why our result differs from the paper. Each section of a page ends with the list of its notes.
-A label stands for a note in links: the words before its colon, or else its first words.
+A note is one remark on why our result differs from the paper. Each section of a page ends with the list of its notes. A
+label stands for a note in links: the words before its colon, or else its first words.
 """
 
 import re

@@ -22,8 +22,9 @@ def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunC
     The attribute is the table column whose value an attack guesses. If no attack guesses one, the configuration is
     returned unchanged.
 
-    Raises `InputError` if an attack that concerns single records is configured for users or clients, if the attribute
-    does not exist, or if records of this data set cannot be varied for repeated queries.
+    Raises `InputError` if an attack on single records is configured although the unit is a user or a client, or if the
+    attribute does not exist. It is also raised if several queries per record are configured although the model has a
+    frozen core, or although records of this data set cannot be varied.
 
     Parameters
     ----------

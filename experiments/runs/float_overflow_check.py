@@ -163,7 +163,7 @@ class _StepSizeSetting(NamedTuple):
 
     @property
     def orders(self) -> float:
-        """log10(value / usual), possibly infinite."""
+        """By how many powers of ten the value exceeds the usual value: log10(value / usual), possibly infinite."""
         ratio = self.value / self.usual
         return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 

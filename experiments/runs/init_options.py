@@ -35,7 +35,7 @@ _SETTING = re.compile(rf"\b({'|'.join(TABLE_OPTIONS)})( out)? (?:in|of) \[data\]
 
 @contextmanager
 def in_options() -> Iterator[None]:
-    """Raise an `InputError` of the block again, and name options of `fl-audit init` instead of settings."""
+    """Raise an `InputError` of the block again, with options of `fl-audit init` in place of settings in its message."""
     try:
         yield
     except InputError as error:

@@ -128,7 +128,7 @@ def at_work(what: str) -> Iterator[None]:
 
 @contextmanager
 def _said_again(line: Callable[[], str]) -> Iterator[None]:
-    """Print the line that `line` returns to standard error at intervals while the block runs."""
+    """While the block runs, print a line on standard error at intervals; `line` returns its current text."""
     over, is_heard = threading.Event(), verbosity.is_heard()
     first, between = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES
     if is_heard:

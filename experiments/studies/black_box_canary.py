@@ -96,7 +96,7 @@ def _plan_of(
 
 
 def _play(setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: str, data_dir: str | None) -> list[str]:
-    """Carry out all trials of a table row, and return its cells."""
+    """Carry out all trials for one row of the table, and return the cells of this row."""
     plan = _plan_of(setting, start, canary, data_dir)
     federation, norm = load_federation(plan.public), plan.public.mechanism.clipping_norm
     models = starting_models(federation, start, _MODEL_SEED, looked_at(start))

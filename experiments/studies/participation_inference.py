@@ -76,9 +76,9 @@ def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) 
 
 
 def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[TopGuessRate, TopGuessRate]:
-    """Return the rates of identifying the client that took part, and of inferring which classes it holds.
+    """Return the rate of right guesses of the client that took part, and that of the classes which this client holds.
 
-    A client holds a class if its share in the client's records is above the median over clients.
+    A client holds a class if the share of the class in the client's records is above the median over clients.
     """
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
     contents, guarantee = played(plan, progress=progress_bar), plan.guarantee

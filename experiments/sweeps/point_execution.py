@@ -157,7 +157,10 @@ def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told
 def _play_on_ray(
     plans: _Plans, directory: Path, options: RayOptions, begin: _Begin, on_finished: _Told
 ) -> Iterator[str]:
-    """Run the points as Ray tasks at the same time, and yield an error message for every failed point."""
+    """Run the points of a sweep as Ray tasks at the same time, and yield an error message for every failed point.
+
+    `begin` shows the progress, and `on_finished` is called with the name of each finished point.
+    """
 
     # Local, as the class of the counter is, so that Ray sends it whole.
     def play(work: Any, counter: Any, call_context: list[Any]) -> Any:

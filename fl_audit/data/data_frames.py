@@ -189,7 +189,10 @@ def _said_of(settings: TableSettings) -> str:
 
 
 def _left_out(read: int, complete: int, kept: int, words: Mapping[str, int]) -> str:
-    """Return a phrase on the numbers of incomplete and of repeated records that are left out."""
+    """Return a phrase that says how many records are left out because they are incomplete or repeat another record.
+
+    The numbers of records are `read` in all, `complete` of these, and `kept` after repeated ones are removed.
+    """
     said = ""
     if read > complete:
         said += f"; {read - complete:,} records with a missing value{_counted(words)} are left out"
@@ -220,7 +223,7 @@ def _persons(
 
 
 def _label_values(column: "pd.Series[Any]", label: str, origin: SourceFileRows) -> NDArray[np.generic]:
-    """Return labels, owners or users, shape (records,): numbers unchanged, everything else as strings."""
+    """Return the labels, owners or users in a column, shape (records,): numbers unchanged, all else as strings."""
     if not pd.api.types.is_numeric_dtype(column):
         return column.astype(str).str.strip().to_numpy(dtype=np.str_)
     values: NDArray[np.generic] = column.to_numpy()

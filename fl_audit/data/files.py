@@ -44,7 +44,7 @@ def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
 
 
 def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Path:
-    """Return the path of the first existing file of several names, in `directory`/`folder` or in `directory`.
+    """Return the path of the first file that exists among several names, in `directory`/`folder` or in `directory`.
 
     Parameters
     ----------

@@ -222,7 +222,7 @@ def choose_user(rule: NeighbourRule, inside: Records, outside: Records | None) -
 def _chosen_group(rule: NeighbourRule, groups: Sequence[Shard], records: Records, many: str, numbers: str) -> int:
     """Return the index of the group of records, a client's or a user's, that a rule chooses.
 
-    `many` names the groups and `numbers` their numbers, for messages.
+    `many` and `numbers` are words for error messages, such as "clients" and "numbers of the clients".
     """
     count = len(groups)
     if not rule.is_ranked:

@@ -124,9 +124,10 @@ def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool)
 
 
 def _last_up_to(ends: Integers, limit: int, at_least: bool = False) -> int:
-    """Return the largest of the ascending sizes `ends` that is at most `limit`, or 0.
+    """Return the largest of the ascending sizes `ends` that is at most `limit`, or 0 if none is.
 
-    With `at_least`, the last size is left out, and the smallest one from `limit` on, or else the largest, is returned.
+    With `at_least`, return the smallest size that is at least `limit`, or else the largest. The last entry of `ends`
+    does not count then.
     """
     if at_least:
         return int(ends[:-1][min(int(np.searchsorted(ends[:-1], limit)), len(ends) - 2)]) if len(ends) > 1 else 0

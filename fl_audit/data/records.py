@@ -306,7 +306,7 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
     index
         Index of the record to replace, from 0.
     crafted
-        Crafted record, which must fit the records, or `InputError` is raised. None changes nothing.
+        The crafted record. Raises `InputError` if it does not fit the records. With None, no record is replaced.
     """
     if crafted is None:
         return records

@@ -146,7 +146,7 @@ def read_table_text(
 
 
 def _below(text: str, lines: int, path: Path) -> str:
-    """Return a text without its first lines, of which one line of column names must be left."""
+    """Return a text without its first `lines` lines; raise `InputError` if no line of column names is left."""
     if lines == 0:
         return text
     parts = text.split("\n", lines)

@@ -68,7 +68,7 @@ def _words_of(settings: TableSettings) -> list[str]:
 
 
 def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> pd.DataFrame:
-    """Return a table without the columns to drop; `as_text` reads all cells as strings."""
+    """Return a table without the columns to drop. With `as_text`, all cells are read as strings."""
     # Only empty cells and the words of the setting are missing: a country can have the code NA.
     options: dict[str, Any] = {
         "decimal": settings.decimal or ".",
@@ -238,7 +238,10 @@ def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings)
 
 
 def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
-    """Return the cells that are numbers with a comma or a point, each with its decimal mark; None if ambiguous."""
+    """Return the decimal mark of each cell that is a number with a comma or a point; None if the mark is ambiguous.
+
+    The result is empty if the column does not mainly consist of numbers.
+    """
     cells = amounts(pd.Series(column.dropna().unique()))[0].tolist()
     found: dict[str, str | None] = {}
     numbers = 0

@@ -100,7 +100,8 @@ class Federation:
     def units(self) -> int:
         """Number of units in D: records, users or clients, depending on the adjacency.
 
-        All candidates for the differing record count, although a trial contains only one.
+        If there are several candidates for the differing record, all of them are counted, although a trial contains
+        only one.
         """
         match self.mechanism.unit:
             case Unit.RECORD:
@@ -114,10 +115,7 @@ class Federation:
 
     @property
     def records_held(self) -> int:
-        """Number of records that the clients hold.
-
-        All candidates for the differing record count, as in `units`.
-        """
+        """Number of records that the clients hold, including all candidates for the differing record."""
         return self.records + (0 if self.candidate_column is None else self.targets - 1)
 
     @property

@@ -82,7 +82,7 @@ class RunDescription:
 
     @property
     def global_sensitivity(self) -> float:
-        """Largest L2 distance between a round's clipped sums for neighbours D and D'; infinite without clipping."""
+        """Largest L2 distance between the sums of a round under neighbours D and D'; infinite without clipping."""
         return self.relation.sensitivity_of_sum(self.federation.mechanism.clipping_norm)
 
     @property
@@ -94,9 +94,9 @@ class RunDescription:
     def largest_difference(self) -> float:
         """Largest L2 difference between D and D' that one round's release can show the adversary.
 
-        It equals the global sensitivity if the noise of the rounds is independent. Otherwise it is larger: the
-        adversary combines releases so that the noise becomes independent, and then sees contributions to several
-        rounds.
+        It equals the global sensitivity if the noise of the rounds is independent. If the noise is correlated, it is
+        larger. The adversary then combines releases so that the noise becomes independent, and a combined release
+        contains contributions to several rounds.
         """
         if not (mechanism := self.federation.mechanism).adds_noise:
             return self.global_sensitivity

@@ -210,7 +210,8 @@ def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[Wh
 def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None) -> LikelihoodRatioInput:
     """Return the input of the likelihood ratio test for noise that is correlated over rounds.
 
-    Releases, and the sums under D and D', are added with weights that make the noise independent of earlier rounds.
+    The releases of several rounds are summed with weights that make the noise independent of earlier rounds. The sums
+    under D and D' are combined with the same weights.
     """
     wholes = tuple(torch.zeros_like(seen.start, dtype=torch.float64) for _ in range(4))
     observed, shared, present, absent = wholes

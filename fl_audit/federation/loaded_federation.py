@@ -115,7 +115,7 @@ class LoadedFederation:
 
     @property
     def target(self) -> int:
-        """Number of the differing unit, the one that is in D and not in D'."""
+        """Index, from 0, of the differing unit: the unit that is in D and not in D'."""
         return self.public.pair.index
 
     @property
@@ -187,7 +187,7 @@ class LoadedFederation:
 
     @cached_property
     def test(self) -> Examples:
-        """Test records as tensors; `AssertionError` in a client's process, which has none."""
+        """Test records as tensors; `AssertionError` in a client's process, because clients get no test records."""
         return self.examples(self.test_records)
 
     @cached_property

@@ -200,7 +200,7 @@ def refuse_blurred_updates(share: Floats) -> None:
     Parameters
     ----------
     share
-        Rounding error over the standard deviation of the noise, as for `is_blurred`.
+        Rounding error divided by the standard deviation of the noise, in each trial, as for `is_blurred`.
     """
     largest = float(share.max(initial=0.0))
     found = f"the rounding of 32-bit weights is {largest:.2g} of the noise of the clients' updates, which hides them"

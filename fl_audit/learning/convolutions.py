@@ -51,8 +51,8 @@ class StackedConv2d(StackedLayer):
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
         """Return the outputs of the layer, (trials * examples, outs, ...).
 
-        If the layer unfolds its inputs, `inputs` are the unfolded patches, and the outputs have one axis for all
-        positions.
+        If the layer unfolds its inputs, `inputs` are the unfolded patches, and the outputs have a single axis for all
+        positions of the image.
         """
         weight, bias = self.required("weight"), self.parameter("bias")
         trials, outs = weight.shape[:2]

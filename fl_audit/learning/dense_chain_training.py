@@ -146,8 +146,8 @@ def chain_updates(
     rate
         Learning rate.
     batches
-        Indices of the records of each step, (batch,), for at least one step; also (trials, batch) if `fits_one_stretch`
-        holds.
+        Indices of the records of each step, (batch,), for at least one step. If the records are few
+        (`fits_one_stretch`), the batches may differ between trials, (trials, batch).
     trials_together
         Function that maps a number of records to the number of trials that are best computed at once.
     """

@@ -166,7 +166,7 @@ def frozen_prefix(module: nn.Module, shape: tuple[int, ...]) -> FrozenPrefix | N
 
 
 def _noted(module: nn.Module, own: dict[str, Tensor], record: Tensor) -> fx.GraphModule | None:
-    """Trace a module on a record (1, *shape), as a function of the trained parameters `own` and the record.
+    """Trace a module on a record (1, *shape), as a function of the record and of the trained parameters `own`.
 
     The result is None if an operation changes its inputs in place.
     """

@@ -138,11 +138,11 @@ class StackedLayer(nn.Module):
         raise NotImplementedError("each stacked layer computes its own outputs")
 
     def products(self, visit: LayerCall, signal: Tensor) -> Tensor:
-        """Return the inner product of every example's gradient with a vector in parameter space, (trials, examples).
+        """Return the inner product of each example's gradient with a vector in parameter space, (trials, examples).
 
-        The caller puts the vector into `frame.parameters` in place of the parameters. The outputs are linear in these,
-        so a call with the vector gives the Jacobian-vector product, of which the inner product with `signal` is the
-        result.
+        The caller puts the vector into `frame.parameters` in place of the parameters. Since the outputs are linear in
+        the parameters, a call with the vector gives the Jacobian-vector product. The result is the inner product of
+        `signal` with this product.
 
         Parameters
         ----------

@@ -83,7 +83,10 @@ class ClippedSumInputs(Microbatch):
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, taking_part: Tensor | None) -> "ClippedSumInputs":
-        """Return the examples of a clipped sum in the cheaper form: all with weights, or each trial's sample alone.
+        """Return the examples of a clipped sum in the form that is cheaper to compute with.
+
+        If a trial's sample contains more than the share `GATHERED_BELOW` of the examples, the result has all examples,
+        with weights 0 and 1. Otherwise the result has only the sampled examples of each trial.
 
         Parameters
         ----------

@@ -2,8 +2,8 @@
 
 A user's model is made by a function whose layers draw their initial weights from torch's default generator. Only the
 draws differ between trials. So the torch operations on random numbers are recorded during one call of the function, and
-replayed with other random numbers. The numbers are drawn in the same order and shapes, so the weights equal those of
-another call to the bit.
+replayed with other random numbers. The numbers are drawn in the same order and shapes. Therefore the weights are bit
+for bit the ones that another call of the function would give.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -183,7 +183,8 @@ def compute_again(
 ) -> None:
     """Replay recorded operations with the next random numbers of torch's default generator.
 
-    A block of memory is freed as soon as no later step reads it, or before new draws overwrite it.
+    Steps on which no wanted tensor depends are skipped, except random draws, whose order must stay the same. A block of
+    memory is freed as soon as no later step needs its content.
 
     Parameters
     ----------

@@ -124,12 +124,16 @@ class UserMicrobatch:
     trials: int  # number of trials in the pass
 
     def by_place(self, of_users: Tensor) -> Tensor:
-        """Return values of users (axis, users), repeated for each of the users' records, (trials, n)."""
+        """Return the value of each record's user, (trials, n), from the values of users, (axis, users)."""
         placed = of_users[:, self.groups.runs[0]]
         return placed.view(self.groups.users.shape) if self.portion.is_own else placed
 
     def along(self, values: Tensor) -> Tensor:
-        """Return values of records (trials, n, ...), as (1, trials * n, ...) if each trial has its own sample."""
+        """Return values of records, (trials, n, ...), in the layout of the users' axis.
+
+        If each trial has its own sample, all records are put into one row, (1, trials * n, ...). Otherwise nothing
+        changes.
+        """
         return values.reshape(1, -1, *values.shape[2:]) if self.portion.is_own else values
 
     def summed(self, values: Tensor) -> Tensor:

@@ -38,7 +38,8 @@ def clipped_user_sum(
 ) -> ClippedUsersSum:
     """Return each trial's sum over users of g min(1, C / ||g||), where g is the sum of a user's gradients.
 
-    The result also has the sum of the users' centred bits, by which adaptive clipping moves C.
+    The result also contains a sum for adaptive clipping: over users, the centred bit that says whether ||g|| is at most
+    C.
 
     Parameters
     ----------
@@ -51,8 +52,8 @@ def clipped_user_sum(
     clipping_norm
         Clipping norm C (L2), positive: one for all trials, or one per trial (trials,). None for no clipping.
     batch_trials
-        Number of trials in the original batch, if only its first trials are recomputed, whose last bits depend on the
-        shapes of the whole batch. It excludes `taking_part`.
+        Number of trials in the original batch, if only its first trials are recomputed. It is needed because the last
+        bits of a result depend on the shapes of the whole batch. It cannot be combined with `taking_part`.
     taking_part
         Whether a record is in a trial's sum, bool (trials, n), with records in the order before sorting; None for all.
         A user with only some records in a trial contributes the clipped sum of these.
@@ -99,7 +100,8 @@ def user_gradients(
     models
         Parameters of each trial, float32 (trials, parameters).
     features
-        Features of the records, float32 (n, *shape), with the records of each user adjacent; the result has this order.
+        Features of the records, float32 (n, *shape). The records of each user are adjacent, and the users of the result
+        are in the same order.
     labels
         Classes of the records, int64 (n,).
     users
@@ -241,9 +243,9 @@ def _formed_sum(
 def _fast_summary(
     model: StackedModel, models: Tensor, users: UserMicrobatch, vectors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return users' squared gradient norms, float64, and products with the vectors, float32, each (trials, users).
+    """Return ||g|| squared, float64, and <v, g>, float32, for each user, where g is the sum of the user's gradients.
 
-    No per-record gradients are computed. Without vectors the products are 0.
+    Both have the shape (trials, users). No per-record gradients are computed. Without vectors v the products are 0.
     """
     taped = model.backward(models, users.portion)
     with torch.no_grad():

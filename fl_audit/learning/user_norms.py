@@ -159,7 +159,10 @@ def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory:
 
 
 def _by_gradients(own: Tensor, read: Tensor, has_bias: bool) -> Tensor:
-    """Return the squared norms, float64 (axis, users), from the users' summed gradients."""
+    """Return the squared norms of users' gradients, float64 (axis, users), after computing each user's gradient.
+
+    `own` contains the gradients at the layer's outputs, and `read` the layer's inputs.
+    """
     if len(read) < len(own):  # every user's inputs are read once for all trials
         axis, users, rows, outs = own.shape
         answers = own.permute(1, 0, 3, 2).reshape(users, axis * outs, rows)

@@ -91,7 +91,10 @@ def _claim(steps: Sequence[tuple[float, float, int]], delta: float, records_per_
 
 
 def _epsilon(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> float:
-    """Return epsilon at delta of all steps: 0 without steps, infinite if their noise is too small."""
+    """Return epsilon at delta of all steps; 0 without steps, infinite if their noise is too small.
+
+    A step is (noise multiplier, sampling rate, number of such steps).
+    """
     try:
         return _claim(steps, delta, records_per_user).profile.epsilon(delta) if steps else 0.0
     except InputError:  # noise so small that no distribution of it can be computed

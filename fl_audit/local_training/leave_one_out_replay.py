@@ -193,9 +193,10 @@ def _compared(
 
 
 def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:
-    """Return the largest difference of the other records' gradients between two steps, over the largest gradient.
+    """Return the largest difference between the gradients of two steps, divided by the largest gradient.
 
-    `places` are the positions in the data set of the rows of `one`. None if gradients are missing or do not match.
+    The record at position `index` is left out. Row i of `one` is the gradient of the record at position `places[i]`.
+    None if gradients are missing, or if their shapes differ.
     """
     if one is None or two is None or len(one) != len(places):
         return None

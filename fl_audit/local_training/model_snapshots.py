@@ -41,10 +41,7 @@ class PrivateModels:
             self._snapshots.append({name: digest(value) for name, value in after.items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the current tensors of all models that Opacus made private, by name.
-
-        Empty before an engine or optimizer is made.
-        """
+        """Return the current tensors of all models that Opacus has made private so far, by name."""
         found, seen = dict[str, Tensor](), set[int]()
         for place, optimizer in enumerate(self.optimizers.values()):
             for name, value in self._live(optimizer).items():

@@ -150,8 +150,8 @@ def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
 def noise_of(optimizer: DPOptimizer) -> tuple[Noise | None, Any, tuple[int, ...]]:
     """Read the noise of an optimizer's last step; return it with the sum of clipped gradients and the sizes of tensors.
 
-    The sum, float64 (parameters,), is without noise; the sizes are the numbers of entries of its tensors. (None, None,
-    ()) if there is no gradient.
+    The sum, float64 (parameters,), does not contain the noise. The size of a tensor is its number of entries. The
+    result is (None, None, ()) if there is no gradient.
     """
     parts, sums = [], []
     share = 1.0

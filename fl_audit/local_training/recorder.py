@@ -1,7 +1,7 @@
 """Recorder of a training with Opacus; it stores facts about the training and does not change it.
 
-Patches of Opacus and torch call the recorder (`patches.recorded`). In a replay, it can also set mini-batches, random
-states and weights to those of an earlier training, so that single steps can be compared.
+Patches of Opacus and torch call the recorder (`patches.recorded`). In a replay, the recorder can also repeat the
+mini-batches, random states and weights of an earlier training, so that single steps can be compared.
 """
 
 import sys

@@ -31,7 +31,7 @@ class TargetsParticipation(StrEnum):
 class ThreatModel:
     """Position of the adversary in a federation, and its knowledge.
 
-    Raises `InputError` if the number of colluders is negative, or a server has any.
+    Raises `InputError` if the number of colluders is negative, or if the adversary is the server and has colluders.
     """
 
     adversary: Adversary = Adversary.CLIENT  # position of the adversary

@@ -70,7 +70,10 @@ class PrivacyProfile:
 
     @property
     def error(self) -> float:
-        """Bound on how much `epsilon(delta)` exceeds the exact epsilon at delta - 1e-12; 0 for closed forms."""
+        """Bound on the error of `epsilon(delta)`; 0 for closed forms.
+
+        The computed epsilon exceeds the exact epsilon at delta - 1e-12 by at most this number.
+        """
         return 0.0 if self.gaussian_mu is not None else self._curves.error
 
     @property

@@ -221,7 +221,10 @@ def _start(claim: Claim, mu: float) -> float:
 
 
 def _by_curves(gap: Callable[[pld.PrivacyCurvePair], float], claim: Claim, start: float) -> float:
-    """Return the noise multiplier at which `gap` is 0, first on a coarse and then on a fine grid of losses."""
+    """Return the noise multiplier at which `gap`, a function of the claim's privacy curves, is 0.
+
+    The search begins at `start`, first with a coarse grid of privacy losses, then with a fine one.
+    """
 
     def at(points: int) -> Callable[[float], float]:
         return lambda z: gap(pld.loss_curves(claim.with_noise(z).events, claim.adjacency, points))

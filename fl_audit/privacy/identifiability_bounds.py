@@ -166,9 +166,9 @@ def rho_alpha(epsilon: float, delta: float) -> float:
 def epsilon_from_advantage(advantage: float, delta: float) -> float:
     """Return the epsilon for which `rho_alpha` equals an advantage.
 
-    It is 2 sqrt(2 ln(1.25/delta)) Phi^-1((advantage + 1) / 2): Eq. (6) of Bernau et al. 2021 with a factor 2, which the
-    paper lacks and which is needed to invert its theorem 3. Where theorem 3 does not hold (see `rho_alpha`), noise for
-    this epsilon may allow a larger advantage.
+    It is 2 sqrt(2 ln(1.25/delta)) Phi^-1((advantage + 1) / 2). This is Eq. (6) of Bernau et al. 2021 with an additional
+    factor 2, which is needed to invert the paper's theorem 3. Where theorem 3 does not hold (see `rho_alpha`), noise
+    for this epsilon may allow a larger advantage.
 
     Parameters
     ----------

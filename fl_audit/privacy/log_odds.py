@@ -99,16 +99,16 @@ class GriddedLogOdds:
         return np.asarray(self.values[np.minimum(index, self.values.size - 1)], dtype=np.float64)
 
     def uniforms(self, log_odds: ArrayLike, generator: np.random.Generator) -> Floats:
-        """Return a random number from 0 to 1 for each log-odds x, in the shape of `log_odds`.
+        """Transform log-odds to numbers from 0 to 1 that are uniform if the log-odds have this distribution.
 
-        The numbers are independent and approximately uniform if the log-odds are independent draws from this
-        distribution. The number for x is drawn uniformly between F(x - `error`) and F(x + `error`), where F is `cdf`.
-        It is random because the distribution may have atoms, such as 0 for a unit that was seen to participate in no
-        round.
+        The result has the shape of `log_odds`. If the log-odds are independent draws from this distribution, the
+        numbers are independent and approximately uniform. The number for x is drawn uniformly between F(x - `error`)
+        and F(x + `error`), where F is `cdf`. It is drawn at random because the distribution may have atoms. An example
+        is the log-odds 0 of a unit that was seen to participate in no round.
 
-        An exception is the region near k log(1-q), for k rounds with sampling rate q, where log-odds concentrate under
-        weak noise and secret sampling. At noise multiplier 0.2 the deviation from uniform numbers is up to 0.008, which
-        tests of 10,000 log-odds do not detect.
+        Under weak noise and secret sampling, log-odds concentrate near k log(1-q), for k rounds with sampling rate q.
+        There the numbers are less uniform. At noise multiplier 0.2 the deviation is up to 0.008, which tests of 10,000
+        log-odds do not detect.
 
         Parameters
         ----------

@@ -184,10 +184,10 @@ def sensitivity(strategy: Floats, separation: int, participations: int) -> float
 
 
 def _sensitivity_upper_bound(strategy: Floats, separation: int, participations: int) -> float:
-    """Return an upper bound on `sensitivity` for any matrix and participation pattern.
+    """Return an upper bound on `sensitivity` for any strategy matrix C and participation pattern.
 
-    Its square is the largest sum of |(C'C)_st| over s and t in two allowed sets of rounds, which may differ
-    (arXiv:2306.08153, algorithm 4).
+    A pattern allows sets of at most `participations` rounds that are at least `separation` apart. The square of the
+    bound is the largest sum of |(C'C)_st| over s in one allowed set and t in another (arXiv:2306.08153, algorithm 4).
     """
     most = _require_pattern(strategy, separation, participations)
     rows = _largest_sum(np.abs(strategy.T @ strategy), separation, most)

@@ -77,9 +77,9 @@ def mechanism_star_gaussian(
 ) -> MechanismStar:
     """Return Epsilon* of a training mechanism and the mean over its models, from known normal distributions of scores.
 
-    The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from error rates averaged over models. With
-    scores standardised by each model's population, the average FNR at an FPR is that of a mixture of normals, against
-    one standard normal for the population.
+    The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from error rates averaged over models. The
+    scores are standardised by each model's population. Then the average FNR at an FPR is the FNR between a mixture of
+    normals for the members and one standard normal for the population.
 
     Parameters
     ----------

@@ -174,9 +174,9 @@ def _tail_supremum(
 
 
 def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float, best: float) -> tuple[float, Floats]:
-    """Return the larger one of `best` and the largest F (module docstring) at an end of an interval [a, b].
+    """Return the largest value of F found so far, and an upper bound of F on each interval [a, b].
 
-    The second result is an upper bound of F on each interval.
+    F is the log ratio that the module docstring defines. The largest value is `best`, or F at an end of an interval.
     """
     ends, back = np.unique(np.concatenate([a, b]), return_inverse=True)
     over, under = _log_over_delta(p.log_sf(ends), delta), q.log_sf(ends)

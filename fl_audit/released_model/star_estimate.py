@@ -219,7 +219,7 @@ def _value(
 
 
 def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, cut: float) -> StarEstimate:
-    """Return the estimate for fewer than `FEWEST` losses: an interval for any distributions, and its lower end."""
+    """Return the estimate for fewer than `FEWEST` losses: the lower end of an interval valid for any distributions."""
     low, high = empirical_interval(*losses, delta, cut, confidence)
     # The losses give no upper limit of the Epsilon* of fitted distributions, which depends on their far tails.
     interval = (low, high if method is StarMethod.EMPIRICAL else math.inf)
@@ -240,7 +240,10 @@ def _of_few(losses: _Pair, delta: float, method: StarMethod, confidence: float, 
 def _by_chance(
     value: float, sizes: tuple[int, int], delta: float, cut: float, method: StarMethod, rng: np.random.Generator
 ) -> list[str]:
-    """Return one warning if chance alone can give `value` where nothing leaks; otherwise an empty list."""
+    """Return a warning, alone in a list, if chance alone could give `value` although nothing leaks; otherwise [].
+
+    `sizes` are the numbers of member and population losses. `rng` draws simulated scores without a leak.
+    """
     if method is StarMethod.EMPIRICAL or delta == 0 or value > (chance := value_by_chance(sizes, delta, cut, rng)):
         return []
     return [f"with so many losses chance alone gives up to {chance:.2g} where nothing leaks: {value:.2g} shows no leak"]

@@ -69,9 +69,9 @@ class LossCells(NamedTuple):
 
 
 def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
-    """Return the number and the mean of the losses in each of several cells, for members and population.
+    """Put losses into cells (bins), and return the number and mean of losses in each cell.
 
-    Both sets have the same cells.
+    The first result is for the members, the second for the population. Both have the same cells.
 
     Parameters
     ----------
@@ -173,9 +173,9 @@ def empirical_interval(
 ) -> tuple[float, float]:
     """Return a confidence interval, in nats, of a model's true Epsilon* within a stability cut.
 
-    Thresholds within the cut have FPR and FNR above `cut` and below 1 - `cut`. If the losses prove that there is one,
-    the upper end is at most log((1 - cut - delta) / cut). Otherwise Epsilon* may be that of all thresholds, and the
-    upper end is infinite.
+    A threshold is within the cut if its FPR and FNR are above `cut` and below 1 - `cut`. If the losses prove that such
+    a threshold exists, the upper end is at most log((1 - cut - delta) / cut). Otherwise Epsilon* may have to be taken
+    over all thresholds, and the upper end is infinite.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ class MeanBettingTest:
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
     def on(self, values: Floats) -> "MeanBettingTest":
-        """Return bets with the same stakes on other numbers from 0 to 1, shape (n,), to test candidates for their mean.
+        """Return the test with the same stakes on other numbers from 0 to 1, shape (n,), to bound their mean.
 
         The i-th of these numbers must become known at the same time as the i-th of the original numbers.
         """

@@ -29,7 +29,7 @@ class BoundMethod(StrEnum):
     """Method that computes a lower bound on epsilon from scores; `assumption` states what it assumes.
 
     CLOPPER_PEARSON uses intervals of both error rates at one threshold. ORDER_STATISTIC uses the number of scores above
-    an order statistic of the other group's scores. GDP does the same under a Gaussian trade-off function.
+    an order statistic of the other group's scores. GDP uses the same number, but assumes a Gaussian trade-off function.
     GAUSSIAN_SHIFT uses the difference of the means of normal scores, divided by their estimated standard deviation.
     BAYES uses the posterior of both error rates, two beta distributions.
     """

@@ -78,9 +78,10 @@ def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]
 
 
 def _bend(members: Floats, nonmembers: Floats) -> float:
-    """Return how far the trade-off of the scores is from a Gaussian one, in standard errors; 0 with few scores.
+    """Return how far the trade-off of the scores deviates from a Gaussian one, in standard errors; 0 with few scores.
 
-    A Gaussian one has the same Phi^-1(TPR) - Phi^-1(FPR) at FPR 0.1 as at FNR 0.1.
+    The deviation is the difference of Phi^-1(TPR) - Phi^-1(FPR) between FPR 0.1 and FNR 0.1, which is 0 for a Gaussian
+    one.
     """
     thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
     high, low = max(thresholds), min(thresholds)

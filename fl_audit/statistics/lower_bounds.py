@@ -1,4 +1,4 @@
-"""Compute lower bounds on epsilon from the scores of any attack, each with its assumption and its largest value.
+"""Compute lower bounds on epsilon from the scores of any attack, with their assumptions and largest possible values.
 
 A higher score means that D was used more likely; log-odds are the best scores. The bounds are on the epsilon of
 (epsilon, delta)-DP in both directions (D against D' and D' against D) at the given delta. Scores must be independent,
@@ -301,7 +301,10 @@ def _by_threshold(method: BoundMethod, scores: _Splits, delta: float, level: flo
 
 
 def _reach(method: BoundMethod, epsilon: float, limit: float, fewest: int) -> tuple[str, ...]:
-    """Return one warning if the number of scores, and not their separation, limits the bound."""
+    """Return a warning, alone in a tuple, if the bound is limited by the number of scores; otherwise ().
+
+    `limit` is the largest bound that these numbers of scores can give, and `fewest` the size of the smaller group.
+    """
     if fewest < 2:
         return ("a group has a single score: nothing can be certified",)
     if method is BoundMethod.GAUSSIAN_SHIFT:

@@ -214,7 +214,10 @@ def _by_rank(way: ScoreSplit) -> _Rules:
 
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
-    """Return thresholds at ranks, with an estimate of mu at each, less `_CAUTION` of its standard errors."""
+    """Return rules with thresholds at ranks; the criterion is a cautious estimate of mu at each threshold.
+
+    The estimate is lowered by `_CAUTION` times its standard error.
+    """
     # The criterion is Phi^-1(TPR) - Phi^-1(FPR), less `_CAUTION` of its standard errors over the choosing scores.
     first, second = way.choosing
     fpr, thresholds, alarms = _by_rank(way)
@@ -268,7 +271,7 @@ def _distributions_of_rank(counts: CountsAboveThreshold) -> tuple[tuple[float, f
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return thresholds at ranks, with the order-statistic bound that each is expected to give."""
+    """Return rules with thresholds at ranks; the criterion is the order-statistic bound expected from each rule."""
     fpr, thresholds, alarms = _by_rank(way)
     # The choosing scores are uncertain as well, so the effective number is 1 / (1 / measuring + 1 / choosing).
     parts = zip(way.measuring, way.choosing, strict=True)

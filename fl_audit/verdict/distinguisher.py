@@ -134,9 +134,9 @@ def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats],
 
 
 def _right_pairs(scores: Floats, members: Flags, seed: int) -> float:
-    """Return the Mann-Whitney statistic: the number of pairs in which the trial with D has the higher score.
+    """Return in how many pairs of a trial with D and a trial with D' the trial with D has the higher score.
 
-    Ties are broken at random with the seed.
+    This is the Mann-Whitney statistic. Ties are broken at random with the seed.
     """
     drawn = generator(seed, Purpose.DISTINGUISHER, round=1).random(scores.size)
     ranks = np.empty(scores.size)

@@ -110,8 +110,8 @@ class NoiseFinding:
     def main(self) -> tuple[float, float, float] | None:
         """Ratio of the measured to the claimed noise with its confidence interval, as (ratio, low, high).
 
-        It is taken orthogonal to f(D) - f(D') or, if that was not measured, along f(D) - f(D'). None if neither was
-        measured.
+        The noise is measured in directions orthogonal to f(D) - f(D') or, if this is not possible, along f(D) - f(D').
+        None if neither was measured.
         """
         found = self.estimate
         if math.isfinite(found.ratio):

@@ -202,10 +202,11 @@ def _joint_distribution(places: int, draws: int) -> tuple[float, float, float]:
 def shifted_copies(measured: NoiseMeasurements) -> TestResult:
     """Test for noise that is a shifted copy of other noise of the run, by the largest absolute autocorrelation.
 
-    A shift is a number of trials, rounds and coordinates. Its statistic is a sum of n products of two noise values,
-    with variance n. The tail of this sum is bounded by that of n / 3 independent products with three times the
-    variance, which has the same fourth cumulant if products overlap. Bonferroni is over all shifts with at least 5,000
-    products. Only the longest run of neighbouring coordinates in the sample is used.
+    A shift moves the noise by some trials, rounds and coordinates. The statistic of a shift is the sum of n products of
+    two noise values, which has variance n. The products may overlap. Therefore the tail of the sum is bounded by the
+    tail of n / 3 independent products with three times the variance, which has the fourth cumulant of overlapping
+    products. Bonferroni's correction is over all shifts with at least 5,000 products. Only the longest run of
+    neighbouring coordinates in the sample is used.
     """
     numbers = [number for number, _ in measured.noise.places]
     edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]

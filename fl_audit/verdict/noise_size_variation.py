@@ -95,12 +95,13 @@ def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
 
 @of_family(TestName.EVEN_SIZES)
 def even_sizes(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the size of the noise varies as it should between rounds, by the variance of its normal scores.
+    """Test whether the size of the noise varies between rounds as much as it should.
 
     The size of the noise in a round is its sum of squares. Its normal score is the normal quantile of its chi-square
-    probability. The variance of the scores is tested two-sided by chi-square, with Bonferroni over all parameters and
-    each tensor. If the total noise differs significantly from the claim, the sizes are compared with their own mean,
-    and only a too small variance counts: honest noise of several scales makes it too large.
+    probability. The variance of the normal scores is tested two-sided by chi-square, for all parameters together and
+    for each tensor, with Bonferroni's correction. If the total noise differs significantly from the claim, the sizes
+    are compared with their own mean. Then only too small a variance counts as evidence, because honest noise of several
+    scales makes the variance too large.
     """
     found = []
     for place, (squares, freedom) in _sizes(measured).items():
@@ -124,10 +125,10 @@ def even_sizes(measured: NoiseMeasurements) -> TestResult:
 def carried_sizes(measured: NoiseMeasurements) -> TestResult:
     """Test whether the size of the noise in a round depends on its size one to four rounds before, by Student's t.
 
-    The size is the sum of squares. No other test finds a part of the previous round's noise that was shuffled over all
-    coordinates. Bonferroni is over all parameters and each tensor, and over the four distances; the test is two-sided.
-    If the total noise differs significantly from the claim, the ranks of the sizes are tested, and only a positive
-    dependence counts.
+    The size is the sum of squares. No other test finds noise that is partly reused from the previous round after its
+    coordinates were shuffled. The test is two-sided. It is made for all parameters together and for each tensor, and
+    for each of the four distances, with Bonferroni's correction. If the total noise differs significantly from the
+    claim, the ranks of the sizes are tested instead, and only a positive dependence counts.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     found = []
@@ -154,8 +155,9 @@ def carried_sizes(measured: NoiseMeasurements) -> TestResult:
 def _of_parts(measured: NoiseMeasurements) -> tuple[Floats, Integers]:
     """Return each tensor's sum of squares over the claimed variance, and its degrees of freedom.
 
-    Both have the shape (trials, rounds, tensors). A measured sum contains a little noise of other tensors, which could
-    hide a small tensor without noise. So a tensor that lies wholly in the stored sample is summed there.
+    Both have the shape (trials, rounds, tensors). The measured sum of a tensor contains a little noise of the other
+    tensors, which could hide that a small tensor has no noise. Therefore the sum is computed from the stored sample if
+    the sample contains all coordinates of the tensor.
     """
     squares = np.maximum(0.0, measured.noise.squares / (measured.sigma**2)[..., None])
     freedom, trials = measured.noise.freedom.copy(), measured.sampled_trials

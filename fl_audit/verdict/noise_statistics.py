@@ -1,8 +1,8 @@
 """Define the noise statistics of a round or a run: sums of squares, a few projections and a small fixed sample.
 
-The insider, an adversary among the clients, measures them. Some depend on the side, which is the hypothesis D or D':
-the sum under D or under D' is subtracted from the release. The insider measures every side. After the secrets are
-opened, `NoiseStatistics.opened` keeps the true side only.
+The insider, an adversary among the clients, measures them. To get the noise, the insider subtracts the sum under D or
+under D' from the release. Some statistics depend on this choice, which is called the side. The insider measures every
+side. After the secrets are opened, `NoiseStatistics.opened` keeps the true side only.
 """
 
 from dataclasses import dataclass, replace

@@ -81,7 +81,7 @@ class LastBitCounts:
 
 @dataclass(frozen=True, eq=False)
 class OpenedSecrets:
-    """Secret values of a run that the challenger reveals after it for the tests, such as who took part.
+    """Secret values that the challenger reveals for the tests after a run, such as who took part.
 
     A field is None if the run has no such value, or if the value was not kept.
     """

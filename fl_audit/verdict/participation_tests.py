@@ -2,8 +2,9 @@
 
 The challenger, who draws the samples, opens them after the run. Under Poisson sampling every unit takes part in every
 round of every trial independently with probability q, whatever the secret. So every count is binomial, and every count
-given the totals is hypergeometric. Accountants rely on this. With mini-batches of a fixed size, or shuffled ones, an
-adversary who knows all other units also knows whether the target, the unit in which D and D' differ, took part.
+given the totals is hypergeometric. Accountants rely on this independence. With mini-batches of a fixed size, or
+shuffled ones, an adversary who knows all other units also knows whether the target, the unit in which D and D' differ,
+took part.
 """
 
 import math
@@ -64,10 +65,10 @@ def _epsilon(claim: Claim, seen: bool = False, rate: float | None = None) -> flo
 
 
 def _consequence(opened: OpenedSecrets, found: TestResult, real: float | None) -> TestResult:
-    """Return the test result; if the test failed, with the epsilon that follows from the real sampling.
+    """Return a test result with the epsilon that follows from the real sampling, if that exceeds the claimed epsilon.
 
-    It is added only if it exceeds the claimed epsilon. `real` is the rate at which the target is really sampled, or
-    None if the adversary can find out in which rounds the target takes part.
+    Otherwise, and if the test did not fail, the result is returned unchanged. `real` is the rate at which the target is
+    really sampled, or None if the adversary can find out in which rounds the target takes part.
     """
     claim = opened.claim
     if not found.violated or claim is None:
@@ -219,10 +220,10 @@ def even_turns(opened: OpenedSecrets) -> TestResult:
 
 @of_opened(TestName.SHARED_SAMPLES)
 def shared_samples(opened: OpenedSecrets) -> TestResult:
-    """Test whether trials sample units independently of each other, by two tests with Bonferroni.
+    """Test whether trials sample units independently of each other, by two tests with Bonferroni's correction.
 
-    The numbers of trials in which a unit takes part in a round must vary like binomial counts (exact, two-sided). The
-    second test counts repetitions of the same sample.
+    For each unit and round, the first test takes the number of trials in which the unit takes part. These numbers must
+    vary like binomial counts (exact, two-sided). The second test counts repetitions of the same sample.
     """
     samples = _samples(opened)
     only_if(len(samples.sizes) >= 2, NotTestedReason.ONE_TRIAL)

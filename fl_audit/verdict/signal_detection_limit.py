@@ -167,10 +167,10 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
 
 
 def _limits(limit: float, trials: int, freedom: int, each: float, share: float) -> SignalDetectionLimit:
-    """Return the limits of detection of a run whose tests find a target that counts `limit` times.
+    """Return the limits of detection of a run, given how many times (`limit`) a target must count to be found.
 
-    `each` is the shift of one trial's standardised noise with every further time that the target counts, and `share`
-    the share of the trials with the target.
+    `each` is the shift of one trial's standardised noise if the target counts once more. `share` is the share of the
+    trials with the target.
     """
     if not math.isfinite(limit):
         return SignalDetectionLimit()

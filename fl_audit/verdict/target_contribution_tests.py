@@ -85,9 +85,10 @@ def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
 
 
 def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
-    """Return the noise of each round, summed over trials with the lengths as weights, and the norm of these lengths.
+    """Return a standard normal number for the noise of each round, and the norm by which its sum was divided.
 
-    The sums are divided by the norms, so that each is N(0, 1) where the norm is not 0.
+    The noise of a round is summed over trials, weighted by `length`. Dividing by the norm of the weights makes each sum
+    N(0, 1), unless the norm is 0.
     """
     known = ~np.isnan(noise)
     weights = np.where(known, length, 0.0)
@@ -279,9 +280,9 @@ def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
 
 
 def noise_trial_of(along: NoiseAlongTarget) -> TestResult:
-    """Test for too little noise along the target unit's contribution, in any single trial or in the sums over rounds.
+    """Test for too little noise along the target's contribution, in each single trial and in the sums over rounds.
 
-    Unlike `noise_along_record_trial`, it needs no noise of single rounds.
+    Unlike `noise_along_record_trial`, this test does not need the noise of single rounds.
     """
     of_sums = [] if along.sums is None else [(*_over_rounds(along.sums, along.freedom), _OVER_ROUNDS, 0)]
     return _least([(along.squares, along.freedom, "trial {}", 0), *of_sums])

@@ -7,7 +7,7 @@ run, too.
 
 There are two kinds of noise: along f(D) - f(D') and the gradients (`direction_features`), and at sampled coordinates
 (`sample_features`). The directions of the first kind depend on the course of the training. A feature that combined both
-kinds would therefore depend on it, too. So each kind has features of its own.
+kinds would therefore depend on the course, too. So each kind has features of its own.
 """
 
 import hashlib
@@ -40,8 +40,8 @@ _GRIDS = {"decimal": tuple(10.0**-k for k in (4, 3, 2, 1)), "binary": tuple(2.0*
 def seed_of(members: Flags) -> int:
     """Return the seed of random draws that replace unknown values, computed from the secret bits, bool (trials,).
 
-    With a fixed seed, the draws of trials with D and with D' would differ in the same way in every run. A seed from the
-    tested noise could favour one result of the test.
+    A fixed seed would give every run the same draws, and with them the same chance difference between trials with D and
+    with D'. A seed from the tested noise could favour one result of the test.
     """
     return int.from_bytes(hashlib.sha256(np.packbits(members).tobytes()).digest()[:8], "big")
 
@@ -261,7 +261,11 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
 
 
 def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return logs of the size of the noise in classes of evenly spaced coordinates, and of its changes over rounds."""
+    """Return features of each trial from the noise in classes of evenly spaced coordinates.
+
+    They are the logarithms of the noise's scale in each class and over all classes, and measures of its change over
+    rounds.
+    """
     names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
     squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds
     features = {

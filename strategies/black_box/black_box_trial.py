@@ -197,7 +197,8 @@ class BlackBoxTrial:
     def _difference(self, round: int) -> Floats:
         """Return the target's update under D minus that under D' in a round, (parameters,).
 
-        If both are equal, the target can only change the weight of the others, so the update of the others is returned.
+        If both updates are equal, the update of the other clients is returned. The target can then only change how much
+        weight the others have.
         """
         difference = self._vector(self._kind.present, round, is_target=True)
         if self._kind.absent.form is ReplyFault.PLAIN:

@@ -63,7 +63,7 @@ class Audit(AuditConfig):
         return held(*parts)
 
     def verdict(self) -> "ClaimAudit":
-        """Return the result of all trials, which says whether they contradict the claim.
+        """Return the result of all trials, with the verdict that says whether the trials contradict the claim.
 
         Raises `InputError` if some trials have not been run yet.
         """

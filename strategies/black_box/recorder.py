@@ -108,7 +108,7 @@ class AppTrainingRecorder:
         message.metadata.group_id = TrialTag(0, group=message.metadata.group_id).written()
 
     def receives(self, reply: Message) -> None:
-        """Remove a client's answer to the audit from its reply, and store it and the client's first update."""
+        """Remove a client's answer to the audit from its reply, and store the answer and the client's first update."""
         read_note(reply)
         answer, node = taken_answer(reply), reply.metadata.src_node_id
         if answer is None:

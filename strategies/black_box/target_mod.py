@@ -143,7 +143,8 @@ def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floa
 def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[str, Any]]:
     """Give a client the state of the current trial in a `with` block; yield the audit's own entries of the state.
 
-    Without a tag (`is_noted`), a client that was never in a trial keeps its state.
+    `is_noted` says whether the message has the tag of a trial. Without a tag, a client that was never in a trial keeps
+    its state.
     """
     ours = {key: context.state.pop(key) for key in list(context.state) if key.startswith(_OURS)}
     if not trial:  # a new training of the app discards the replies that clients repeat in trials

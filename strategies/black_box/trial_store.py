@@ -183,7 +183,7 @@ class StoredTrials:
         return str(_read(path)["said"]) if path.exists() else None
 
     def keep_probe(self, said: str) -> None:
-        """Store the strategy's error on an update of exactly zero; empty for none."""
+        """Store the message of the strategy's error on an update of exactly zero; empty if there was no error."""
         write_json(self.directory / _PROBE, {"said": said})
 
 

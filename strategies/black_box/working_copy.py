@@ -105,7 +105,10 @@ class WorkingCopy:
         return found
 
     def tidied(self, thoroughly: bool = True) -> None:
-        """Restore the copy to its first state; unless `thoroughly`, only if a write to the copy was observed."""
+        """Restore the copy to its first state.
+
+        If `thoroughly` is false, this is done only after a write to the copy was observed.
+        """
         if not (thoroughly or self._is_written):
             return
         self._is_written, now = False, self._listed()
@@ -189,7 +192,10 @@ def _wait_for_trackers() -> None:
 
 
 def moved_here(path: str) -> str:
-    """Return the path in the current trial's copy of the working directory; outside of trials, the path itself."""
+    """Return the path that corresponds to `path` in the current trial's copy of the working directory.
+
+    Outside of trials, `path` is returned unchanged.
+    """
     return path if _here["copy"] is None else str(_here["copy"].moved(path))
 
 

@@ -187,8 +187,8 @@ def _values_of_mu(claim: StatedClaim, mu: float, rounds: int) -> dict[str, Any]:
 def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
     """Return a sentence on why the trials do not support the epsilon that a reviewer set; empty if there is no doubt.
 
-    There is a doubt if the app's noise gives a larger epsilon over the whole training, or, if this noise is unknown, if
-    a trial has fewer rounds than the training.
+    If the noise of the app is known, there is a doubt if it gives a larger epsilon over the whole training. If the
+    noise is unknown, there is a doubt if a trial has fewer rounds than the training.
 
     Parameters
     ----------

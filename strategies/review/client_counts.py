@@ -55,8 +55,8 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
 def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tuple[int, list[str]]:
     """Return the number of clients for a review, and remarks on it.
 
-    If neither reviewer nor app gives a number, it is the smallest with which the strategy asks as many clients per
-    round as its DP wrapper expects.
+    If neither reviewer nor app gives a number, the smallest suitable number is returned. It is suitable if the strategy
+    then asks as many clients per round as the DP wrapper expects.
 
     Parameters
     ----------

@@ -82,9 +82,9 @@ def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
 
 
 def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
-    """Return the scenarios that can show a leak of an app with a given model.
+    """Return the scenarios in which an app with a given model can show a leak.
 
-    Left out are scenarios on sorts of tensors that the model lacks, and those on metrics and evaluation.
+    A scenario is left out if it concerns metrics, evaluation, or a kind of tensor that the model lacks.
 
     Parameters
     ----------

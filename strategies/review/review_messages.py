@@ -172,9 +172,9 @@ _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluatio
 
 
 def _by_words(leak: SideChannelResult, review: ReviewResult) -> str:
-    """Return the name of the number by which a side channel leaked, in parentheses; empty if it has none.
+    """Return, in parentheses, the name of the number by which a side channel leaked; empty if it has no name.
 
-    It says so if only the simulated clients are known to report this number.
+    A remark is added if the clients of the trials report this number, but the app's own clients perhaps do not.
     """
     if leak.by is None or leak.by.startswith("what was released"):
         return ""

@@ -76,10 +76,11 @@ def server_verdict(
     unseen: Sequence[str] = (),
     found: tuple[RecordPrivacyMention, ...] = (),
 ) -> Verdict:
-    """Return the verdict on the claim about clients; inconclusive if parts of the app were not observed.
+    """Return the verdict on an app's claim to protect clients; inconclusive if parts of the app were not observed.
 
-    It is also inconclusive if the trials do not support a reviewer's epsilon for the whole training. Without a claim,
-    there is no guarantee, or, if the code mentions record-level privacy, the guarantee is not audited.
+    The verdict is also inconclusive if a reviewer set the epsilon of the whole training, and the trials neither
+    contradict nor support it. Without a claim, the verdict is that there is no guarantee. If the code then mentions
+    record-level privacy, the verdict is `not audited` instead.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ _OF_CLIENTS = 0.4  # share of the review's time limit for the clients' own train
 
 @dataclass(frozen=True)
 class ReviewedApp:
-    """A Flower app with its strategy, claim and model, and the audited system for its trials."""
+    """A Flower app under review: its strategy, claim and model, and the system that its trials audit."""
 
     app: AppDescription  # description of the app by its `pyproject.toml`
     caught: CapturedStrategy  # the app's strategy with its arguments and client mods

@@ -206,9 +206,10 @@ def _noted_mods() -> Iterator[_NotedMods]:
 def _client_mods(
     app: AppDescription, stand_ins: StubImportFinder, noted: _NotedMods
 ) -> tuple[tuple[CapturedMod, ...], list[str], list[str]]:
-    """Return the client mods that trials call, remarks on other mods, and a line if some could not be loaded.
+    """Return the client mods that trials call, remarks on other mods, and a line if some mods could not be loaded.
 
-    A mod applies to all messages, or to those of one function of the client app.
+    A mod applies to all messages, or only to the messages for one function of the client app. `noted` has the mods that
+    the app gave to single functions.
     """
     if not app.client:
         return (), ["it names no ClientApp, so its clients have no modifiers"], []

@@ -76,9 +76,10 @@ def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def trade(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield for each attack the claim of section 6 on its AUC under local minus central DP at equal test accuracy.
+    """Yield one claim for each attack: how its AUC differs between local and central DP at equal test accuracy.
 
-    Nothing is yielded if section 6 says nothing on the data set, or if one kind of DP was not run.
+    A claim is the statement of section 6 of the paper on the AUC under local DP minus the AUC under central DP. Nothing
+    is yielded if section 6 has no such statement on the data set, or if one kind of DP was not run.
     """
     sentence = trade_sentence(played.data)
     if sentence is None or not played.local or not played.central:

@@ -107,7 +107,7 @@ class _Reader:
         return matrix
 
     def _rows(self, nodes: int, where: str) -> tuple[Integers, Integers]:
-        """Return position and length of each node's list of neighbours, and advance behind the graph."""
+        """Return the position and length of each node's list of neighbours, and move the reader past the graph."""
         starts, degrees = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
         for node in range(nodes):
             degree = self.view[self.at + 1]

@@ -21,7 +21,7 @@ def lfw(directory: Path | None, *, classes: int | None = None) -> LoadedDataset:
     """Return Labeled Faces in the Wild, restricted to the people with the most images, with pixels in [0, 1].
 
     Features have shape (1, height, width). Classes are people, ordered by falling number of images, and ties by their
-    order in the file. With fewer people the classes are therefore the first of those with more people. Bernau et al.
+    order in the file. Therefore a smaller number of people gives the first classes of a larger number. Bernau et al.
     2019 (section 4.4) use 20, 50 and 100 people. The available 64x64 images show the 62 people with at least 20 images:
     1,906 images of 20 people and 2,773 of 50, as many as in the paper. There is no official test split.
 

@@ -49,10 +49,11 @@ def _is_spent(played: DataSetRuns, run: MembershipSettingResults) -> bool:
 
 
 def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims on whether phi exceeds 1 at some noise level, one for local DP and one for central DP.
+    """Yield two claims, one for local DP and one for central DP, on whether phi exceeds 1 at some noise level.
 
-    The paper claims it on all data sets except COLLAB, where it claims the opposite. The intervals of all levels hold
-    together (Bonferroni). Levels at which attack and model are at chance are left out, but counted by the correction.
+    The paper states that phi exceeds 1 on all data sets except COLLAB, where phi is stated not to exceed 1. The
+    intervals of all levels hold jointly (Bonferroni). Levels at which attack and model are at chance are left out, but
+    the correction counts them.
     """
     for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
         runs = played.of(method)

@@ -56,7 +56,7 @@ TABLE_2 = {
 
 
 class Hyperparameters(NamedTuple):
-    """The hyper-parameters in a column of Table 3; local DP uses those of the model without DP.
+    """The hyper-parameters in a column of Table 3; local DP has the same ones as the model without DP.
 
     `members` is the number of training records of the target model (section 4), or None if the paper does not state it.
     Fields whose names begin with `central_` hold for central DP. `rate`, `batch` and `epochs` hold without central DP.

@@ -74,7 +74,11 @@ class MembershipSettingResults:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of a record: by an accountant for central DP, epsilon_i * values for local DP, else infinity."""
+        """Epsilon of a whole record; infinite without DP.
+
+        Under central DP the accountant computes it. Under local DP it is the epsilon of one value times the number of
+        values.
+        """
         match self.setting.method:
             case PrivacyMethod.ORIGINAL:
                 return inf

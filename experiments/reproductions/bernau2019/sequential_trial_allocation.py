@@ -35,10 +35,11 @@ Parts = dict[str, int]  # number of parts of each setting, by its name
 def play(data: Sequence[MembershipDatasetRecipe], context: ItemContext, adding: bool) -> list[DataSetRuns]:
     """Carry out the runs of all settings, add runs for undecided claims if wanted, and return all runs by data set.
 
-    A setting is a data set with a kind of privacy and a noise level; its runs are its parts. First one part of every
-    setting is run. In the full form, undecided claims then get more parts, the cheapest claims first, until at most
-    `MOST_OPEN` are undecided: the first time within half of the remaining time, the second time within all of it. An
-    interrupted reproduction continues with the plans in `plan.json`. Finished runs are read and not repeated.
+    A setting is a data set with a kind of privacy and a noise level; its runs are called parts. First, one part of
+    every setting is run. In the full form, undecided claims then get more parts, the cheapest claims first, until at
+    most `MOST_OPEN` claims are undecided. This is done twice. The first time it may take half of the remaining time,
+    the second time all of it. An interrupted reproduction continues with the plans in `plan.json`. Finished runs are
+    read and not repeated.
 
     Parameters
     ----------

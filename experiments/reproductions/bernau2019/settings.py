@@ -250,10 +250,10 @@ class MembershipSetting:
 
 @dataclass(frozen=True)
 class SettingRun:
-    """One run of a setting; the models of its other trials are the shadow models in the attack on each trial.
+    """One of several runs of a setting, whose results are pooled.
 
-    All runs of a setting have the same number of trials, and therefore equally strong attacks, so that their results
-    can be pooled.
+    The attack on a trial uses the models of the other trials of the same run as shadow models. All runs have the same
+    number of trials, so that the attacks in them are equally strong.
     """
 
     setting: MembershipSetting  # the setting

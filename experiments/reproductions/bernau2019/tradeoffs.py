@@ -55,8 +55,8 @@ class AucAndAccuracyResamples:
     def shares(self, statistic: Callable[[Floats, Floats], float]) -> tuple[float, ...]:
         """Return each run's share in the bootstrap variance of a statistic; empty if the variance is 0 or undefined.
 
-        `statistic` is as in `interval`. The share of a run is the variance if only its own trials are resampled,
-        divided by the sum of these variances over all runs.
+        `statistic` is as in `interval`. For each run, the variance is computed with only the trials of this run
+        resampled. The share of the run is its variance divided by the sum of these variances.
         """
         variances = []
         for run in range(self.auc.shape[1]):

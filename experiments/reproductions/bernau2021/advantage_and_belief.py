@@ -141,7 +141,7 @@ def _z_against(advantage: float, expected: float, trials: int) -> float:
 
 
 def _z_between(advantage: float, trials: int, other: float, other_trials: int) -> float:
-    """Return the z-score of one measured advantage minus another; infinite if the variance is 0."""
+    """Return the z-score of `advantage` minus `other`, from independent trials; infinite if the variance is 0."""
     variance = (1 - advantage**2) / trials + (1 - other**2) / other_trials
     return (advantage - other) / math.sqrt(variance) if variance > 0 else math.inf
 

@@ -158,7 +158,10 @@ def _advantages(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def advantage_name(found: InsiderRunResults) -> str:
-    """Return "exact advantage" for local noise that was never at its floor, else "measured advantage"."""
+    """Return the name of a run's advantage: "exact advantage", or "measured advantage" if it is only measured.
+
+    It is exact if noise is scaled to the local sensitivity and the sensitivity was never replaced by its lower limit.
+    """
     return EXACT_ADVANTAGE if found.setting.is_local and found.floored_share == 0 else "measured advantage"
 
 

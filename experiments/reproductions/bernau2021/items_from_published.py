@@ -1,6 +1,6 @@
 """Tables and figures of Bernau et al. 2021, made and judged again from the numbers that we have published.
 
-Rules of judgement can so be changed without repeating the runs.
+So the rules for verdicts can be changed without repeating the runs.
 """
 
 from collections.abc import Mapping

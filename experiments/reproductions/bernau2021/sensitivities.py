@@ -68,7 +68,10 @@ def figure_4(played: InsiderResultsBySetting) -> ItemResult:
 
 
 def remarks_of_figure_4(stands_in: bool) -> tuple[str, ...]:
-    """Return reasons why our numbers may differ from Figure 4; `stands_in` adds that of substitute data."""
+    """Return reasons why our numbers may differ from Figure 4 of the paper.
+
+    If `stands_in` is true, one of the reasons is that the data set is a substitute.
+    """
     keys = ("figure-4-cosine", "figure-4-relation", "labels", "eq-9", "ssim", "subset", "network", "optimizer")
     return explained(keys, stands_in)
 

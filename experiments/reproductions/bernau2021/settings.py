@@ -71,7 +71,7 @@ class InsiderDatasetRecipe:
 
     @property
     def stands_in(self) -> bool:
-        """Whether this data set is a substitute for the paper's."""
+        """Whether this data set is a substitute for a data set of the paper."""
         return self.title != self.study
 
 

@@ -33,7 +33,7 @@ def errors_of_size(found: PaperAndLongSimulation, size: int) -> dict[str, float]
 
 
 def distribution_name(separation: float) -> str:
-    """Return the name of a distance between the two loss distributions in tables."""
+    """Return the name of a pair of loss distributions by their distance: "identical distributions" for 0."""
     return f"separation {separation:g}" if separation else "identical distributions"
 
 
@@ -70,7 +70,10 @@ def remarks_of_figure_5(found: PaperAndLongSimulation) -> tuple[str, ...]:
 
 
 def _remarks_on_bias(found: PaperAndLongSimulation) -> tuple[str, ...]:
-    """Return remarks on biases that more losses do not remove: of the normal fit, and of the cut of error rates."""
+    """Return remarks on two biases that more losses do not remove.
+
+    One comes from fitting normal distributions, the other from ignoring error rates below the stability cut.
+    """
     size = max(found.settings.sizes)
     wide, narrow = summary(found.ten), summary(found.ten, "narrow_truth")
     apart = [separation for separation in found.settings.separations if separation > 0]

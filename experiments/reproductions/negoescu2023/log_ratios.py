@@ -62,7 +62,10 @@ def _exact_curves(thresholds: Floats, cut: float = CUT) -> LogRatioCurves:
 
 
 def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, LogRatioCurves]:
-    """Draw samples of losses of members and population; return thresholds and log ratios, (samples, thresholds)."""
+    """Draw normal losses of members and population `samples` times; return thresholds and log ratios of error rates.
+
+    `losses` is the number of losses in each set. The thresholds have the shape (samples, thresholds).
+    """
     members = random.standard_normal((samples, losses))
     population = POPULATION_MEAN + random.standard_normal((samples, losses))
     counts = threshold_counts(members, population)

@@ -83,7 +83,7 @@ def figure_6(context: ItemContext) -> ItemResult:
 
 
 def label_of(one: Point) -> str:
-    """Return a short name of a setting: its epsilon, or its number of epochs without privacy."""
+    """Return a short name of a setting: its epsilon or, for a training without privacy, its number of epochs."""
     given = dict(one.settings)
     return (
         f"epsilon = {given['privacy.epsilon']:g}"

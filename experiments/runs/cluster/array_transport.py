@@ -1,4 +1,4 @@
-"""Transport of large arrays separately from their messages, because Ray would copy arrays inside a message twice more.
+"""Send large arrays separately from their messages, because Ray makes two more copies of arrays inside a message.
 
 An array that several messages share is put into Ray's object store once, and transferred to each machine once. An array
 that belongs to a single client is sent together with the call of this client.

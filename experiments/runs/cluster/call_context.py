@@ -175,7 +175,7 @@ def _federation(text: str) -> LoadedFederation:
 def _apart(text: str) -> tuple[frozenset[int], frozenset[int]]:
     """Return two sets of client numbers: clients that know secret bits, and clients that attack.
 
-    Holders of targets and clients with canaries know secret bits.
+    The secret bits are known to holders of targets and to clients with canaries. `text` is the federation as JSON.
     """
     federation = _federation(text)
     canaries = range(federation.public.clients, federation.public.nodes)

@@ -90,7 +90,7 @@ class ClientActor:
         self._worker: Any = None
 
     def run(self, calls: bytes, single: Any, call_context: list[Any], own: Any, seconds: float, *large: Any) -> Any:
-        """Make client calls until a time limit; return the results, the number of calls in progress, and the seconds.
+        """Make client calls until a time limit; return the results, the number of unfinished calls, and the time taken.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class ClientActor:
         single
             For each empty array its bytes, or None if its bytes are the next element of `large`.
         call_context
-            Ray's references to functions that load data and code of many clients.
+            Ray's references to functions that load the data and code of many clients.
         own
             Pickled functions that load data of these clients alone; None if there are none.
         seconds

@@ -15,8 +15,8 @@ class RunSection(ConfigSection):
 
     Releases are kept only in audits with an insider, because nothing else is recomputed from them.
 
-    `actors` counts processes on an embedded Ray, and threads in the local engine. 0 stands for one per `threads` cores
-    of this machine, and for 1 if the local engine computes on a graphics card.
+    `actors` counts processes on an embedded Ray, and threads in the local engine. The value 0 means one process or
+    thread per `threads` cores of this machine. On a graphics card, the local engine then has 1 thread.
     """
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None

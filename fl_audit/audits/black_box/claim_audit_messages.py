@@ -86,7 +86,7 @@ def floating_words(result: ClaimAudit) -> str:
 
 
 def trials_words(attempt: DistinguisherTest) -> str:
-    """Return a clause on the share of a test's trials that could be evidence; empty if all could."""
+    """Return a clause that says which share of a test's trials could give evidence; empty if all trials could."""
     if attempt.share_of_trials == 1:
         return ""
     return (
@@ -96,10 +96,10 @@ def trials_words(attempt: DistinguisherTest) -> str:
 
 
 def could_find(result: ClaimAudit) -> float:
-    """Return the limit of detection: the smallest lack of Gaussian noise that nine of ten audits find, as a factor.
+    """Return the limit of detection: the smallest shortage of Gaussian noise that nine of ten audits find, as a factor.
 
-    It is at least 1 (2 if half of the claimed noise is missing), and infinite if no lack of noise would be found with
-    these numbers of trials.
+    The factor is claimed noise over real noise. It is at least 1, and 2 if half of the claimed noise is missing. It is
+    infinite if no shortage would be found with these numbers of trials.
     """
     reaches = [
         least_shift(attempt.distinguisher.limit, int(attempt.share_of_trials * attempt.trials), 1 - attempt.confidence)

@@ -206,8 +206,8 @@ def attempt_of(
 def verdict_of(attempts: Sequence[DistinguisherTest]) -> Verdict:
     """Return the verdict on a claim from the tests of distinguishers.
 
-    It is VIOLATED if a test refutes the claim. It is CONSISTENT if no test does, although a test with only right
-    guesses would have. Otherwise it is INCONCLUSIVE.
+    It is VIOLATED if a test refutes the claim. It is CONSISTENT if no test refutes the claim, but at least one test
+    would have refuted it if all guesses had been right. Otherwise it is INCONCLUSIVE.
     """
     if any(attempt.is_broken for attempt in attempts):
         return Verdict.VIOLATED

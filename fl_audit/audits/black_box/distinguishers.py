@@ -256,9 +256,10 @@ def least_shift(limit: EpsilonDeltaLimit, trials: int, level: float) -> float:
 
 
 def _cautious_shift(one: Floats, zero: Floats) -> float:
-    """Return the shift between normal scores under D and D' that gives their AUC, minus one standard error, at least 0.
+    """Return a cautious estimate, at least 0, of the shift between the scores under D and under D'.
 
-    The unit is the standard deviation. If the scores do not overlap, it is the difference of the means, at most 12.
+    The shift, in standard deviations, is that of two normal distributions with the same AUC, minus its standard error.
+    If the scores do not overlap, it is the difference of the means, at most 12.
     """
     if np.min(one) > np.max(zero):
         spread = math.sqrt((np.var(one) + np.var(zero)) / 2)

@@ -110,9 +110,10 @@ def _alternating(trials: Transcripts) -> Floats:
 
 
 def _paired(trials: Transcripts) -> Floats:
-    """Return projection and log squared norm of the difference and the sum of each pair of rounds.
+    """Return two numbers for the difference and for the sum of each pair of rounds: projection and log squared norm.
 
-    Repeated noise cancels in the difference, and negated noise in the sum.
+    The projection is on the differing contribution. Repeated noise cancels in the difference, and negated noise in the
+    sum.
     """
     steps = np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0)
     found = []

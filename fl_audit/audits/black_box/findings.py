@@ -74,9 +74,10 @@ class DistinguisherFinding:
 
     @property
     def fix(self) -> str:
-        """The fix for the likely cause, in sentences.
+        """Sentences on how to fix the likely cause of the breach.
 
-        The usual fix for the scenario is added if there is too little noise, and used alone if no fix is known.
+        The usual fix for the scenario is added if the noise is too weak. It stands alone if no fix of the cause is
+        known.
         """
         known = self.attempt.cause.fix
         return " ".join(filter(None, (known, self.usual_fix if self._is_short or not known else "")))

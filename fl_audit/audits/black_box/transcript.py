@@ -133,9 +133,10 @@ class LinearSketch:
         Parameters
         ----------
         vectors
-            Parameter vectors to be reduced, shape (rounds, parameters).
+            Parameter vectors to be sketched, shape (rounds, parameters).
         difference
-            Contribution under D minus contribution under D', shape (rounds, parameters); zeros if it is unknown.
+            Contribution under D minus contribution under D', shape (rounds, parameters); zeros if it is unknown. The
+            first columns of the sketch are projections on it.
         """
         products = np.stack([np.sum(vectors[:, part] * difference[:, part], axis=1) for _, part in self.parts])
         lengths = np.stack(self._lengths(difference))

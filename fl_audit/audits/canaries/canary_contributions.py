@@ -1,8 +1,8 @@
 """Compute the contributions of canary clients in a simulated training, and the scores of canaries from a release.
 
 A canary is a random direction that a secret coin includes in a round or leaves out. Directions are derived from the
-public seed, the trial, the round and the canary. If a canary that is out sends nothing, decoys are scored as well:
-directions that no client ever sends, whose scores show the null distribution.
+public seed, the trial, the round and the canary. Decoys are directions that no client ever sends. They are scored too
+if canaries that are out send nothing, because their scores show the null distribution.
 """
 
 from dataclasses import dataclass
@@ -170,7 +170,10 @@ def canary_facts(federation: LoadedFederation) -> PublicCanaryFacts | None:
 
 
 def _unit(federation: LoadedFederation) -> float:
-    """Return the norm of one canary in the release; for DP-SGD at the clients, that of its effect on an update."""
+    """Return the norm that one canary has in the release.
+
+    If clients train by DP-SGD, this is the norm of its effect on the client's update.
+    """
     mechanism = federation.public.mechanism
     if not isinstance(mechanism.contribution, PrivateTraining):
         return mechanism.clipping_norm

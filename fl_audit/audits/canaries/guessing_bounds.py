@@ -73,10 +73,11 @@ class Guesses:
 def guesses_of_scores(scores: ArrayLike, is_in: ArrayLike, positive: int, negative: int) -> Guesses:
     """Guess the coins of canaries from their scores, and return the number of right guesses.
 
-    The canaries with the highest scores are guessed `in`, those with the lowest `out`, and the others are not guessed.
-    `rest_right` counts the right ones if the higher half of the others were guessed `in` and the lower half `out`. Ties
-    are broken at random, by a seed that depends only on the scores. If all scores are equal, half of the guesses count
-    as right. Raises `InputError` as `checked_scores` does, or if the numbers are out of range.
+    The canaries with the highest scores are guessed `in`, those with the lowest scores are guessed `out`, and the other
+    coins are not guessed. `rest_right` is the number of these other coins that would be right if the half with higher
+    scores were guessed `in` and the other half `out`. Ties are broken at random, by a seed that depends only on the
+    scores. If all scores are equal, half of the guesses count as right. Raises `InputError` as `checked_scores` does,
+    or if the numbers are out of range.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ class LiveFinding:
 
     @property
     def is_claiming(self) -> bool:
-        """Whether the claimed rounds are at least `rounds_needed`, so that 1.5 times the epsilon is detected."""
+        """Whether the claim covers enough rounds, at least `rounds_needed`, to detect 1.5 times the claimed epsilon."""
         return self.rounds_needed is not None and self.rounds_needed <= self.guarantee.rounds
 
     @property

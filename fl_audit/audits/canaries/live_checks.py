@@ -243,7 +243,7 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
 
 
 def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: StatedReleases) -> bool:
-    """Return whether canaries took part more often than the claimed sampling rate implies, or nobody can check this."""
+    """Return whether canaries took part too often for the claimed sampling rate, or whether this is unknown."""
     if terms.sampling_rate == 1:
         return False
     answered = [note for one in rounds for note in one.present]

@@ -200,7 +200,7 @@ def seed_in(path: Path) -> int:
 
 
 def _kind_of(text: str) -> str:
-    """Return why a text is no seed, without quoting the text."""
+    """Return the reason why a text is no seed, for an error message that must not quote the text."""
     lines = len(text.splitlines())
     return "it is empty" if not text else f"it has {lines} lines" if lines > 1 else "its line is no such number"
 

@@ -98,7 +98,10 @@ def _share_above(place: Floats | float, mu: float) -> Floats:
 
 
 def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Floats]:
-    """Return quadrature nodes and weights for the (guessed + 1)-th largest of `coins` draws of |s|."""
+    """Return quadrature nodes and weights for the (guessed + 1)-th largest of `coins` draws of |s|.
+
+    The distribution of s, which depends on `mu`, is in the module docstring.
+    """
     a, b = guessed + 1, coins - guessed
     near = _place_of_share(float(betainccinv(a, b, _NEGLECTED)), mu)
     far = _place_of_share(float(betaincinv(a, b, _NEGLECTED)), mu)

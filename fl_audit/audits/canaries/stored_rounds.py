@@ -94,7 +94,7 @@ class ExcludedCanary:
 
 
 def in_words(wrong: tuple[ExcludedCanary, ...]) -> str:
-    """Return a phrase on the given mismatches, which lists the first four and counts the others."""
+    """Return a phrase that lists the first four of the given mismatches, and counts the others."""
     more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     return "; ".join(map(str, wrong[:_NAMED])) + more
 

@@ -45,7 +45,7 @@ def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding 
     run
         A finished run.
     findings
-        Earlier findings of the run, which may include that on empirical epsilon.
+        Earlier findings of the run, which may include the finding on empirical epsilon.
     """
     facts, sizes = run.facts, run.facts.group_sizes
     guarantee = facts.guarantee

@@ -44,7 +44,11 @@ def look_at(contents: ReportContents) -> list[str]:
 
 
 def _few_users_text(users: int, outside: int | None, by_chance: float) -> str:
-    """Return why Epsilon* of few users is not informative; `by_chance` is its mean over untrained models."""
+    """Return a sentence that says why Epsilon* is not informative if the numbers of users are small.
+
+    `users` are in D, `outside` is the number of users outside D, and `by_chance` is the mean Epsilon* of untrained
+    models.
+    """
     reached = number_text(by_chance, 3) if math.isfinite(by_chance) else "infinity"
     needed = f"a value needs {FEWEST} users in D and as many outside it"
     found = f"{plural(users, 'user')} in D" + ("" if outside is None else f" and {outside:,} outside it")

@@ -42,18 +42,18 @@ class TargetsAudit(AuditKind):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: "TargetMembership", losses: LossesOf
     ) -> "list[tuple[Floats, Flags]]":
-        """Return losses on the client's target records, one pair of losses and a trial mask for each of these records.
+        """Return a pair of losses and a trial mask for each of the client's target records.
 
-        The losses, shape (trials, 1), are computed by the function `losses`. The mask, shape (trials,), is true for the
-        trials that trained on the record, which `membership` determines.
+        The losses of the trials' models on the record, shape (trials, 1), are computed by the function `losses`. The
+        mask, shape (trials,), is true for the trials that trained on the record, as `membership` says.
         """
         present, found = federation.present(client, membership), losses(federation.shard(client))
         return [(found[:, [at]], present[:, at]) for at in np.flatnonzero(federation.differs(client))]
 
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
-        """Raise `InputError` if `epsilon_star` is true and a trial could have fewer than two member records.
+        """Check, if `epsilon_star` is true, that each trial has the two member records which Epsilon* needs.
 
-        `membership` has no effect.
+        Raises `InputError` if a trial could have fewer. `membership` has no effect.
         """
         sure = len(federation.common.labels) >= 2 or not epsilon_star or len(federation.targets) >= _SURELY_TWO
         require(

@@ -44,10 +44,10 @@ class TargetsJudging(AuditJudging):
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
-        """Return the factor by which a target must count too heavily for a planned run to detect it.
+        """Return the smallest excess of a target's influence that a planned run would detect, as a factor.
 
-        The factor compares the effect on the released sums with the effect that the claim assumes. The result is None
-        without an insider, or if the mechanism has no exact log-likelihood ratio.
+        The factor is the target's effect on the released sums, divided by the effect that the claim assumes. The result
+        is None without an insider, or if the mechanism has no exact log-likelihood ratio.
         """
         return limit_of_signal(planned, self.is_always_in)
 

@@ -91,7 +91,7 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstima
 
 
 def _sampled_epsilon(signal: float, claim: Claim) -> float:
-    """Return the epsilon of the claimed releases if sensitivity over noise were `signal` in every round."""
+    """Return the claim's epsilon if, in every round, sensitivity over standard deviation of the noise were `signal`."""
     z = claim.noise_multiplier
     if signal == 0 or z is None:
         return 0.0

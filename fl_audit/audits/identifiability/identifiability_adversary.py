@@ -121,7 +121,8 @@ def weigh(
 def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Floats:
     """Return the insider's score for the membership of the differing record in one round, float64 (trials,).
 
-    The scores of several rounds are added. Raises `InputError` if the view lacks a value that the insider needs.
+    The score of a whole training is the sum of the scores of its rounds. Raises `InputError` if the view lacks a value
+    that the insider needs.
 
     Parameters
     ----------

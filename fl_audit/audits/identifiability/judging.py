@@ -41,7 +41,7 @@ class IdentifiabilityJudging(AuditJudging):
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
-        """Return the factor by which the target must count too heavily for a planned run to detect it.
+        """Return the smallest excess of the target's influence that a planned run would detect, as a factor.
 
         The result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
         """

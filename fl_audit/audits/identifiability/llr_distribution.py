@@ -30,7 +30,7 @@ SMALLEST_P_VALUE = 0.001  # the test of innovations fails if the Kolmogorov-Smir
 
 @dataclass(frozen=True)
 class LlrIncrementStatistics:
-    """Statistics of the innovations in the trials with one secret bit."""
+    """Statistics of the innovations (standardised increments of the log-odds) in the trials with one secret bit."""
 
     count: int  # number of innovations; below 2 the other fields have their expected values, z-scores 0 and p-value 1
     mean: float  # mean of all innovations; 0 is expected

@@ -63,10 +63,10 @@ def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:
 
 
 def largest_auc(profile: PrivacyProfile) -> float:
-    """Return the largest area under the ROC curve of a membership attack, from 1/2 to 1.
+    """Return the largest area under the ROC curve that a membership attack can reach, from 1/2 to 1.
 
     It is 1 minus the integral of the trade-off function. For Gaussian releases without sampling this is Phi(mu / sqrt
-    2). Otherwise it is the area of a curve that is never too low.
+    2), where mu is the parameter of Gaussian DP. For other releases the result may be too large, but never too small.
 
     Raises
     ------

@@ -44,7 +44,7 @@ def of_ours(attacks: Iterable[Attack | str]) -> list[Attack]:
 def has_shadows(attack: Attack | str) -> bool:
     """Return whether an attack uses the models of other trials as shadow models (models with known membership).
 
-    True for every attack of the user.
+    This is true for every attack that the user of fl_audit provides.
     """
     return not isinstance(attack, Attack) or attack in (Attack.SHADOW, Attack.LIRA, Attack.RMIA, Attack.ATTRIBUTE)
 

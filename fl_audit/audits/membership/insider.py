@@ -138,7 +138,7 @@ def _of_single_round(
 
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
-    """Return which units take part in a round if they are in, bool (trials, units); None means that all do."""
+    """Return which units take part in a round, provided that they are in, bool (trials, units); None if all do."""
     turn, shown = federation.public.turn(number), seen.side.taking_part
     if shown is not None:
         return shown.bool().cpu().numpy()
@@ -150,7 +150,7 @@ def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int,
 
 
 def _in_sum(federation: LoadedFederation, membership: TargetMembership, part: Flags | None) -> Flags:
-    """Return which units are members and take part, bool (trials, units)."""
+    """Return which units are members and take part, bool (trials, units); `part` is None if all units take part."""
     held = np.ones((membership.trials, federation.units), dtype=np.bool_)
     held[:, federation.targets] = membership.is_in
     return held if part is None else held & part

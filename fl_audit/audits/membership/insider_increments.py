@@ -1,6 +1,6 @@
 """Increments of an insider's log-odds of membership from one round, for all targets of all trials at once.
 
-They follow from inner products of the release's noise n with the targets' gradients, and from the norms of these.
+They follow from inner products of the release's noise n with the targets' gradients, and from the gradients' norms.
 """
 
 import math

@@ -60,7 +60,7 @@ def scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Floats:
     logits
         Logits z of the records, finite, shape (..., classes) with 2 classes or more.
     labels
-        Class y of each record, from 0, of a shape that broadcasts to that of the logits without its last axis.
+        Class y of each record, from 0. The shape must broadcast to the shape of `logits` without the last axis.
     """
     values = _checked(logits)
     places, others = _places(labels, values), values.copy()
@@ -99,7 +99,7 @@ _RESAMPLED = 0.05  # share of the columns of a table row that a query replaces
 
 @dataclass(frozen=True)
 class ShiftedImages:
-    """Queries about images, which vary an image by mirroring it and shifting it by up to two pixels."""
+    """Queries about variants of an image, which is mirrored and shifted by up to two pixels."""
 
     shape: tuple[int, ...]  # shape of one image, height and width last
 
@@ -133,7 +133,10 @@ def _moved(images: Tensor, steps: int, axis: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class ResampledColumns:
-    """Queries about table rows, which replace 5 % of the columns (at least one) by values of a public record."""
+    """Queries about variants of table rows: in each variant, 5 % of the columns have values of a public record.
+
+    At least one column is replaced.
+    """
 
     columns: tuple[ColumnPosition, ...]  # the columns of the table
     donors: Floats32  # features of public records that provide the values, shape (m, features)

@@ -1,7 +1,7 @@
 """The report section on membership attacks on many targets.
 
-The figure shows all attacks, from an attacker that sees only the final model to an insider that knows of all targets
-but one whether they are in the training data.
+The figure shows all attacks, from the weakest to the strongest attacker. The weakest attacker sees only the final
+model. The strongest is an insider that knows the membership of all targets but one.
 """
 
 import math

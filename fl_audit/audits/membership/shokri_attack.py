@@ -112,7 +112,7 @@ def shadow_scores(
 def _label_first(
     values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp], classes: Integers
 ) -> Floats:
-    """Return `_confidences` in which the confidence in the target's label has changed places with that in class 0."""
+    """Return `_confidences` after exchanging the confidence in the target's label with the confidence in class 0."""
     rows = _confidences(values, trials, targets)
     every, label = np.arange(len(rows)), np.tile(classes[targets], len(trials))
     rows[every, label], rows[:, 0] = rows[:, 0].copy(), rows[every, label]
@@ -120,7 +120,10 @@ def _label_first(
 
 
 def _confidences(values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp]) -> Floats:
-    """Return the class probabilities of each trial's model for each target, one row each, ordered by trial."""
+    """Return the class probabilities that the models of some trials give for some targets, (trials * targets, classes).
+
+    `values` contains log-probabilities. All targets of the first trial come first.
+    """
     taken = values[np.ix_(trials, targets)].reshape(-1, values.shape[2])
     return np.asarray(np.exp(taken.astype(np.float64)), dtype=np.float64)
 
@@ -142,7 +145,7 @@ def _parts(
 
 
 def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> Any:
-    """Return a classifier that tells members from nonmembers by confidence vectors."""
+    """Return a classifier of members and nonmembers, fitted to confidence vectors `examples` with the `answers`."""
     # Imported here, because the import takes a second and only this attack needs it.
     from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
 

@@ -185,7 +185,10 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str:
-    """Return the path of the dense layer that is called last; it must be called once, with one row per example."""
+    """Return the path of the dense layer that the model calls last; `one` is the parameters of one trial's model.
+
+    Raises `InputError` if there is no such layer, if it is called more than once, or without one row per example.
+    """
     dense = {name: layer for name, layer in model.template.named_modules() if type(layer) is nn.Linear}
     order: list[str] = []
     handles = [layer.register_forward_hook(lambda *_, name=name: order.append(name)) for name, layer in dense.items()]

@@ -319,7 +319,10 @@ def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
 
 
 def _inside(section: Section[Any], numbers: Any, contents: ReportContents, figures: dict[str, str]) -> str:
-    """Return the HTML of a section for the appendix, without what is on the page; empty if nothing is left."""
+    """Return the text, figure, rows and tables of a section as HTML for the appendix; "" if nothing is left.
+
+    The text and the figure are left out if the first page shows them.
+    """
     on_page = _stands_on_page(contents, section)
     text = "" if on_page else section.sentence(numbers, contents)
     rows = [

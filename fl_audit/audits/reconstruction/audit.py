@@ -26,7 +26,10 @@ class ReconstructionAudit(TargetsAudit):
         return None if attribute is None else str(attribute)
 
     def in_question(self, public: "Federation", chosen: str) -> str:
-        """Return a phrase that says how many candidates there are, and whether they are units or values of a column."""
+        """Return a phrase that says how many candidates there are, and whether they are units or values of a column.
+
+        `chosen`, the name of the rule that chose the neighbour D', is used only if the candidates are units.
+        """
         if public.candidate_column is None:
             return super().in_question(public, chosen)
         values = f"{public.targets} values of {public.candidate_column}"

@@ -227,8 +227,8 @@ def reads_first_layer(model: StackedModel) -> bool:
 def _of_first_layer(model: StackedModel, seen: Tensor) -> Tensor:
     """Return each owner's image from the first layer's gradient of its only record, (owners, 1, *shape).
 
-    If d_k is the gradient of the bias of unit k, that of its weights is d_k x for the image x (Geiping et al. 2020,
-    Proposition 3.1). The result is the least squares solution for x.
+    If d_k is the gradient of the bias of unit k, the gradient of the weights of unit k is d_k x, where x is the image
+    (Geiping et al. 2020, Proposition 3.1). The result is the least squares solution for x.
     """
     assert model.chain is not None, "the model is a chain"
     weights, biases = model.chain[0].weights(seen), model.chain[0].biases(seen)

@@ -96,7 +96,7 @@ class CorrelatedGaussian(MechanismNoise):
     def joint_sensitivity(self, participation: "Participation") -> float:
         """Return the largest change by one unit over all rounds together, divided by that of a single contribution.
 
-        All rounds are one release of C g, where C is the strategy matrix and g has the sums of all rounds.
+        All rounds together are one release of C g, where C is the strategy matrix and row t of g is the sum of round t.
         """
         return self._event(self.multiplier, self.rounds, participation).sensitivity
 

@@ -85,9 +85,9 @@ def settings_of_noises() -> Mapping[str, str]:
 
 
 def foreign_settings(name: str) -> Mapping[str, str]:
-    """Return the settings that only other kinds of noise have: a dict from the setting to the noise that has it.
+    """Return the settings that belong to other kinds of noise than `name`, each with the kind that has it.
 
-    `name` is the noise whose own settings are left out.
+    The result is used to refuse settings that do not fit the configured noise.
     """
     return {setting: needed for setting, needed in settings_of_noises().items() if needed != name}
 

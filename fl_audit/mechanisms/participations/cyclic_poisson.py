@@ -22,8 +22,8 @@ class CyclicPoisson(Participation):
     """Cyclic Poisson sampling: b groups take turns, and each unit of the group participates with probability q.
 
     Each unit is in a random, public group, independently of other units, so no group changes when a unit is added or
-    removed. The groups give no protection: the accountant counts the at most ceil(k / b) turns of a unit in k rounds as
-    rounds of Poisson sampling at rate q.
+    removed. The groups give no protection, because they are public. A unit has at most ceil(k / b) turns in k rounds,
+    and the accountant counts each turn as a round of Poisson sampling at rate q.
 
     Source: Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta & Xu 2023, "(Amplified) banded matrix
     factorization", algorithm 2, here for independent noise (bands of one round).

@@ -75,7 +75,7 @@ class Participation(ABC):
 
     @property
     def separation(self) -> int:
-        """Smallest number of rounds from one turn of a unit to its next."""
+        """Smallest distance in rounds between two turns of a unit, which are rounds in which it may participate."""
         return 1
 
     @property
