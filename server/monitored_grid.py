@@ -114,7 +114,10 @@ def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> Clien
 
 
 def _first_needed(federation: LoadedFederation) -> list[int]:
-    """Return the clients that load their data before round 1: insiders, holders of targets, and some others."""
+    """Return the clients that are asked to load their data before round 1, at most `_MOST_ASKED`.
+
+    They are the insiders, holders of targets up to half of that number, and then other clients of the first cohort.
+    """
     cohort = federation.public.cohort(1)
     apart = {*federation.insiders, *islice(federation.holders, _MOST_ASKED // 2)}
     others = range(federation.public.nodes) if cohort is None else cohort.tolist()

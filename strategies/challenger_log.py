@@ -189,10 +189,9 @@ class ChallengerLog:
         return (expected != side.norms).double().numpy()
 
     def _last_bits(self, kept: _BatchLog, made: ServerRound, members: Flags) -> Floats:
-        """Return how many released values of each trial have the last bit 1, minus half of the values, shape (trials,).
+        """Return a z-score for each trial, shape (trials,), of the number of released values whose last bit is 1.
 
-        The result is in standard deviations. The numbers of such values are also added up in `kept`, for D and D'
-        apart.
+        If last bits are random, half of the values have it. The counts are also added to `kept`, for D and D' apart.
         """
         if kept.odd is None:
             kept.odd = np.zeros((1 + len(self.places), 2), dtype=np.int64)

@@ -127,11 +127,11 @@ class EpsilonStarQueries(RunQueries):
                     self._ranges[batch.name] = moments.joint_range(ranges)
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
-        """Return the columns `epsilon_star` of trials, releases and clients for the evaluated releases of one batch.
+        """Return one column `epsilon_star` for each of three tables: trials, releases and clients.
 
-        The column of trials has the value for the last release, (trials,). The column of releases has the values for
-        all releases, (trials, releases). The column of clients, (trials, releases, clients), exists only if clients
-        report Epsilon* of their own data.
+        In the table of trials it has the value for the last release, (trials,); in that of releases the value for each
+        evaluated release, (trials, releases). The table of clients has the column, (trials, releases, clients), only if
+        clients report Epsilon* of their own data.
         """
         found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}

@@ -52,14 +52,14 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 
 @contextmanager
 def goes_on_with(way: WayOn) -> Iterator[None]:
-    """Print the command that continues the block's work if Ctrl-C interrupts the block, and end with status 130.
+    """Run a block; if Ctrl-C interrupts it, print the command that continues its work, and end with status 130.
 
     After a call of `arm`, which makes a thread handle Ctrl-C, this thread prints the command and ends the program.
 
     Parameters
     ----------
     way
-        Function that returns the arguments of the command; None if there is nothing to continue.
+        Function that returns the arguments of the command, or None if there is nothing to continue.
 
     Raises
     ------

@@ -24,7 +24,7 @@ _CLASSES_NAMED = 5
 def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
     """Return all warnings about the data of a planned run.
 
-    They concern identifiers of persons, the table itself, missing classes, too few records, and the model.
+    They concern identifiers of persons, how the table was read, missing classes, too few records, and the model.
     """
     source, split = load_source(plan.public.data), split_of(plan.public)
     of_data = (*_of_persons(plan, source, split), *source.cautions, *_absent(plan, source, split), *_few(plan))

@@ -145,7 +145,10 @@ def _as_floats(
 
 
 def _padded_rows(inputs: tuple[NamedInput, ...]) -> Tensor:
-    """Return two rows of input for a test, (2, width): token ids 0 and 1, and in the second row half padding."""
+    """Return two rows of token ids for a test, shape (2, width); ids alternate between 0 and 1.
+
+    In the mask of the second row, the second half is padding.
+    """
     parts = []
     for one in inputs:
         part = torch.ones(2, max(1, one.width))

@@ -134,7 +134,7 @@ class MeanBettingTest:
         return self._wins(stakes * (self.values - mean))
 
     def refutes_too_large(self, mean: float) -> bool:
-        """Return True if bets that the numbers lie below `mean` on average have won enough to refute it."""
+        """Return True if the betting test refutes that the expected value is `mean` or more."""
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / (1 - mean)) if mean < 1 else self.stakes
         return self._wins(-stakes * (self.values - mean))
 

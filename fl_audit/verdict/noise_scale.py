@@ -241,7 +241,7 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
         One sum of squares of the noise, or several, keyed by the name of the part of the model that they cover. None
         or empty if there is no sum.
     missing
-        Reason that the raised `TestNotApplicableError` has if there is no sum.
+        The `reason` of the `TestNotApplicableError` that is raised if there is no sum.
     """
     found = {"": found} if isinstance(found, SquareSum) else found or {}
     only_if(bool(found), missing)

@@ -131,9 +131,9 @@ def figure_5(context: ItemContext) -> ItemResult:
 
 
 def _claims_of_figure_4(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.1 on a model without a leak: members and population have equal loss distributions.
+    """Yield the claims that section 8.1 makes about a model whose members and population have equal loss distributions.
 
-    The claims are tested on the simulation with many repetitions.
+    Such a model leaks nothing, so its Epsilon* is 0. The claims are tested on the simulation with many repetitions.
     """
     of = {key[1:]: cell for key, cell in _columns(found.more).items() if key[0] == 0.0}
     sizes = sorted({size for size, _ in of})

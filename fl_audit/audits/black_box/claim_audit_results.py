@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 
 
 class OutOfTimeError(Exception):
-    """Raised by a function that plays trials when the time is over; the audit then uses the trials played so far."""
+    """Raised when the time for trials is over; the audit then uses the trials played so far."""
 
 
 FEWEST_OF_EACH = 10

@@ -116,10 +116,10 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
 
 
 def parts(public: Federation, steps: int, times: Floats) -> Floats:
-    """Return the expected score of each canary that is in; a canary that is sent whole has the score 1.
+    """Return the expected score of each canary that the training includes, in the shape of `times`.
 
-    The result has the shape of `times`. Under DP-SGD at the clients it is times / sqrt(steps), because only some of the
-    local steps sample a canary. Otherwise all scores are 1.
+    A score of 1 belongs to a canary that is added in full to one release. Under DP-SGD at the clients the score is
+    times / sqrt(steps), because only some of the local steps sample a canary. Otherwise all scores are 1.
 
     Parameters
     ----------
