@@ -13,8 +13,8 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.randomised_records import LocallyRandomisedRecords
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.mechanisms.effective_noise import noise_share
 from fl_audit.mechanisms.likelihood_ratio import local_sensitivity
+from fl_audit.mechanisms.noise_addition import noise_share
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ PLACES = (
     "fl_audit.experiments.exports.trackers",
     "fl_audit.experiments.figures.epsilon_star",
     "fl_audit.experiments.figures.guarantee",
-    "fl_audit.experiments.figures.paths",
-    "fl_audit.experiments.reproductions.paper_types",
+    "fl_audit.experiments.figures.figure_files",
+    "fl_audit.experiments.reproductions.papers",
     "fl_audit.experiments.reproductions.reproduce",
     "fl_audit.experiments.runs.cluster.ray_connection",
     "fl_audit.experiments.runs.config.settings_reference",
@@ -64,9 +64,9 @@ if TYPE_CHECKING:
     from fl_audit.experiments.comparisons import figure as figure
     from fl_audit.experiments.exports import trackers as trackers
     from fl_audit.experiments.figures import epsilon_star as epsilon_star
+    from fl_audit.experiments.figures import figure_files as figure_files
     from fl_audit.experiments.figures import guarantee as guarantee
-    from fl_audit.experiments.figures import paths as paths
-    from fl_audit.experiments.reproductions import paper_types as paper_types
+    from fl_audit.experiments.reproductions import papers as papers
     from fl_audit.experiments.reproductions import reproduce as reproduce
     from fl_audit.experiments.runs import audit_plan as audit_plan
     from fl_audit.experiments.runs import data_warnings as data_warnings

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fl_audit.adjacency import Adjacency
-    from fl_audit.api.guarantees import account, calibrate, epsilon_star, lower_bound
+    from fl_audit.api.evidence import epsilon_star, lower_bound
+    from fl_audit.api.guarantees import account, calibrate
     from fl_audit.api.run_error import RunError
     from fl_audit.api.running import run_audit
     from fl_audit.audits.canaries.bounds import one_run_bound
@@ -65,7 +66,8 @@ if not (_BESIDE / "fl_audit" / "clients").is_dir() and (_BESIDE / "clients").is_
 
 _NAMES = {
     "adjacency": "Adjacency",
-    "api.guarantees": "account calibrate epsilon_star lower_bound",
+    "api.evidence": "epsilon_star lower_bound",
+    "api.guarantees": "account calibrate",
     "api.run_error": "RunError",
     "api.running": "run_audit",
     "experiments.runs.stored_run": "Run read_run",

@@ -11,7 +11,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_updates import private_steps
 from fl_audit.federation.noise_measurement_directions import number_of_directions
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.noises.base import NoiseOrigin
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.server.federation_plan import FederationPlan
 from fl_audit.strategies.challenger import SeededChallenger, true_side

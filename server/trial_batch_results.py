@@ -14,7 +14,8 @@ from scipy.special import expit, logit
 from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.membership.record_confidences import Queries, label_log_probability, scaled_confidence
+from fl_audit.audits.membership.record_confidences import label_log_probability, scaled_confidence
+from fl_audit.audits.membership.varied_records import Queries
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
 from fl_audit.data.attribute_to_infer import AttributeToInfer
 from fl_audit.federation.loaded_federation import LoadedFederation

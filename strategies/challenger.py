@@ -17,7 +17,7 @@ from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sampl
 from fl_audit.federation.randomised_records import randomised_records, record_pair
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
-from fl_audit.mechanisms.noises.base import NoiseOrigin
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.randomness import Purpose, generator
 from fl_audit.trials import TrialBatch
 

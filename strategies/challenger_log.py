@@ -22,7 +22,7 @@ from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.optimizers import OptimizerState, step
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
-from fl_audit.mechanisms.effective_noise import noise_share
+from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.trials import TrialBatch

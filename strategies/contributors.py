@@ -20,9 +20,9 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.participations.participation import in_turn
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.protocol import Key, pack_participation
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.errors import FederationError

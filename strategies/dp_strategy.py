@@ -27,7 +27,7 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.observed_rounds import EarlierRound, ServerRound, SideInformation
 from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
-from fl_audit.mechanisms.effective_noise import add_noise
+from fl_audit.mechanisms.noise_addition import add_noise
 from fl_audit.protocol import Key, MessageRecordName, models_key
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.challenger_log import ChallengerLog

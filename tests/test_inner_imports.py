@@ -83,7 +83,7 @@ def test_modules_that_are_imported_late_are_those_that_type_checkers_see(path: P
 
 
 def test_a_late_module_is_the_module_itself_and_an_unknown_one_is_an_error() -> None:
-    assert lazy_imports.paths is import_module("fl_audit.experiments.figures.paths")
+    assert lazy_imports.figure_files is import_module("fl_audit.experiments.figures.figure_files")
     with pytest.raises(AttributeError, match="no attribute 'misspelt'"):
         lazy_imports.misspelt  # type: ignore[attr-defined]  # noqa: B018
 

@@ -21,7 +21,8 @@ MODULES = {
     "tests/sizes.py": "HIDDEN = 4\n",
     "experiments/loading.py": """
         import numpy as np
-        from fl_audit.data.records import LoadedDataset, Records
+        from fl_audit.data.loaded_dataset import LoadedDataset
+        from fl_audit.data.records import Records
         def load():
             draw = np.random.default_rng(0)
             features = draw.normal(size=(80, 3)).astype(np.float32)

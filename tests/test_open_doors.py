@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from fl_audit.data.builtin import load_breast_cancer
 from fl_audit.report.report_elements import Section
-from fl_audit.audits.common.sections_mechanism import ORIGIN
+from fl_audit.audits.common.sections_provenance import ORIGIN
 
 seen = []
 

@@ -28,7 +28,7 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.page.first_screen import Fact
 from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.audits.sections import SECTIONS
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit

@@ -37,7 +37,8 @@ from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_tools import at_each_round, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import parser_of, table_of
+from fl_audit.experiments.studies.study_runs import at_each_round
 from fl_audit.federation.loaded_federation import load_federation
 
 _ROUNDS, _PASSES = 30, 3

@@ -16,7 +16,8 @@ from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_tools import at_each_round, table_of
+from fl_audit.experiments.studies.study_commands import table_of
+from fl_audit.experiments.studies.study_runs import at_each_round
 
 _MODULE = "fl_audit.experiments.benchmarks.client_start_up"
 _FEATURES = 10

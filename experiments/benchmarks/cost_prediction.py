@@ -30,7 +30,7 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan
-from fl_audit.experiments.studies.study_tools import parser_of, table_of
+from fl_audit.experiments.studies.study_commands import parser_of, table_of
 
 _FACTOR, _TARGET = 1.5, 0.8
 _SECONDS_BETWEEN_LOOKS = 0.1

@@ -42,7 +42,8 @@ from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, usable_
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_tools import at_each_round, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import parser_of, table_of
+from fl_audit.experiments.studies.study_runs import at_each_round
 
 _FEATURES, _HIDDEN, _CLASSES, _BATCH, _RATE = 784, 128, 10, 10, 0.1
 _MANY_TRIALS = 50

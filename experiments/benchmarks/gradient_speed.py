@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import parser_of, table_of, turns
+from fl_audit.experiments.studies.study_commands import parser_of, table_of
+from fl_audit.experiments.studies.study_runs import turns
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import UserRecords

@@ -42,7 +42,8 @@ from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
-from fl_audit.experiments.studies.study_tools import at_each_round, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import parser_of, table_of
+from fl_audit.experiments.studies.study_runs import at_each_round
 from fl_audit.report.figure_style import to_png
 
 Values = dict[str, dict[str, Any]]

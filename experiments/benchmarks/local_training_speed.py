@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from fl_audit.array_types import Integers
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import parser_of, table_of, turns
+from fl_audit.experiments.studies.study_commands import parser_of, table_of
+from fl_audit.experiments.studies.study_runs import turns
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel

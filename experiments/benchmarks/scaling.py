@@ -37,7 +37,7 @@ from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_tools import parser_of
+from fl_audit.experiments.studies.study_commands import parser_of
 
 _MODULE = "fl_audit.experiments.benchmarks.scaling"
 _TRIALS_A_BATCH = 100

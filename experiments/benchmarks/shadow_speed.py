@@ -22,7 +22,8 @@ from torch import Tensor
 
 from fl_audit.array_types import Integers
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import parser_of, played, table_of
+from fl_audit.experiments.studies.study_commands import parser_of, table_of
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule, member_batches, member_updates
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel

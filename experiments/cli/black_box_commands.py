@@ -22,7 +22,7 @@ from fl_audit.experiments.cli.options import (
     print_json,
     switch,
 )
-from fl_audit.experiments.names import VIOLATED
+from fl_audit.experiments.exit_statuses import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.strategies.review.options import ReviewOptions

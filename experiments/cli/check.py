@@ -10,7 +10,7 @@ from fl_audit.errors import choice
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.options import switch
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.experiments.terminal import console

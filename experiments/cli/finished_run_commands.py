@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Column, Table
 
-from fl_audit.atomic_files import read_summary, write_text
+from fl_audit.atomic_files import write_text
 from fl_audit.errors import InputError, choice
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json
@@ -17,6 +17,7 @@ from fl_audit.experiments.verbosity import printable
 from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.report.formatting import SPACE, number_text, percent
 from fl_audit.rounding import rounded
+from fl_audit.run_files import read_summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,7 @@ def compare(
     """
     found = rows(runs)
     if plot is not None:
-        lazy_imports.paths.save_figure(lazy_imports.figure.comparison_figure(found), plot)
+        lazy_imports.figure_files.save_figure(lazy_imports.figure.comparison_figure(found), plot)
     if as_json:
         print_json({"runs": [row.to_json() for row in found], "differences": differences(found)})
         return

@@ -9,7 +9,7 @@ from fl_audit.errors import InputError, choice, require
 from fl_audit.experiments.cli.guarantee_output import AccountantResult, OutputFormatOptions, print_guarantee
 from fl_audit.experiments.cli.ledger import account_ledger, real_noise
 from fl_audit.experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of, option
-from fl_audit.experiments.names import OVER_BUDGET
+from fl_audit.experiments.exit_statuses import OVER_BUDGET
 from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
 from fl_audit.privacy import lazy_imports as late_privacy

@@ -8,7 +8,7 @@ import typer
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.options import print_json
-from fl_audit.experiments.names import OVER_BUDGET
+from fl_audit.experiments.exit_statuses import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
 from fl_audit.plurals import plural
 from fl_audit.privacy import lazy_imports

@@ -10,8 +10,9 @@ import typer
 import fl_audit.experiments  # sets the environment before Flower is imported
 from fl_audit.errors import InputError
 from fl_audit.experiments import verbosity
-from fl_audit.experiments.cli.options import LazyGroup, option, switch
-from fl_audit.experiments.names import STOPPED, WRONG_INPUT
+from fl_audit.experiments.cli.lazy_commands import LazyGroup
+from fl_audit.experiments.cli.options import option, switch
+from fl_audit.experiments.exit_statuses import STOPPED, WRONG_INPUT
 from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import search_last
 

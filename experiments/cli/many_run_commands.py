@@ -10,18 +10,19 @@ from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with
 from fl_audit.experiments.cli.options import argument, option, switch
-from fl_audit.experiments.names import Engine, UtilityColumn
-from fl_audit.experiments.reproductions.names import item_names, require_known
+from fl_audit.experiments.engine_names import Engine
+from fl_audit.experiments.reproductions.reproduction_names import item_names, require_known
 from fl_audit.experiments.runs.config_file import load_values
 from fl_audit.experiments.runs.progress import runs_progress_bar
 from fl_audit.experiments.terminal import console as console_for
 from fl_audit.experiments.terminal import print_table
+from fl_audit.experiments.utility_columns import UtilityColumn
 from fl_audit.experiments.verbosity import is_quiet, printable
 from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.formatting import number_text
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.reproductions.paper_types import ItemResult
+    from fl_audit.experiments.reproductions.item_results import ItemResult
     from fl_audit.experiments.sweeps.grid import Point
     from fl_audit.experiments.sweeps.sweep import SweepResults
 
@@ -141,10 +142,10 @@ def reproduce(
     """
     require_known(name)
     chosen = None if engine is None else choice(Engine, "--engine", engine)
-    extent = lazy_imports.paper_types.ComputeExtent.QUICK if quick else lazy_imports.paper_types.ComputeExtent.FULL
+    extent = lazy_imports.papers.ComputeExtent.QUICK if quick else lazy_imports.papers.ComputeExtent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     console = console_for(stderr=True)
-    context = lazy_imports.paper_types.ItemContext(
+    context = lazy_imports.papers.ItemContext(
         directory, data_dir, extent, chosen, runs_progress_bar,
         lambda line: None if is_quiet() else console.print(line, highlight=False), minutes, ray_address,
     )  # fmt: skip

@@ -169,7 +169,7 @@ def epsilon_star(
     if seed < 0:
         raise InputError(f"--seed {seed}: accepted are whole numbers from 0")
     if plot is not None:
-        lazy_imports.paths.require_figure_path(plot)
+        lazy_imports.figure_files.require_figure_path(plot)
     names = columns_for(column)
     member_losses, population_losses = read_numbers(members, names[0]), read_numbers(population, names[1])
     with at_work(f"fitting, {member_losses.size + population_losses.size} losses"):
@@ -177,7 +177,7 @@ def epsilon_star(
             member_losses, population_losses, delta, np.random.default_rng(seed), chosen, confidence, cut
         )
     if plot is not None:
-        lazy_imports.paths.save_figure(
+        lazy_imports.figure_files.save_figure(
             lazy_imports.epsilon_star.epsilon_star_figure(found, member_losses, population_losses), plot, dpi=150
         )
     if as_json:

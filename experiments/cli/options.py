@@ -1,128 +1,20 @@
-"""Command-line options: functions that define them, and options that several commands share.
+"""Command-line options: functions that define them, and options that several commands share."""
 
-The module also has the group of all commands, which imports a command only when it is used.
-"""
-
-import ast
 import json
-from collections import UserDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from pkgutil import get_data
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
-import click
 import typer
-from click import Command, Context, HelpFormatter
-from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.atomic_files import require_ordinary
 from fl_audit.errors import choice, require
 from fl_audit.experiments import lazy_imports
-from fl_audit.experiments.cli.dataclass_options import with_single_options
-from fl_audit.experiments.names import VIOLATED, Engine
+from fl_audit.experiments.engine_names import Engine
+from fl_audit.experiments.exit_statuses import VIOLATED
 from fl_audit.privacy.accounting_enums import MultiplierReference
-
-
-class _PlainTextHelp(Command):
-    def get_help(self, ctx: Context) -> str:
-        return super().get_help(ctx).replace("\\[", "[")
-
-
-class PlainHelpCommand(_PlainTextHelp, TyperCommand):
-    """A command whose help is plain text, and which refuses paths of special files, such as pipes and devices.
-
-    By itself typer would take square brackets in the help for markup.
-    """
-
-    def invoke(self, ctx: Context) -> Any:
-        """Run the command; raise `InputError` first if a path in its options or arguments is a special file."""
-        for parameter in self.params:
-            if not isinstance(parameter.type, click.Path):
-                continue
-            given = ctx.params.get(str(parameter.name))
-            flag = parameter.opts[0] if parameter.param_type_name == "option" else parameter.make_metavar(ctx)
-            for value in given if isinstance(given, (list, tuple)) else filter(None, [given]):
-                require_ordinary(f"{flag} {value}", Path(value))
-        return super().invoke(ctx)
-
-
-class _LazyCommandMap(UserDict[str, Command]):
-    """The commands by name; the module of a command is imported when the command is first looked up."""
-
-    def __init__(self, places: Mapping[str, str]) -> None:
-        super().__init__()
-        self._places = places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __getitem__(self, name: str) -> Command:
-        if name not in self.data:
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            function = getattr(import_module(self._places[name]), name.replace("-", "_"))
-            said = _first_line(function.__doc__)
-            alone.command(name, cls=PlainHelpCommand, short_help=said)(with_single_options(function))
-            self.data[name] = typer.main.get_command(alone)
-        return self.data[name]
-
-
-class LazyGroup(_PlainTextHelp, TyperGroup):
-    """A group of commands that imports the module of a command only to run the command or to show its help."""
-
-    places: ClassVar[Mapping[str, str]] = {}
-    """The module of each command, in the order of the help."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.commands = _LazyCommandMap(self.places)
-
-    def list_commands(self, ctx: Context) -> list[str]:
-        """Return the names of all commands, in the order of the help."""
-        return list(self.places)
-
-    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the names of all commands with their one-line help into the help of the group."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _help_in_source(module, name)) for name, module in self.places.items()])
-
-    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Return the name and the command that a command line begins with, and the remaining words.
-
-        The error message about a misspelt name suggests the nearest name once. Click makes this suggestion from version
-        8.4 on, and typer makes it with earlier versions of click.
-
-        Parameters
-        ----------
-        ctx
-            Context of the command group, as click passes it.
-        args
-            Words of the command line.
-        """
-        self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
-        return super().resolve_command(ctx, args)
-
-
-def _help_in_source(module: str, command: str) -> str:
-    """Return the first line of a command's help from the source of its module, whose import may take seconds."""
-    source = get_data(module.rpartition(".")[0], f"{module.rpartition('.')[2]}.py")
-    assert source is not None, "the commands are files of this package"
-    found = (one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef))
-    return _first_line(next(ast.get_docstring(one) for one in found if one.name == command.replace("-", "_")))
-
-
-def _first_line(help_text: str | None) -> str:
-    return (help_text or "").partition("\n")[0]
 
 
 def option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fl_audit.array_types import Floats, in_one_axis
-from fl_audit.data.files import first_bytes, read_array, read_bytes
+from fl_audit.data.file_reading import first_bytes, read_array, read_bytes
 from fl_audit.errors import InputError, require
 from fl_audit.experiments import lazy_imports
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from fl_audit.errors import require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import DirectoryArgument, JsonOption, option, print_json, switch
-from fl_audit.experiments.names import VIOLATED
+from fl_audit.experiments.exit_statuses import VIOLATED
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.signed_statement import VerifiedStatement

@@ -15,7 +15,8 @@ from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
 from fl_audit.experiments.cli.options import option, switch
-from fl_audit.experiments.names import VIOLATED, Engine
+from fl_audit.experiments.engine_names import Engine
+from fl_audit.experiments.exit_statuses import VIOLATED
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.experiments.runs.requested_run import play, whole_run

@@ -6,7 +6,7 @@ from typing import Annotated
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.black_box.training_audit_process import TrainingFunctionOptions, training_apart
 from fl_audit.experiments.cli.options import ResultOptions, end_if_violated, option, switch
-from fl_audit.experiments.names import VIOLATED
+from fl_audit.experiments.exit_statuses import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
 from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger
 from fl_audit.privacy.stated_releases import StatedReleases

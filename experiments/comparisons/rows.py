@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fl_audit.atomic_files import read_summary
 from fl_audit.errors import require
+from fl_audit.run_files import read_summary
 
 ADVANTAGE, ACCURACY, SHOWN = "Advantage of the insider", "Test accuracy", "Epsilon shown at least (nats)"
 STAR, ATTACK = "Epsilon*, mean over trials (nats)", "Lower bound on epsilon, "

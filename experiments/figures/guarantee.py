@@ -1,7 +1,4 @@
-"""Figures of commands: a guarantee as a function of noise, rounds and delta, and an estimate of Epsilon*.
-
-Epsilon* is the privacy risk of a released model.
-"""
+"""The figure of a guarantee as a function of noise, rounds and delta."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress

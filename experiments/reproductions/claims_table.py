@@ -14,7 +14,7 @@ from fl_audit.experiments.reproductions.claims import (
     looked_at,
     verdicts_said,
 )
-from fl_audit.experiments.reproductions.paper_types import ItemResult, measured_row, table
+from fl_audit.experiments.reproductions.item_results import ItemResult, measured_row, table
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions.paper_types import ItemContext, PaperItem
+from fl_audit.experiments.reproductions.papers import ItemContext, PaperItem
 
 
 class CatalogueDataset(Protocol):

@@ -8,14 +8,8 @@ from typing import Any
 import pandas as pd
 
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
-from fl_audit.experiments.reproductions.paper_types import (
-    COLUMNS,
-    ComputeExtent,
-    ItemResult,
-    Paper,
-    PaperItem,
-    PaperResults,
-)
+from fl_audit.experiments.reproductions.item_results import COLUMNS, ItemResult
+from fl_audit.experiments.reproductions.papers import ComputeExtent, Paper, PaperItem, PaperResults
 from fl_audit.plurals import plural
 from fl_audit.report.banner import Banner, VerdictLook
 from fl_audit.report.formatting import number_text

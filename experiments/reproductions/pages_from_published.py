@@ -14,14 +14,9 @@ import pandas as pd
 
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.claims import PaperClaim, restored, verdicts_said
+from fl_audit.experiments.reproductions.item_results import ItemResult
 from fl_audit.experiments.reproductions.page import differences_html
-from fl_audit.experiments.reproductions.paper_types import (
-    ComputeExtent,
-    ItemResult,
-    Paper,
-    PaperItem,
-    PublishedReproduction,
-)
+from fl_audit.experiments.reproductions.papers import ComputeExtent, Paper, PaperItem, PublishedReproduction
 from fl_audit.experiments.reproductions.published_page_sections import (
     CLAIMS_ITEM,
     CSV_DIGITS,

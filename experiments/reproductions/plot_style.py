@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.mechanisms.effective_noise import SensitivityKind
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.report.figure_style import INK, SMALL_TEXT_SIZE
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 

@@ -22,7 +22,7 @@ import pandas as pd
 from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.reproductions.pages_from_published import republished
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, Paper
+from fl_audit.experiments.reproductions.papers import ComputeExtent, Paper
 from fl_audit.experiments.reproductions.published_page_sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
 from fl_audit.experiments.reproductions.reproduce import PAPERS, SCHEMA
 from fl_audit.experiments.reproductions.shared_notes import with_shared_notes

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fl_audit.experiments.reproductions.page import rows_html
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent
+from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.plurals import plural
 
 CSV_DIGITS = 6  # of every number in published CSV files

@@ -12,10 +12,11 @@ from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.bernau2019.paper import PAPER as BERNAU_2019
 from fl_audit.experiments.reproductions.bernau2021.paper import PAPER as BERNAU_2021
-from fl_audit.experiments.reproductions.names import require_known
+from fl_audit.experiments.reproductions.item_results import ItemResult
 from fl_audit.experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from fl_audit.experiments.reproductions.page import differences_html, render_page
-from fl_audit.experiments.reproductions.paper_types import ItemContext, ItemResult, Paper, PaperItem, PaperResults
+from fl_audit.experiments.reproductions.papers import ItemContext, Paper, PaperItem, PaperResults
+from fl_audit.experiments.reproductions.reproduction_names import require_known
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.figure_style import to_png, to_svg
 

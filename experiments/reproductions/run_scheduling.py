@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.atomic_files import read_json, write_json
+from fl_audit.atomic_files import write_json
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, ItemRunProvenance
+from fl_audit.experiments.reproductions.item_results import ItemRunProvenance
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
@@ -23,6 +24,7 @@ from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
+from fl_audit.run_files import read_json
 
 _MOST_PROCESSES = 8
 

@@ -9,7 +9,7 @@ from scipy.special import expit, ndtri, stdtrit
 from scipy.stats import binomtest, ttest_ind
 
 from fl_audit.array_types import Floats
-from fl_audit.experiments.reproductions.paper_types import CONFIDENCE
+from fl_audit.experiments.reproductions.item_results import CONFIDENCE
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 

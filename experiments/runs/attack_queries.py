@@ -4,12 +4,13 @@ import numpy as np
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.membership.attack_names import OF_ANY_UNIT, Attack, of_ours
-from fl_audit.audits.membership.record_confidences import queries_for
+from fl_audit.audits.membership.varied_records import queries_for
 from fl_audit.audits.registry import audit_named
 from fl_audit.data.attribute_to_infer import AttributeToInfer, choose_attribute
 from fl_audit.data.catalogue import load_source
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import Split
-from fl_audit.data.records import LoadedDataset, Records
+from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.federation.loaded_federation import LoadedFederation

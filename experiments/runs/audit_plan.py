@@ -17,10 +17,9 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.model_check_records import probe_records
 from fl_audit.federation.record_tensors import model_for
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import NO_LIKELIHOOD_RATIO, Mechanism
 from fl_audit.privacy.accounting import exact_accountant
-from fl_audit.privacy.accounting_enums import MultiplierReference
+from fl_audit.privacy.accounting_enums import MultiplierReference, SensitivityKind
 from fl_audit.privacy.calibration import noise_multiplier_for_all
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, guarantee_of_all

@@ -10,7 +10,8 @@ from fl_audit.atomic_files import require_ordinary
 from fl_audit.data.catalogue import PREFIX
 from fl_audit.errors import InputError, expanded_path
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.config.data import DATA_PATHS, MODEL_PATH
+from fl_audit.experiments.runs.config.data_section import DATA_PATHS
+from fl_audit.experiments.runs.config.model_section import MODEL_PATH
 from fl_audit.experiments.runs.config_errors import shown
 
 _BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")

@@ -9,7 +9,7 @@ from fl_audit.adjacency import NeighbourPair, Unit
 from fl_audit.audits.membership.attack_names import Attack
 from fl_audit.audits.registry import audit_named, audit_of
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.files import data_directory
+from fl_audit.data.data_paths import data_directory
 from fl_audit.data.partition import users_of
 from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, RandomisedBits, RandomisedEdges
 from fl_audit.data.record_selection import Split, population_size
@@ -92,7 +92,7 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
         users=data.users or 0,
         user_across_clients=data.user_across_clients,
     )
-    audit_of(public).judging.require_playable(public)
+    audit_of(public).guarantee_tests.require_playable(public)
     return public
 
 

@@ -26,7 +26,7 @@ from fl_audit.learning.optimizers import OptimizerState, ServerOptimizerKind, in
 from fl_audit.learning.private_training import private_updates
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.noises.base import NoiseOrigin
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.plurals import plural
 
 _LARGEST = float(torch.finfo(torch.float32).max)

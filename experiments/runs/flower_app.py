@@ -16,7 +16,7 @@ from flwr.superlink.grid import InMemoryGrid
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.errors import InputError, require
-from fl_audit.experiments.names import STOPPED, VIOLATED, WRONG_INPUT
+from fl_audit.experiments.exit_statuses import STOPPED, VIOLATED, WRONG_INPUT
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.cluster.flower_runtime_patch import grid_on_pool
 from fl_audit.experiments.runs.config_file import load_config

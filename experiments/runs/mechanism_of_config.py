@@ -15,7 +15,7 @@ from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms import contribution
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseSettings
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseSettings
 from fl_audit.mechanisms.noises.registry import NO_NOISE, noise_of, settings_of_noises
 from fl_audit.mechanisms.participations.participation import Participation, ParticipationSettings
 from fl_audit.mechanisms.participations.registry import participation_of, settings_of_participations

@@ -13,7 +13,7 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
-from fl_audit.data.files import data_directory
+from fl_audit.data.data_paths import data_directory
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, expanded_path, require
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve

@@ -4,14 +4,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fl_audit.atomic_files import read_json, read_summary, write_json
+from fl_audit.atomic_files import write_json
 from fl_audit.audits.registry import audit_named
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.config.privacy import RANDOMIZER_KEYS
+from fl_audit.experiments.runs.config.privacy_section import RANDOMIZER_KEYS
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.experiments.runs.run_identity import GROWING, differences
 from fl_audit.federation.run_tables import NonPrivateAccuracy
+from fl_audit.run_files import read_json, read_summary
 
 _TRAINING = ("data", "model", "training")
 """Sections that both runs must have in common; privacy and audit may differ."""

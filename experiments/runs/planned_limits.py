@@ -57,7 +57,7 @@ def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedDete
         None without a claim, or if the kind of audit does not measure noise.
     """
     planned = _planned(plan)
-    return None if planned is None else audit_of(plan.public).judging.planned_noise(planned, parameters)
+    return None if planned is None else audit_of(plan.public).guarantee_tests.planned_noise(planned, parameters)
 
 
 def planned_of_signal(plan: AuditPlan) -> SignalDetectionLimit | None:
@@ -66,7 +66,7 @@ def planned_of_signal(plan: AuditPlan) -> SignalDetectionLimit | None:
     The result is None without a claim, without an insider, or if the mechanism has no exact likelihood ratio.
     """
     planned = _planned(plan)
-    return None if planned is None else audit_of(plan.public).judging.planned_signal(planned)
+    return None if planned is None else audit_of(plan.public).guarantee_tests.planned_signal(planned)
 
 
 def _planned(plan: AuditPlan) -> PlannedAuditRun | None:

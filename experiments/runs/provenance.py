@@ -20,7 +20,6 @@ import psutil
 import torch
 
 import fl_audit.errors as errors
-from fl_audit.atomic_files import read_json
 from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan
@@ -28,6 +27,7 @@ from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.trial_batch_store import write_sealed
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import Provenance, RunSession
+from fl_audit.run_files import read_json
 
 PACKAGES = ("fl_audit", "flwr", "ray", "torch", "opacus", "numpy", "scipy")
 _PLACE = Path("public") / "provenance.json"

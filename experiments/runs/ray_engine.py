@@ -18,7 +18,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fl_audit.device import Device
-from fl_audit.experiments.names import Engine as Engine
+from fl_audit.experiments.engine_names import Engine as Engine
 from fl_audit.experiments.runs.cluster import lazy_imports
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions as RayOptions
 from fl_audit.experiments.runs.cluster.ray_connection import calls_on_all_cores, ray_for
@@ -26,7 +26,7 @@ from fl_audit.experiments.verbosity import settle_flower
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.cluster.flower_runtime_patch import PatchedRuntime
-    from fl_audit.experiments.runs.config.run import RunSection
+    from fl_audit.experiments.runs.config.run_section import RunSection
 
 
 def local_calls(run: "RunSection") -> int:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fl_audit.experiments import lazy_imports
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import RunConfig
-from fl_audit.experiments.runs.config.run import RunSection
+from fl_audit.experiments.runs.config.run_section import RunSection
 from fl_audit.experiments.runs.progress import at_work, progress_bar
 from fl_audit.experiments.runs.run_directory_checks import is_begun, require_new_run_path
 

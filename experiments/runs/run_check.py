@@ -5,8 +5,8 @@ from typing import Any
 
 from fl_audit.array_types import finite
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.records import ColumnReadResult, DataWarning
-from fl_audit.experiments.names import Engine
+from fl_audit.data.loaded_dataset import ColumnReadResult, DataWarning
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.disk_usage import DiskUsageByContent, footprint

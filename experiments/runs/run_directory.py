@@ -13,7 +13,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fl_audit.atomic_files import SEALS, read_json, remove_halves, write_json
+from fl_audit.atomic_files import remove_halves, write_json
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.experiments.runs.audit_plan import AuditPlan, guarantee_of
 from fl_audit.experiments.runs.config import RunConfig, parse_config
@@ -21,6 +21,7 @@ from fl_audit.experiments.runs.run_directory_checks import CONFIGURATION, is_beg
 from fl_audit.experiments.runs.run_identity import GROWING, contradictions, data_digests, differences
 from fl_audit.experiments.runs.trial_batch_store import TrialBatchStore, make_private, write_sealed
 from fl_audit.federation.federation import Federation
+from fl_audit.run_files import SEALS, read_json
 
 SCHEMA = 2
 _TABLES = ("trials", "rounds", "releases", "clients", "residuals", "insiders", "targets")

@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
-from fl_audit.atomic_files import SEALS, is_half
+from fl_audit.atomic_files import is_half
 from fl_audit.errors import InputError, require
+from fl_audit.run_files import SEALS
 
 CONFIGURATION = Path("public") / "configuration.json"
 """Path of the description of a run's public part; a directory with this file is a run, begun or finished."""

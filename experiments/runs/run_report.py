@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fl_audit.atomic_files import atomic_file, read_json, require_sealed
+from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs import lazy_imports
@@ -16,6 +16,7 @@ from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
 from fl_audit.experiments.runs.trial_batch_store import write_sealed, write_table
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables
+from fl_audit.run_files import read_json, require_sealed
 
 if TYPE_CHECKING:
     from fl_audit.report.report_elements import ReportContents

@@ -28,12 +28,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from fl_audit.atomic_files import read_json, require_ordinary, require_sealed, write_bytes
+from fl_audit.atomic_files import require_ordinary, write_bytes
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.provenance import package_versions, read_provenance
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_directory_checks import CONFIGURATION
 from fl_audit.experiments.runs.trial_batch_store import file_digest
+from fl_audit.run_files import read_json, require_sealed
 
 STATEMENT = "statement.intoto.json"
 """Name of the envelope in a run directory."""

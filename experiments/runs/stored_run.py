@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from fl_audit.atomic_files import read_json, read_summary
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.experiments.runs.run_directory_checks import CONFIGURATION
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.html_tables import html_table
 from fl_audit.privacy.guarantee_line import guarantee_line
 from fl_audit.report.formatting import capital, finding_text, number_text
+from fl_audit.run_files import read_json, read_summary
 from fl_audit.verdict.verdict import Verdict
 
 

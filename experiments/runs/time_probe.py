@@ -12,7 +12,7 @@ from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as client_app
 from fl_audit.clients.app import read_ahead
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.cluster.ray_connection import calls_on_all_cores
 from fl_audit.experiments.runs.local_engine import run_locally

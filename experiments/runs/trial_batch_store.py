@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fl_audit.atomic_files import SEALS, atomic_file, json_text, read_json, write_json, write_text
+from fl_audit.atomic_files import atomic_file, json_text, write_json, write_text
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.run_files import SEALS, read_json
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.trials import TrialBatch, remaining_batches
 

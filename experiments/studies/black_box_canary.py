@@ -23,13 +23,14 @@ from rich.console import Console
 from torch import nn
 
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.data.records import told_record
+from fl_audit.data.crafted_records import told_record
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.neighbour_pairs import looked_at
 from fl_audit.experiments.runs.progress import progress_bar
-from fl_audit.experiments.studies.study_tools import parser_of, played, table_of
+from fl_audit.experiments.studies.study_commands import parser_of, table_of
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.record_gradient_norms import record_gradients

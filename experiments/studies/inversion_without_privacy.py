@@ -12,7 +12,7 @@ from fl_audit.audits.reconstruction.image_attacks import DescentSettings, Popula
 from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructionQuality, likeness, matched
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.experiments.studies.study_tools import asked
+from fl_audit.experiments.studies.study_runs import asked
 from fl_audit.learning.local_training import LocalSchedule, local_batches
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel
@@ -28,7 +28,7 @@ import inversefed
 import numpy as np
 import torch
 
-from fl_audit.experiments.studies.study_tools import asked
+from fl_audit.experiments.studies.study_runs import asked
 from fl_audit.learning.models import ModelSpec, build_model
 
 torch.set_num_threads(1)

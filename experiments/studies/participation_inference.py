@@ -32,7 +32,8 @@ from fl_audit.experiments.runs.attacks import by_target
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.progress import progress_bar
-from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
+from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.statistics.advantage import mean_interval
 

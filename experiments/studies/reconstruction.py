@@ -28,11 +28,11 @@ from torch import Tensor
 from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_bytes
 from fl_audit.audits.membership.insider_increments import increments
+from fl_audit.audits.reconstruction.candidate_hits import ranks_of_truth
 from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRanksFinding, TopGuessRate
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
-from fl_audit.audits.reconstruction.reconstruction_metrics import ranks_of_truth
 from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
-from fl_audit.data.files import data_directory
+from fl_audit.data.data_paths import data_directory
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
@@ -40,7 +40,8 @@ from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_
 from fl_audit.experiments.runs.progress import progress_bar, steps_bar
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.experiments.studies.inversion_without_privacy import COMPARED, SETTINGS, beside_reference, quality
-from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
+from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.privacy.reconstruction_bounds import simplex_success
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, new_figure, to_png

@@ -24,7 +24,7 @@ from ray.exceptions import RayError, RayTaskError
 from fl_audit.atomic_files import write_bytes
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.cluster.nodes import alive_rows
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.atomic_files import atomic_file, read_json, write_bytes, write_json
+from fl_audit.atomic_files import atomic_file, write_bytes, write_json
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
@@ -24,6 +24,7 @@ from fl_audit.experiments.sweeps.point_execution import play_points
 from fl_audit.experiments.sweeps.privacy_utility_plot import landscape_figure
 from fl_audit.experiments.sweeps.tables import UtilityColumn, choose_utility, models_table, points_table
 from fl_audit.report.figure_style import to_png
+from fl_audit.run_files import read_json
 from fl_audit.strategies.errors import FederationError
 
 RUNS = "points"

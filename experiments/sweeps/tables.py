@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.atomic_files import read_json
 from fl_audit.audits.membership.findings_attacks import INSIDER
 from fl_audit.errors import require
-from fl_audit.experiments.names import UtilityColumn as UtilityColumn
 from fl_audit.experiments.runs.trial_batch_store import read_frame
 from fl_audit.experiments.sweeps.grid import Point, describe
+from fl_audit.experiments.utility_columns import UtilityColumn as UtilityColumn
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES
+from fl_audit.run_files import read_json
 from fl_audit.statistics.pareto_front import convex_frontier
 
 CLAIMED = (*GUARANTEE_NAMES, "noise_multiplier", "rounds", "sampling_rate")

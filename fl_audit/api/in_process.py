@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fl_audit.errors import InputError, require
 from fl_audit.experiments import settle_environment, verbosity
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.experiments.runs.requested_run import RequestedRun, play, whole_run
 from fl_audit.user_modules import searched_last

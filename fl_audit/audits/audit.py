@@ -1,4 +1,4 @@
-"""Interfaces that every kind of audit implements: `AuditKind` for a run itself, `AuditJudging` for before and after it.
+"""Interfaces of every kind of audit: `AuditKind` for a run, `GuaranteeTests` for the tests of its guarantee.
 
 `AuditKind` has the methods that clients and servers call during a run. Every client imports this module, so it must not
 import pandas or the statistical tests of the verdict at run time.
@@ -94,8 +94,11 @@ class PlannedAuditRun:
     trials: int  # number of trials
 
 
-class AuditJudging(Protocol):
-    """Interface of the part of an audit kind that plans a run beforehand and judges its guarantee afterwards."""
+class GuaranteeTests(Protocol):
+    """The statistical tests of the guarantee in one kind of audit.
+
+    They have preconditions and limits of detection, which are known before a run, and give a judgement after it.
+    """
 
     def judge(self, run: "FinishedRun") -> "VerdictDetails | None":
         """Return the judgement of a finished run's guarantee by statistical tests; None if nothing could be tested.
@@ -188,14 +191,14 @@ class AuditKind(ABC):
         """
         return None
 
-    judged_by: str
-    """Location, `module:class`, of the `AuditJudging` of this kind, which clients need not import."""
+    guarantee_tests_at: str
+    """Location, `module:class`, of the `GuaranteeTests` of this kind, which clients need not import."""
 
     @property
-    def judging(self) -> AuditJudging:
-        """A new instance of this kind's `AuditJudging` class, whose module is imported when this property is read."""
-        module, _, name = self.judged_by.partition(":")
-        found: AuditJudging = getattr(import_module(module), name)()
+    def guarantee_tests(self) -> GuaranteeTests:
+        """A new instance of this kind's `GuaranteeTests` class, whose module is imported when this property is read."""
+        module, _, name = self.guarantee_tests_at.partition(":")
+        found: GuaranteeTests = getattr(import_module(module), name)()
         return found
 
     @abstractmethod

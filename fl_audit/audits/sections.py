@@ -7,19 +7,20 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from fl_audit.atomic_files import SCHEMA
 from fl_audit.audits.canaries.sections_one_run import ONE_RUN
 from fl_audit.audits.common import sections_guarantee as guarantee
 from fl_audit.audits.common.report_cautions import look_at
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER
-from fl_audit.audits.common.sections_mechanism import DISTRIBUTION, ORIGIN
+from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
 from fl_audit.audits.common.sections_privacy_units import LEVELS
+from fl_audit.audits.common.sections_provenance import ORIGIN
 from fl_audit.audits.common.sections_record_guarantee import RECORD_GUARANTEE
 from fl_audit.audits.common.sections_released_model import CLIENTS, EPSILON_STAR, RELEASED_MODEL, USERS
 from fl_audit.audits.identifiability.sections_crafted_record import CRAFTED
-from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON, SCORES, TRADEOFF
+from fl_audit.audits.identifiability.sections_empirical_epsilon import EMPIRICAL_EPSILON
 from fl_audit.audits.identifiability.sections_estimates_from_beliefs import PAIR
 from fl_audit.audits.identifiability.sections_insider import BELIEF_ROUNDS, INNOVATIONS, INSIDER, INSIDERS
+from fl_audit.audits.identifiability.sections_roc import SCORES, TRADEOFF
 from fl_audit.audits.membership.sections_attacks import ATTACKS
 from fl_audit.audits.membership.sections_attribute_inference import ATTRIBUTES
 from fl_audit.audits.membership.sections_membership_adversary import MEMBERSHIP
@@ -30,6 +31,7 @@ from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.formatting import ClaimStatus
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section
+from fl_audit.run_files import SCHEMA
 from fl_audit.user_modules import import_object
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_noise import NOISE
@@ -37,9 +39,9 @@ from fl_audit.verdict.sections_verdict import verdict_section
 from fl_audit.verdict.verdict import Verdict
 
 VERDICT = verdict_section(
-    judge=lambda run: audit_of(run.facts.federation).judging.judge(run),
-    covers=lambda facts: audit_of(facts.federation).judging.covers(facts),
-    not_compared=lambda run: audit_of(run.facts.federation).judging.not_compared(run),
+    judge=lambda run: audit_of(run.facts.federation).guarantee_tests.judge(run),
+    covers=lambda facts: audit_of(facts.federation).guarantee_tests.covers(facts),
+    not_compared=lambda run: audit_of(run.facts.federation).guarantee_tests.not_compared(run),
 )
 """The section of the verdict, which the tests of the run's kind of audit give."""
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.array_types import Floats, Floats32, Integers
-from fl_audit.data.records import ColumnPosition, LoadedDataset, Records
+from fl_audit.data.loaded_dataset import ColumnPosition, LoadedDataset
+from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 
 _MOST_VALUES = 100  # a column with more values is a measurement; each value costs a query a record and a model

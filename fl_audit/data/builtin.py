@@ -6,7 +6,8 @@ import numpy as np
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.data.encoding import min_max
-from fl_audit.data.records import LoadedDataset, Records
+from fl_audit.data.loaded_dataset import LoadedDataset
+from fl_audit.data.records import Records
 
 _DIGITS_HIGHEST_PIXEL = 16.0
 

@@ -14,11 +14,11 @@ import numpy as np
 from fl_audit.data import lazy_imports
 from fl_audit.data.adult import find_adult, load_adult
 from fl_audit.data.builtin import load_breast_cancer, load_digits
+from fl_audit.data.data_paths import data_directory
 from fl_audit.data.dataset_users import OWNER, RECORDS_PER_USER, with_fewer_per_user, with_owners_as_users
 from fl_audit.data.femnist import FEMNIST_FILE, find_femnist, load_femnist
-from fl_audit.data.files import data_directory
 from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_idx, load_mnist
-from fl_audit.data.records import LoadedDataset
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
 from fl_audit.user_modules import import_function, title_of_named
@@ -171,7 +171,7 @@ def _own_entry(name: str) -> _Entry:
         place = (directory,) if len(taken) > len(settings) else ()
         bound = {settings[one].name: _of_type(name, one, value, hints) for one, value in given.items()}
         found = loader(*place, **bound)
-        accepted = "accepted is a fl_audit.data.records.LoadedDataset"
+        accepted = "accepted is a fl_audit.data.loaded_dataset.LoadedDataset"
         require(isinstance(found, LoadedDataset), f"data loader {name!r} returned a {type(found).__name__}: {accepted}")
         source: LoadedDataset = replace(found, name=name)
         return source

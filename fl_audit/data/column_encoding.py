@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.data.encoding import min_max
-from fl_audit.data.records import ColumnReadResult, ColumnRole, DataWarning, IdentifyingColumn
+from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, DataWarning, IdentifyingColumn
 from fl_audit.data.written_numbers import BOUND, DECIMAL_MARKS, amounts, is_number
 from fl_audit.errors import InputError, Remedy, require
 

@@ -8,8 +8,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Flags
+from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.missing_value_words import words_among_numbers
-from fl_audit.data.records import DataWarning
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError, Remedy, require
 

@@ -14,7 +14,7 @@ from fl_audit.data.complete_records import complete_records
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.feature_columns import encode_columns, refuse_infinite
 from fl_audit.data.identifier_detection import identifiers, most_personal, possible_identifiers
-from fl_audit.data.records import (
+from fl_audit.data.loaded_dataset import (
     ColumnReadResult,
     ColumnRole,
     DataWarning,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fl_audit.array_types import Flags, Integers
-from fl_audit.data.records import LoadedDataset
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import InputError, require
 
 OWNER = "owner"

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.data.column_encoding import TEXT_HINT, EncodedColumn, SourceFileRows, drop_remedy, encode_column
-from fl_audit.data.records import IdentifyingColumn
+from fl_audit.data.loaded_dataset import IdentifyingColumn
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError, Remedy
 

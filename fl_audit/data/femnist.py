@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fl_audit.data.data_paths import locate_any
 from fl_audit.data.encoding import build_records, encode_owners
-from fl_audit.data.files import locate_any, read_archive
-from fl_audit.data.records import LoadedDataset
+from fl_audit.data.file_reading import read_archive
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require
 
 FEMNIST_FILE = "femnist_digits_12clients.npz"

@@ -16,8 +16,8 @@ from fl_audit.data.column_encoding import check_classes, described_names, drop_r
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.image_folders import ImageSettings, image_features
+from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.data.missing_value_words import without_words, words_gone
-from fl_audit.data.records import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError, Remedy, first_line, require
 

@@ -26,7 +26,7 @@ from fl_audit.data.identifier_names import (
     says_a_quantity,
 )
 from fl_audit.data.label_leaks import SURE, determines
-from fl_audit.data.records import IdentifyingColumn
+from fl_audit.data.loaded_dataset import IdentifyingColumn
 
 _FEWEST_VALUES = 5  # with fewer it names groups
 _MOST_A_VALUE, _FEWEST_A_VALUE = 50, 1.2  # records of a value, on average, where nothing but the shape is known

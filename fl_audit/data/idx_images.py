@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32, Integers
+from fl_audit.data.data_paths import locate, resolve
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_owners
-from fl_audit.data.files import locate, read_bytes, resolve
-from fl_audit.data.records import LoadedDataset
+from fl_audit.data.file_reading import read_bytes
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require
 
 # Third byte of an IDX file: type of the values, most significant byte first.

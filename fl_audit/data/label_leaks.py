@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.array_types import Integers
-from fl_audit.data.records import DataWarning, some
+from fl_audit.data.loaded_dataset import DataWarning, some
 from fl_audit.errors import Remedy
 
 _LOOKED_AT = 1000  # records that rule out most columns

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Integers
+from fl_audit.data.data_paths import locate_any
 from fl_audit.data.encoding import build_records
-from fl_audit.data.files import locate_any, read_archive, read_tar
-from fl_audit.data.records import LoadedDataset
+from fl_audit.data.file_reading import read_archive, read_tar
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import InputError, require
 
 Features = NDArray[np.uint8]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fl_audit.data.column_encoding import DEFAULT_MAX_LEVELS
-from fl_audit.data.files import resolve
+from fl_audit.data.data_paths import resolve
 from fl_audit.data.texts import TextSettings
 from fl_audit.data.written_numbers import DECIMAL_MARKS
 from fl_audit.errors import Remedy, require

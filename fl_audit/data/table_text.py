@@ -13,8 +13,8 @@ from charset_normalizer import from_bytes
 
 from fl_audit.data.csv_conversion import parquet_text, workbook_text
 from fl_audit.data.file_format_detection import PARQUET, TABLES, WORKBOOK, kind_of, require_text
-from fl_audit.data.files import read_bytes
-from fl_audit.data.records import DataWarning
+from fl_audit.data.file_reading import read_bytes
+from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.table_settings import WHITESPACE
 from fl_audit.errors import InputError, Remedy, require
 

@@ -11,8 +11,8 @@ import pandas as pd
 
 from fl_audit.array_types import Floats, Floats32
 from fl_audit.data.label_leaks import tell_tales
+from fl_audit.data.loaded_dataset import DataWarning, some
 from fl_audit.data.missing_value_words import USUAL_WORDS, is_usual
-from fl_audit.data.records import DataWarning, some
 from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number
 from fl_audit.errors import Remedy
 

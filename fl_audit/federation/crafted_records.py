@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import CraftedRecord, NeighbourPair
 from fl_audit.array_types import Floats32
-from fl_audit.data.records import told_record
+from fl_audit.data.crafted_records import told_record
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.record_crafting import (

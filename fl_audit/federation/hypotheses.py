@@ -23,8 +23,8 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_likelihoods import question_of_steps
 from fl_audit.federation.observed_rounds import ObservedRound, SideInformation, shown
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.effective_noise import noise_share
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodRatioInput
+from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 
 

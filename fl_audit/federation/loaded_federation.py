@@ -16,8 +16,9 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Flags, Floats, Floats32, Integers
 from fl_audit.data.attribute_to_infer import with_values
 from fl_audit.data.catalogue import load_source
+from fl_audit.data.crafted_records import with_crafted
 from fl_audit.data.partition import users_of
-from fl_audit.data.records import Records, with_crafted
+from fl_audit.data.records import Records
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.federation_records import HeldOut, held_out_of, outside_of, shards_of, split_of, victim_of
 from fl_audit.federation.model_check_records import probe_records

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 
 from fl_audit.array_types import Integers
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.multi_array_records import array_of
-from fl_audit.data.records import LoadedDataset, Records
+from fl_audit.data.records import Records
 from fl_audit.learning.named_inputs import MASK
 from fl_audit.learning.output_checks import ModelCheckRecords
 

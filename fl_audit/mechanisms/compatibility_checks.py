@@ -14,7 +14,7 @@ from fl_audit.mechanisms.contribution import (
     PrivateTraining,
     RecordGradients,
 )
-from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseOrigin
 from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.mechanisms.participations.participation import Participation
 

@@ -18,11 +18,12 @@ from fl_audit.errors import require
 from fl_audit.learning.optimizers import ServerOptimizer
 from fl_audit.mechanisms.compatibility_checks import require_combination
 from fl_audit.mechanisms.contribution import AdaptiveClipping, Clipping, Contribution, PrivateTraining, RecordGradients
-from fl_audit.mechanisms.effective_noise import SensitivityKind, effective_noise_multiplier
-from fl_audit.mechanisms.noises.base import AccountedRounds, NoiseOrigin, SumSensitivity
+from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
+from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds, NoiseOrigin, SumSensitivity
 from fl_audit.mechanisms.noises.registry import NOISES, StoredNoise
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, StoredParticipation
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import combined_multiplier, require_positive
 

@@ -15,7 +15,8 @@ from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.figure_style import REPORT_WIDTH, add_legend, new_figure
-from fl_audit.report.formatting import ClaimStatus, UnitWords, reading_text, unit_words
+from fl_audit.report.formatting import ClaimStatus, reading_text
+from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.rounding import RoundedInterval, rounded
 from fl_audit.statistics.claim_comparisons import ClaimComparison, Ends, read, widened
 from fl_audit.statistics.significance_levels import READING_LEVEL

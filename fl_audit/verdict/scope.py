@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from fl_audit.report.formatting import UnitWords, uncapital
+from fl_audit.report.formatting import uncapital
+from fl_audit.report.unit_words import UnitWords
 from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.verdict import VerdictDetails
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, title_of

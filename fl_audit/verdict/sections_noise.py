@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, SMALL_TEXT_SIZE, finish_axes
-from fl_audit.report.formatting import ClaimStatus, percent, unit_words
+from fl_audit.report.formatting import ClaimStatus, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
+from fl_audit.report.unit_words import unit_words
 from fl_audit.rounding import rounded
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import NoiseFinding, measure_noise

@@ -9,8 +9,9 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
-from fl_audit.report.formatting import ClaimStatus, UnitWords, capital, number_text, one_in, percent
+from fl_audit.report.formatting import ClaimStatus, capital, number_text, one_in, percent
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
+from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import DETECTION_POWER, OF_SHAPE, TestName, TestResult
 from fl_audit.verdict.findings_verdict import VerdictFinding, verdict_numbers
@@ -220,9 +221,9 @@ def _scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> str:
             why = f"The models were trained without clipping and noise: nothing was claimed{of_training}."
         seen = "What was measured of the released models, from their outputs and losses"
         return f"{why} {seen}, is no test of a guarantee."
-    seen = _detection_text(found, guarantee, formatting.unit_words(facts.relation))
+    seen = _detection_text(found, guarantee, unit_words(facts.relation))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
-    asked = f" {questions_text(found, formatting.unit_words(facts.relation))}" if found.words.lists_questions else ""
+    asked = f" {questions_text(found, unit_words(facts.relation))}" if found.words.lists_questions else ""
     return f"{covers} {seen}{smaller}{asked}"
 
 

@@ -10,8 +10,8 @@ from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.effective_noise import SensitivityKind
-from fl_audit.mechanisms.noises.base import NoiseOrigin
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.opened_secrets import OPENED_COLUMNS, OpenedSecrets, last_bits_of, samples_of, shares_of

@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from fl_audit.array_types import finite
-from fl_audit.report.formatting import UnitWords, capital, number_text, one_in, percent, times
+from fl_audit.report.formatting import capital, number_text, one_in, percent, times
+from fl_audit.report.unit_words import UnitWords
 from fl_audit.verdict.declared_tests import OF_NOISE, NotTestedReason, TestName, TestResult, leading_first
 from fl_audit.verdict.noise_messages import NOISE_WORDS
 from fl_audit.verdict.opened_secret_messages import MORE_WORDS

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics as AbsentTargetMetrics
     from fl_audit.strategies.black_box.message_tags import Observer as Observer
     from fl_audit.strategies.black_box.message_tags import UpdateFormat as UpdateFormat
-    from fl_audit.strategies.black_box.scenario_types import Scenario as Scenario
+    from fl_audit.strategies.black_box.scenario import Scenario as Scenario
     from fl_audit.strategies.black_box.scenarios import KINDS as KINDS
 
 _NAMES = {

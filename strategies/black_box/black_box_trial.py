@@ -18,7 +18,7 @@ from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, O
 from fl_audit.strategies.black_box.message_tensors import record_of, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.metric_lookups import LookupRecordingMetricRecord, numbers_over_rounds
 from fl_audit.strategies.black_box.recorder import TrialRecorder, TrialRecorderSettings, played
-from fl_audit.strategies.black_box.scenario_types import (
+from fl_audit.strategies.black_box.scenario import (
     RECORDS_OF_OTHERS,
     ClientContribution,
     ModelKind,

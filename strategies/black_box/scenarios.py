@@ -1,7 +1,7 @@
 """The scenarios (conditions) of black-box trials: what the target sends under D and D', other clients, the model."""
 
 from fl_audit.adjacency import Relation, Unit
-from fl_audit.strategies.black_box.scenario_types import (
+from fl_audit.strategies.black_box.scenario import (
     OF_FEW_TENSORS,
     RECORDS_OF_OTHERS,
     ClientContribution,

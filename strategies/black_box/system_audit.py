@@ -35,7 +35,7 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, seed_generators
 from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
 from fl_audit.strategies.black_box.recorder import errors_in, names_that_tell
-from fl_audit.strategies.black_box.scenario_types import ModelKind, OtherContributions, Scenario
+from fl_audit.strategies.black_box.scenario import ModelKind, OtherContributions, Scenario
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FEW, MANY
 from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower, say
 from fl_audit.strategies.black_box.worker_pool import WorkerPool

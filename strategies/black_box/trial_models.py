@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Floats
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.message_tensors import Arrays, moved
-from fl_audit.strategies.black_box.scenario_types import (
+from fl_audit.strategies.black_box.scenario import (
     ClientContribution,
     Direction,
     ModelKind,

@@ -12,7 +12,7 @@ from fl_audit.errors import require
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.strategies.black_box.audited_system import StrategyStartCall
 from fl_audit.strategies.black_box.message_tensors import Arrays, arrays_of
-from fl_audit.strategies.black_box.scenario_types import OF_FEW_TENSORS, ModelKind, Scenario
+from fl_audit.strategies.black_box.scenario import OF_FEW_TENSORS, ModelKind, Scenario
 from fl_audit.strategies.black_box.trial_models import is_moved_by
 from fl_audit.strategies.review.side_channels import NUMBERS, SideChannel
 

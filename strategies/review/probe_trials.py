@@ -14,7 +14,7 @@ from fl_audit.strategies.black_box.audited_system import AuditedSystem
 from fl_audit.strategies.black_box.black_box_trial import LOSS, BlackBoxTrial
 from fl_audit.strategies.black_box.metric_lookups import names_asked
 from fl_audit.strategies.black_box.recorder import errors_in
-from fl_audit.strategies.black_box.scenario_types import Scenario
+from fl_audit.strategies.black_box.scenario import Scenario
 from fl_audit.strategies.black_box.scenarios import BY_NAME
 from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
 

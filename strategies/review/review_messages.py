@@ -11,7 +11,7 @@ from fl_audit.local_training.assessment import assessment_json
 from fl_audit.local_training.assessment import headline as headline_of_clients
 from fl_audit.local_training.assessment import screen as screen_of_clients
 from fl_audit.strategies.black_box.black_box_trial import LOSS
-from fl_audit.strategies.black_box.scenario_types import ModelKind
+from fl_audit.strategies.black_box.scenario import ModelKind
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
 from fl_audit.strategies.review.claims import epsilon_words, guarantee_of_stated, training_doubt
 from fl_audit.strategies.review.record_privacy_mentions import of_records_words

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW, not_tried
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, ScenarioTrialsSummary
-from fl_audit.strategies.black_box.scenario_types import OF_FEW_TENSORS, Scenario
+from fl_audit.strategies.black_box.scenario import OF_FEW_TENSORS, Scenario
 from fl_audit.strategies.black_box.scenarios import BY_NAME
 
 

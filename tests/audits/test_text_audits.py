@@ -13,7 +13,7 @@ from fl_audit.data.multi_array_records import packed
 from fl_audit.data.option_names import Dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.run import run_audit

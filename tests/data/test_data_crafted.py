@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from fl_audit.adjacency import CraftedRecord
-from fl_audit.data.records import Records, alone, told_record, with_crafted
+from fl_audit.data.crafted_records import alone, told_record, with_crafted
+from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
 SOURCE = np.random.default_rng(0)

@@ -16,8 +16,8 @@ from workbooks import write_workbook
 from fl_audit.data import csv_conversion
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.file_format_detection import kind_of
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.numpy_archives import load_npz
-from fl_audit.data.records import LoadedDataset
 from fl_audit.data.table_text import read_table_text
 from fl_audit.errors import InputError, Remedy
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.records import ColumnRole, LoadedDataset
+from fl_audit.data.loaded_dataset import ColumnRole, LoadedDataset
 from fl_audit.errors import InputError
 
 DRAW = np.random.default_rng(5)

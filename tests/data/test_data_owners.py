@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fl_audit.data.catalogue import DataSpec, available, is_found, load_source
-from fl_audit.data.records import ColumnRole, LoadedDataset
+from fl_audit.data.loaded_dataset import ColumnRole, LoadedDataset
 from fl_audit.errors import InputError
 
 TABLE = "age,hospital,colour,outcome\n20,North,red,well\n30,East,blue,ill\n40,North,red,well\n"

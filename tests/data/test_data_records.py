@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import population_size, select_records
-from fl_audit.data.records import LoadedDataset, Records
+from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fl_audit.data.catalogue import DataSpec, is_found, load_source
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.record_selection import select_records
-from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError
 
 ROWS = '"13",0,1,0,1\n"1",1,1,0,0\n"30",0,0,0,1\n'

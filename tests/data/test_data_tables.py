@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.column_encoding import column_lines
-from fl_audit.data.records import ColumnReadResult, ColumnRole, LoadedDataset
+from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.errors import InputError, Remedy
 
 TABLE = "age,colour,ok,outcome\n20,red,true,well\n30,blue,false,ill\n40,red,true,well\n"

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.multi_array_records import array_of, comparable
-from fl_audit.data.records import LoadedDataset, Records
+from fl_audit.data.records import Records
 from fl_audit.data.texts import read_vocabulary
 from fl_audit.errors import InputError
 from fl_audit.learning.model_adaptation import unpacked

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
+from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
 from fl_audit.data.missing_value_words import USUAL_WORDS, without_words, words_gone
-from fl_audit.data.records import DataWarning, LoadedDataset
 from fl_audit.data.warnings import header_warnings
 from fl_audit.errors import InputError, Remedy
 

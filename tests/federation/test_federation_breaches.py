@@ -9,7 +9,7 @@ import pytest
 
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_tools import played
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in

@@ -28,19 +28,19 @@ from fl_audit.mechanisms.contribution import (
     RotatingCohorts,
     UserGradients,
 )
-from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
 from fl_audit.mechanisms.noises import registry
-from fl_audit.mechanisms.noises.base import MechanismNoise
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
 from fl_audit.mechanisms.noises.local import LocalGaussian
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS as KINDS
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 from tests.validation.guarantee_settings import (
     CLIENTS,

@@ -37,7 +37,7 @@ from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.mechanisms.contribution import AdaptiveClipping, LocalTraining, PoissonSampling, RotatingCohorts
-from fl_audit.mechanisms.effective_noise import noise_share
+from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from small_audits import MakePlan
 from torch import nn
 
-from fl_audit.atomic_files import read_json
 from fl_audit.audits.common.findings_record_guarantee import advantage_of, measured_advantage
 from fl_audit.data.packed_graphs import unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
@@ -28,6 +27,7 @@ from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.randomised_records import randomised_records, record_pair, told_by
 from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.randomness import Purpose, generator
+from fl_audit.run_files import read_json
 from fl_audit.strategies.challenger import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 from fl_audit.trials import TrialBatch
 

@@ -12,7 +12,7 @@ from secret_noise import HalvedNoise
 from small_audits import small_settings
 
 from fl_audit.audits.membership.insider_increments import increments
-from fl_audit.audits.reconstruction.judging import true_candidates
+from fl_audit.audits.reconstruction.candidate_ranks import true_candidates
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config

@@ -13,9 +13,9 @@ from secret_noise import HalvedNoise
 from small_audits import MakePlan
 from test_federation_engines import assert_same
 
-from fl_audit.audits.membership.judging import target_scores
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
 from fl_audit.audits.membership.roc_metrics import membership_rates
+from fl_audit.audits.membership.target_scores import target_scores
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_members
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.attack_queries import attribute_of

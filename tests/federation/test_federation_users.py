@@ -25,7 +25,7 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_tools import played
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.federation.contributions import ContributionByTrial, RoundContext
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation

@@ -22,15 +22,16 @@ from fl_audit.mechanisms.contribution import (
     RecordGradients,
     RotatingCohorts,
 )
-from fl_audit.mechanisms.effective_noise import SensitivityKind, effective_noise_multiplier
+from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.mechanisms.mechanism import Mechanism, require_likelihood_ratio
-from fl_audit.mechanisms.noises.base import MechanismNoise
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR, CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.local import LocalGaussian
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, Adversary, TargetsParticipation, ThreatModel
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
 from fl_audit.privacy.strategy_matrices import StrategyMatrixKind
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.config.audit import AuditSection
+from fl_audit.experiments.runs.config.audit_section import AuditSection
 from fl_audit.released_model import normal_mixture, star_estimate
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance

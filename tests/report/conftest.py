@@ -30,18 +30,18 @@ from fl_audit.mechanisms.contribution import (
     RecordGradients,
     RotatingCohorts,
 )
-from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import Mechanism
-from fl_audit.mechanisms.noises.base import MechanismNoise
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.local import LocalGaussian
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.participations.everybody import Everybody
 from fl_audit.mechanisms.participations.poisson import PoissonSampling
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity

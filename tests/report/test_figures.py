@@ -12,7 +12,7 @@ from scipy import stats
 
 from fl_audit.audits.common.findings_guarantee import GuaranteesByBelief
 from fl_audit.audits.common.sections_released_model import guarantee_fits
-from fl_audit.audits.identifiability.findings_empirical_epsilon import FEWEST, TprAtFprFinding
+from fl_audit.audits.identifiability.findings_roc import FEWEST, TprAtFprFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
 from fl_audit.audits.page.report_page import _page_svg, draw_all
 from fl_audit.audits.sections import SECTIONS, measured, report_contents

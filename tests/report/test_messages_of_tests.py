@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.reconstruction.reconstruction_metrics import judge_hits
+from fl_audit.audits.reconstruction.candidate_hits import judge_hits
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.report.formatting import unit_words
+from fl_audit.report.unit_words import unit_words
 from fl_audit.verdict.declared_tests import OF_NOISE, OF_OPENED, NotTestedReason, TestName, TestResult
 from fl_audit.verdict.judging import judge, judge_scores, run_family
 from fl_audit.verdict.sections_noise import excess_text

@@ -9,7 +9,7 @@ from fl_audit.audits.page.report_page import render_html
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.run_identity import differences
-from fl_audit.experiments.studies.study_tools import played
+from fl_audit.experiments.studies.study_runs import played
 
 DECLARED = {"controller": "Clinic <A>", "purpose": "readmission", "signer": "B. Officer"}
 

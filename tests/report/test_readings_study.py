@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fl_audit.experiments.studies.study_tools import played
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.report.formatting import ClaimStatus
 from fl_audit.report.report_elements import ReportNumber
 from tests.validation.readings import contradicts, honest_readings, problems_of

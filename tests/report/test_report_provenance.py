@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fl_audit.audits.common.sections_mechanism import NOT_NOTED, provenance_line
+from fl_audit.audits.common.sections_provenance import NOT_NOTED, provenance_line
 from fl_audit.audits.page.report_page import papers_of, render_html
 from fl_audit.audits.sections import report_contents
 from fl_audit.experiments.runs.provenance import command_text

@@ -9,7 +9,7 @@ from fl_audit.audits.common.targets_audit import TargetsAudit
 class FirstTargetAudit(TargetsAudit):
     """Every target is in by a coin of its own, and the insider of the first one is believed."""
 
-    judged_by = "toy_audit.judging:FirstTargetJudging"
+    guarantee_tests_at = "toy_audit.guarantee_tests:FirstTargetGuaranteeTests"
     sections_at = ("toy_audit.sections:FIRST_TARGET",)
     own_settings = ("targets",)
     counted = "targets"

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin, NoiseSettings, Normals, ServerNoiseDraws
+from fl_audit.mechanisms.noises.mechanism_noise import (
+    MechanismNoise,
+    NoiseOrigin,
+    NoiseSettings,
+    Normals,
+    ServerNoiseDraws,
+)
 from fl_audit.mechanisms.threat_model import ThreatModel
 from fl_audit.privacy.gaussian import require_positive
 

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 from fl_audit.array_types import Floats
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
-from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
+from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict

@@ -22,7 +22,7 @@ from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_tools import table_of
+from fl_audit.experiments.studies.study_commands import table_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import load_federation

@@ -35,7 +35,8 @@ from fl_audit.audits.membership.shokri_attack import AttackClassifierKind, Shokr
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import asked, end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_runs import asked
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step

@@ -10,7 +10,7 @@ from fl_audit.atomic_files import atomic_file
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.report.formatting import unit_words
+from fl_audit.report.unit_words import unit_words
 from fl_audit.verdict.declared_tests import TestName, TestResult
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.noise_estimate import epsilon_limit

@@ -28,7 +28,7 @@ from rich.progress import track
 from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import parser_of, table_of
+from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.released_model.star_methods import StarMethod
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from tests.validation import coverage_distributions as distributions
@@ -125,7 +125,7 @@ STATEMENTS = (
               (f"{_CANARIES}bounds._by_cosines", f"{_CANARIES}epsilon_from_cosines._finding")),
     Statement("canaries of one training, mu", scores.slopes, ("fl_audit.statistics.shift_bound.gaussian_slope",)),
     Statement("reconstruction, epsilon at least", scores.first_guesses,
-              ("fl_audit.audits.reconstruction.reconstruction_metrics.epsilon_of_hits",)),
+              ("fl_audit.audits.reconstruction.candidate_hits.epsilon_of_hits",)),
     Statement("one target of every trial", scores.single_targets, (f"{_MEMBERS}attack_results.epsilon_of_one_target",)),
     Statement("AUC of a membership attack, bootstrap", scores.rates_of_members,
               (f"{_MEMBERS}roc_metrics.membership_rates", f"{_MEMBERS}findings_attacks.rate_ends"), is_claimed=False),

@@ -17,7 +17,7 @@ from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.audits.common.findings_record_guarantee import measured_advantage
 from fl_audit.audits.membership.attack_results import epsilon_of_one_target
 from fl_audit.audits.membership.roc_metrics import SMALL_RATES, membership_rates
-from fl_audit.audits.reconstruction.reconstruction_metrics import epsilon_of_hits
+from fl_audit.audits.reconstruction.candidate_hits import epsilon_of_hits
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.released_model.mechanism_star import mechanism_lower_bound

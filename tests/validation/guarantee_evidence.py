@@ -8,9 +8,9 @@ from scipy.special import chdtr, chdtrc
 from scipy.stats import binom, kstest, norm
 
 from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.audits.common.findings_released_model import ClientGuarantees
+from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees
 from fl_audit.audits.identifiability.estimates_from_beliefs import advantage_from_beliefs
-from fl_audit.audits.identifiability.findings_empirical_epsilon import ScoreAucFinding
+from fl_audit.audits.identifiability.findings_roc import ScoreAucFinding
 from fl_audit.experiments.runs.audit_plan import AuditPlan
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier

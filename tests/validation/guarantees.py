@@ -39,7 +39,8 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.sections import VERDICT
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import end, parser_of, played
+from fl_audit.experiments.studies.study_commands import end, parser_of
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from fl_audit.errors import InputError, require_number
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import end, parser_of
+from fl_audit.experiments.studies.study_commands import end, parser_of
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST

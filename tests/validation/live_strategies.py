@@ -22,7 +22,7 @@ from fl_audit.experiments.examples.hospitals.client_app import app as client_app
 from fl_audit.experiments.examples.hospitals.server_app import app as server_app
 from fl_audit.experiments.examples.local_superlink import HOSPITALS, write_shards
 from fl_audit.experiments.runs.local_engine import LocalGrid
-from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
 from fl_audit.experiments.verbosity import settle_flower
 from fl_audit.verdict.verdict import Verdict
 

@@ -33,7 +33,7 @@ from fl_audit.experiments.runs.progress import Progress, no_progress, progress_b
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation

@@ -31,7 +31,8 @@ from fl_audit.audits.sections import measured
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.studies.study_tools import end, parser_of, played, table_of
+from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.report.formatting import ClaimStatus, finding_text
 from fl_audit.report.report_elements import ReportContents
 from tests.validation.engine_runs import honest_plans

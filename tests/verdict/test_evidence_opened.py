@@ -13,7 +13,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease, gaussian_rounds
-from fl_audit.report.formatting import unit_words
+from fl_audit.report.unit_words import unit_words
 from fl_audit.statistics.exact_counts import (
     BinomialHistogram,
     CountDistribution,

@@ -10,7 +10,7 @@ from fl_audit.experiments.reproductions.bernau2019.claim_premises import CONFIDE
 from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns
 from fl_audit.experiments.reproductions.bernau2019.settings import BLACK_BOX, WHITE_BOX
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import area_of, gain
-from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.plot_style import CurveLook, draw_measured, legend_below
 from fl_audit.report.figure_style import MUTED, finish_axes, new_figure
 

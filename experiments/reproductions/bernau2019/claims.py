@@ -39,7 +39,7 @@ from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, Memb
 from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX
 from fl_audit.experiments.reproductions.claims import PaperClaim, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
-from fl_audit.experiments.reproductions.paper_types import ItemResult
+from fl_audit.experiments.reproductions.item_results import ItemResult
 from fl_audit.experiments.reproductions.statistics import end_by_end, welch_interval
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
@@ -203,7 +203,7 @@ def claims_item(played: Sequence[DataSetRuns]) -> ItemResult:
 
 
 def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
-    """Return a table of claims and their verdicts, with a figure.
+    """Return a table of claims with their verdicts, and a figure of their intervals.
 
     Parameters
     ----------

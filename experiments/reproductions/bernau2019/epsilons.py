@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2019 import published
 from fl_audit.experiments.reproductions.bernau2019.published import NOISE_MULTIPLIERS, MembershipDatasetName
-from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.plot_style import CurveLook, draw_published, legend_below
 from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.events import SampledGaussianRelease

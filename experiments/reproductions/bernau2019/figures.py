@@ -15,7 +15,7 @@ from fl_audit.experiments.reproductions.bernau2019.published import PHI_AT_CHANC
 from fl_audit.experiments.reproductions.bernau2019.runs import BINS, DataSetRuns, MembershipSettingResults, most_epochs
 from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES, BLACK_BOX, WHITE_BOX, PrivacyMethod
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import area_of, mean_interval, phi
-from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.plot_style import (
     CurveLook,
     draw_measured,

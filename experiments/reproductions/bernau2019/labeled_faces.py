@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Integers
+from fl_audit.data.data_paths import locate_any
 from fl_audit.data.encoding import build_records
-from fl_audit.data.files import locate_any, read_archive
-from fl_audit.data.records import LoadedDataset
+from fl_audit.data.file_reading import read_archive
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require
 
 LFW_FILES = ("lfw.npz", "lfw_min20_gray64.npz")  # accepted file names; the first one that is there is read

@@ -19,7 +19,8 @@ from fl_audit.experiments.reproductions.bernau2019.settings import REPETITIONS, 
 from fl_audit.experiments.reproductions.bernau2019.verdicts_from_published import rejudge
 from fl_audit.experiments.reproductions.claims import verdicts_said
 from fl_audit.experiments.reproductions.dataset_availability import DatasetItem, find_data_of_items
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, ItemResult, Paper, PaperResults
+from fl_audit.experiments.reproductions.item_results import ItemResult
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, Paper, PaperResults
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.plurals import plural
 

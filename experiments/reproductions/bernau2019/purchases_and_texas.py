@@ -7,7 +7,7 @@ published files with 100 classes.
 from dataclasses import replace
 from pathlib import Path
 
-from fl_audit.data.records import LoadedDataset
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.shokri_tables import PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import require
 

@@ -15,14 +15,13 @@ from safetensors.torch import load_file
 from scipy.stats import rankdata
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.atomic_files import read_json
 from fl_audit.audits.membership.findings_attacks import SCORE
 from fl_audit.audits.membership.roc_metrics import RocCurve, _areas_between_trials, roc_curve
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.configurations import values_of
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipDatasetName
 from fl_audit.experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, PrivacyMethod
-from fl_audit.experiments.reproductions.paper_types import ItemContext
+from fl_audit.experiments.reproductions.papers import ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.runs.attacks import by_target
 from fl_audit.experiments.runs.config import RunConfig
@@ -31,6 +30,7 @@ from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
 from fl_audit.experiments.runs.trial_batch_store import read_frame
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.run_files import read_json
 from fl_audit.server.trial_batch_results import LOGITS
 
 BINS = np.linspace(0.0, 1.0, 26)  # of the largest confidence, in a histogram

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fl_audit.array_types import Floats
-from fl_audit.atomic_files import read_json, write_json
+from fl_audit.atomic_files import write_json
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.bernau2019.claim_premises import LOOKS
 from fl_audit.experiments.reproductions.bernau2019.claims import claims_of
@@ -19,8 +19,9 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     settings_of,
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import cores, seconds_of
+from fl_audit.run_files import read_json
 
 PLAN = "plan.json"
 ROOM = 1.25

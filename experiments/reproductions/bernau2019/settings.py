@@ -13,7 +13,7 @@ from fl_audit.experiments.reproductions.bernau2019.published import (
     MembershipDatasetName,
 )
 from fl_audit.experiments.reproductions.bernau2019.small_faces_network import SMALL_FACES
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent
+from fl_audit.experiments.reproductions.papers import ComputeExtent
 
 BLACK_BOX, WHITE_BOX, STRONGEST, INSIDER = "shadow", "white-box", "lira", "insider"
 """The paper's two attacks (Shokri et al. 2017, Nasr et al. 2019), one that came after it (Carlini et al. 2022), and the

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from fl_audit.array_types import Flags, Integers
-from fl_audit.data.records import LoadedDataset, Records
+from fl_audit.data.loaded_dataset import LoadedDataset
+from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 

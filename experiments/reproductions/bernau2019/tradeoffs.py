@@ -14,7 +14,7 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.experiments.reproductions.bernau2019.runs import MembershipSettingResults
 from fl_audit.experiments.reproductions.bernau2019.settings import INSIDER
-from fl_audit.experiments.reproductions.paper_types import CONFIDENCE
+from fl_audit.experiments.reproductions.item_results import CONFIDENCE
 from fl_audit.experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 

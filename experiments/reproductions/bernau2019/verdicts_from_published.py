@@ -29,8 +29,9 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     settings_of,
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from fl_audit.experiments.reproductions.paper_types import CONFIDENCE as PUBLISHED_CONFIDENCE
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemResult, ItemRow, PublishedReproduction
+from fl_audit.experiments.reproductions.item_results import CONFIDENCE as PUBLISHED_CONFIDENCE
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow
+from fl_audit.experiments.reproductions.papers import ComputeExtent, PublishedReproduction
 from fl_audit.experiments.reproductions.statistics import end_by_end
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 

@@ -25,7 +25,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
     main_settings,
 )
-from fl_audit.experiments.reproductions.paper_types import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.report.figure_style import INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
 from fl_audit.statistics.interval_estimates import IntervalEstimate

@@ -16,7 +16,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.option_names import Dissimilarity
 from fl_audit.data.records import Records
-from fl_audit.experiments.reproductions.paper_types import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.statistics import resampling
 from fl_audit.learning.stacked_model import StackedModel

@@ -36,8 +36,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
 )
 from fl_audit.experiments.reproductions.claims import PaperClaim, difference, exact, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
-from fl_audit.experiments.reproductions.paper_types import ItemResult
-from fl_audit.mechanisms.effective_noise import SensitivityKind
+from fl_audit.experiments.reproductions.item_results import ItemResult
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 

@@ -9,7 +9,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2021.discrepancies import explained
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_3, PrintedIdentifiabilityScores
 from fl_audit.experiments.reproductions.bernau2021.settings import CANDIDATES, ROUNDS, InsiderDatasetName
-from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.plot_style import draw_published, legend_below
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for

@@ -33,8 +33,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
     audit_settings,
 )
-from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, measured_row, table
-from fl_audit.mechanisms.effective_noise import SensitivityKind
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, measured_row, table
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import epsilon_from_belief, rho_alpha
 from fl_audit.report.figure_style import INK, MUTED, finish_axes, new_figure
 from fl_audit.statistics.interval_estimates import IntervalEstimate

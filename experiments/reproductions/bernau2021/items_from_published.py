@@ -20,7 +20,8 @@ from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2
 from fl_audit.experiments.reproductions.bernau2021.sensitivities import remarks_of_figure_4
 from fl_audit.experiments.reproductions.bernau2021.settings import InsiderDatasetRecipe, InsiderSetting
 from fl_audit.experiments.reproductions.claims import PaperClaim
-from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, PublishedReproduction
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow
+from fl_audit.experiments.reproductions.papers import PublishedReproduction
 from fl_audit.report.figure_style import new_figure
 
 _AUDITS = ("fig7", "fig8", "fig9")

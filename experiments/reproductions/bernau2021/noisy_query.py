@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import expit, ndtr
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.experiments.reproductions.paper_types import CONFIDENCE, ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, resampling
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, gaussian_belief_bound, rho_alpha, rho_beta

@@ -24,7 +24,8 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
 )
 from fl_audit.experiments.reproductions.dataset_availability import DatasetItem, find_data_of_items
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, ItemResult, Paper, PaperResults
+from fl_audit.experiments.reproductions.item_results import ItemResult
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, Paper, PaperResults
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.plurals import plural
 from fl_audit.report.formatting import number_text
@@ -73,7 +74,7 @@ _ITEMS = (
 
 
 def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
-    """Carry out the runs that the items need, each once, and make the items; those without data are left out."""
+    """Carry out the runs that the items need, each once, and make the items; items without data are left out."""
     found, remarks = find_data_of_items(items, settings.CANDIDATES, context)
     makeable = tuple(item for item in items if not item.studies or item.data_of(found))
     runs = play([setting for item in makeable for setting in item.settings(item.data_of(found))], context)

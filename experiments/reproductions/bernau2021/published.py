@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.reproductions.bernau2021.settings import BELIEFS, MAIN_BELIEF, InsiderDatasetName
-from fl_audit.mechanisms.effective_noise import SensitivityKind
+from fl_audit.privacy.accounting_enums import SensitivityKind
 
 
 class PublishedAdvantage(NamedTuple):

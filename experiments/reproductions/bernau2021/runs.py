@@ -11,7 +11,6 @@ import pandas as pd
 
 from fl_audit.adjacency import Adjacency, NeighbourPair
 from fl_audit.array_types import Floats
-from fl_audit.atomic_files import read_json
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.dissimilarity import Measure
 from fl_audit.data.neighbours import NeighbourChoice, ranked_neighbours
@@ -23,7 +22,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
     values_of,
 )
-from fl_audit.experiments.reproductions.paper_types import ItemContext
+from fl_audit.experiments.reproductions.papers import ItemContext
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
 from fl_audit.experiments.runs.config import RunConfig
@@ -32,6 +31,7 @@ from fl_audit.experiments.runs.run_directory import RunDirectory, read_public
 from fl_audit.experiments.runs.trial_batch_store import read_frame
 from fl_audit.mechanisms.noises.central import SENSITIVITY_FLOOR
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
+from fl_audit.run_files import read_json
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from fl_audit.experiments.reproductions.bernau2021.discrepancies import explaine
 from fl_audit.experiments.reproductions.bernau2021.published import FIGURE_4_MEDIANS, FIGURE_4_OUTLIERS
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderResultsBySetting, InsiderRunResults, labels_of
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderDatasetName
-from fl_audit.experiments.reproductions.paper_types import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, resampling
-from fl_audit.mechanisms.effective_noise import SensitivityKind
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.report.figure_style import INK, draw_band, finish_axes, new_figure
 
 _REPLACE = Adjacency.REPLACE_RECORD

@@ -13,8 +13,8 @@ from typing import Any, assert_never
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.data.neighbours import NeighbourChoice
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent
-from fl_audit.mechanisms.effective_noise import SensitivityKind
+from fl_audit.experiments.reproductions.papers import ComputeExtent
+from fl_audit.privacy.accounting_enums import SensitivityKind
 
 ROUNDS = 30
 CLIPPING_NORM = 3.0

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 
 from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.negoescu2023.estimator_remarks import (
     distribution_name,
     errors_of_size,
@@ -30,14 +31,7 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.reproductions.paper_types import (
-    ComputeExtent,
-    ItemContext,
-    ItemResult,
-    ItemRow,
-    measured_row,
-    table,
-)
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.plot_style import THEORY, legend_below
 from fl_audit.experiments.reproductions.statistics import t_interval, welch_interval
 from fl_audit.report.figure_style import INK, finish_axes, new_figure

@@ -13,14 +13,8 @@ from scipy.special import ndtr, ndtri
 from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.claims import exact as known
-from fl_audit.experiments.reproductions.paper_types import (
-    ComputeExtent,
-    ItemContext,
-    ItemResult,
-    ItemRow,
-    measured_row,
-    table,
-)
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, measured_row, table
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.statistics import resampling, t_interval
 from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts

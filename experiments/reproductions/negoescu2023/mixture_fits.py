@@ -16,9 +16,10 @@ from safetensors.torch import load_file
 
 from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import available_study
 from fl_audit.experiments.reproductions.negoescu2023.studies import EpsilonStarTask, EpsilonStarTaskSettings
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.statistics import mean_of_shares, t_interval

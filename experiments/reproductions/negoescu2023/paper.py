@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
+from fl_audit.experiments.reproductions.item_results import ItemResult
 from fl_audit.experiments.reproductions.negoescu2023 import estimators, log_ratios, mixture_fits
 from fl_audit.experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
 from fl_audit.experiments.reproductions.negoescu2023.log_ratios import figure_3
@@ -12,10 +13,9 @@ from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import figure_
 from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import figure_1, figure_2
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES
 from fl_audit.experiments.reproductions.negoescu2023.textual_claims import UNTESTED, claims_of_text, theorem_2
-from fl_audit.experiments.reproductions.paper_types import (
+from fl_audit.experiments.reproductions.papers import (
     ComputeExtent,
     ItemContext,
-    ItemResult,
     NoDataError,
     Paper,
     PaperItem,

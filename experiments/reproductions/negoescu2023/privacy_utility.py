@@ -16,16 +16,9 @@ from fl_audit.data.catalogue import is_found
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions import statistics
 from fl_audit.experiments.reproductions.claims import PaperClaim, untested, verdicts_said
+from fl_audit.experiments.reproductions.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarTask, EpsilonStarTaskSettings
-from fl_audit.experiments.reproductions.paper_types import (
-    CONFIDENCE,
-    ItemContext,
-    ItemResult,
-    ItemRow,
-    NoDataError,
-    measured_row,
-    table,
-)
+from fl_audit.experiments.reproductions.papers import ItemContext, NoDataError
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.ray_engine import RayOptions

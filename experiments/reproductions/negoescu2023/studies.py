@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, assert_never
 
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent
+from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.experiments.sweeps.grid import Axis, Point, baselines, grid
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 

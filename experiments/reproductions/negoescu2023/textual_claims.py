@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from fl_audit.experiments.reproductions.claims import FailureCause, FailureExplanation, PaperClaim, exact, untested
 from fl_audit.experiments.reproductions.claims_table import claims_table
-from fl_audit.experiments.reproductions.paper_types import ItemResult
+from fl_audit.experiments.reproductions.item_results import ItemResult
 from fl_audit.released_model.empirical_star import definition_ratios
 
 

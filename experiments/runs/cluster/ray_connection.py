@@ -35,7 +35,7 @@ from fl_audit.strategies.errors import FederationError
 if TYPE_CHECKING:
     from flwr.server.superlink.fleet.vce.backend.backend import BackendConfig
 
-    from fl_audit.experiments.runs.config.run import RunSection
+    from fl_audit.experiments.runs.config.run_section import RunSection
 
 
 _PLACE = "RAY_TMPDIR"

@@ -8,13 +8,14 @@ from pydantic import Field, ValidationError, model_validator
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.registry import AUDITS
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.config.audit import AuditSection
-from fl_audit.experiments.runs.config.data import DataSection, ModelSection
-from fl_audit.experiments.runs.config.privacy import GUARANTEE_ONLY, PRIVACY_TARGETS, PrivacySection
-from fl_audit.experiments.runs.config.report import ReportSection
-from fl_audit.experiments.runs.config.run import RunSection
-from fl_audit.experiments.runs.config.training import TrainingSection
-from fl_audit.experiments.runs.config.values import ConfigSection
+from fl_audit.experiments.runs.config.audit_section import AuditSection
+from fl_audit.experiments.runs.config.config_section import ConfigSection
+from fl_audit.experiments.runs.config.data_section import DataSection
+from fl_audit.experiments.runs.config.model_section import ModelSection
+from fl_audit.experiments.runs.config.privacy_section import GUARANTEE_ONLY, PRIVACY_TARGETS, PrivacySection
+from fl_audit.experiments.runs.config.report_section import ReportSection
+from fl_audit.experiments.runs.config.run_section import RunSection
+from fl_audit.experiments.runs.config.training_section import TrainingSection
 from fl_audit.experiments.runs.config_errors import first_problem
 
 

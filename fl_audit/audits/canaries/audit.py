@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class CanaryAudit(PairAudit):
     """The audit kind `canaries`: in each round, a secret coin decides for each canary whether it is inserted."""
 
-    judged_by = "fl_audit.audits.canaries.judging:CanaryJudging"
+    guarantee_tests_at = "fl_audit.audits.canaries.guarantee_tests:CanaryGuaranteeTests"
     own_settings = ("canaries",)
     scheme = MembershipScheme.ALL
 

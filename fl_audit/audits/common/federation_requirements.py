@@ -5,10 +5,10 @@ from fl_audit.errors import InputError, require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.target_membership import MembershipScheme
 from fl_audit.mechanisms.contribution import PrivateTraining, RecordGradients
-from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import require_likelihood_ratio
-from fl_audit.mechanisms.noises.base import NoiseOrigin
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.privacy.accounting_enums import SensitivityKind
 
 
 def require_clients(public: Federation, fewest: int) -> None:

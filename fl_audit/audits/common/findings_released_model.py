@@ -1,4 +1,4 @@
-"""Findings on the released model and on clients: accuracy, Epsilon* from losses, and guarantees of single clients.
+"""Findings on the released model: accuracy, and Epsilon* from losses on records, of users and of clients.
 
 Epsilon* is an empirical epsilon from the losses of one model on members and on other records.
 """
@@ -12,10 +12,7 @@ import numpy as np
 from fl_audit.array_types import Floats, finite
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, Timing
-from fl_audit.learning.private_training import opacus_epsilon
-from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.privacy.accounting import Accountant, client_epsilons
+from fl_audit.federation.run_tables import NonPrivateAccuracy
 from fl_audit.released_model.normal_fit_tests import FIT, rejected
 from fl_audit.released_model.star_methods import StarMethod
 
@@ -150,26 +147,6 @@ def _spread(run: FinishedRun, column: str, cut: float) -> EpsilonStarSummary:
 
 
 @dataclass(frozen=True)
-class RunProvenanceFinding:
-    """The recorded provenance of a run (its data, versions and sessions), and its timing."""
-
-    provenance: Provenance | None
-    timing: Timing
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the timing as a dict with the one key `timing`, for `summary.json`.
-
-        This key is the only one that differs when the same run is repeated.
-        """
-        return {"timing": json_of(self.timing)}
-
-
-def measure_origin(run: FinishedRun, _: Findings) -> RunProvenanceFinding:
-    """Return the recorded provenance of a run and its timing."""
-    return RunProvenanceFinding(run.provenance, run.timing)
-
-
-@dataclass(frozen=True)
 class ClientEpsilonStar:
     """Quantiles over the trials of Epsilon* of one client's records, in nats.
 
@@ -216,52 +193,3 @@ def _client(client: int, known: Floats) -> ClientEpsilonStar:
     # Order statistics, because an unbounded value cannot be averaged or interpolated.
     low, median, high = (float(np.quantile(known, level, method="inverted_cdf")) for level in (0.05, 0.5, 0.95))
     return ClientEpsilonStar(client, int(known.size), low, median, high, float(known.max()))
-
-
-@dataclass(frozen=True)
-class ClientGuarantee:
-    """The guarantee of one client for its own records over all rounds, if clients train with DP-SGD."""
-
-    client: int  # number of the client
-    records: int  # number of records of the client
-    sampling_rate: float  # probability that a record is in a local step, as recorded by the client's accountant
-    steps: int  # number of local steps, as recorded by the client's accountant
-    epsilon: float  # epsilon by the accountant of the run
-    epsilon_rdp: float  # epsilon by the accountant `rdp`
-    epsilon_opacus: float  # epsilon that the client's own Opacus accountant reports
-
-
-@dataclass(frozen=True)
-class ClientGuarantees:
-    """The guarantee of each client for its own records, if clients train with DP-SGD."""
-
-    clients: tuple[ClientGuarantee, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this finding as a dict with the one key `client_guarantees`, for `summary.json`."""
-        return {"client_guarantees": json_of(self.clients)}
-
-
-def measure_client_guarantees(run: FinishedRun, _: Findings) -> ClientGuarantees | None:
-    """Return the guarantee of each client for its own records; None if clients do not train with DP-SGD."""
-    table, guarantee, mechanism = run.tables.clients, run.facts.guarantee, run.facts.federation.mechanism
-    if table is None or guarantee is None or not isinstance(mechanism.contribution, PrivateTraining):
-        return None
-    # An accountant counts the same steps in every trial.
-    last = table[table["round"] == table["round"].max()].groupby("client").max().sort_index()
-    shards, schedule = [int(records) for records in last["records"]], mechanism.contribution.schedule
-
-    def claimed(accountant: Accountant) -> tuple[float, ...]:
-        return client_epsilons(
-            shards, schedule.batch, run.facts.federation.rounds, mechanism.noise_multiplier, guarantee.delta,
-            accountant,
-            epochs=schedule.epochs, steps=schedule.steps,
-        )  # fmt: skip
-
-    rates = [float(rate) for rate in last["accounted_sampling_rate"]]
-    steps = [int(count) for count in last["accounted_steps"]]
-    noise = [float(one) for one in last["accounted_noise_multiplier"]]
-    kept = [opacus_epsilon(*counted, guarantee.delta) for counted in zip(noise, rates, steps, strict=True)]
-    columns = (shards, rates, steps, claimed(guarantee.accountant), claimed(Accountant.RDP), kept)
-    clients = enumerate(zip(*columns, strict=True))
-    return ClientGuarantees(tuple(ClientGuarantee(client, *values) for client, values in clients))

@@ -9,8 +9,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_guarantee as evidence
+from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees, measure_client_guarantees
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
-from fl_audit.audits.common.findings_released_model import ClientGuarantees, measure_client_guarantees
 from fl_audit.audits.common.sections_privacy_units import beyond
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.privacy.accounting import Accountant

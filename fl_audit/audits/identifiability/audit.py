@@ -15,7 +15,7 @@ class IdentifiabilityAudit(PairAudit):
     The insider computes the likelihood ratio of each release, or a score if the ratio is unknown.
     """
 
-    judged_by = "fl_audit.audits.identifiability.judging:IdentifiabilityJudging"
+    guarantee_tests_at = "fl_audit.audits.identifiability.guarantee_tests:IdentifiabilityGuaranteeTests"
     chooses_pair = True
 
     def query(self, public: "Federation") -> ReleaseQueryKind:

@@ -28,7 +28,7 @@ from fl_audit.federation.local_dpsgd_likelihoods import rounding_of_steps
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, expected_update, private_steps, trained_privately
 from fl_audit.federation.observed_rounds import ObservedRound, is_blurred, refuse_blurred, refuse_blurred_updates, shown
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
-from fl_audit.mechanisms.noises.base import NoiseOrigin
+from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.verdict.noise_measurement import NoiseMeasurer
 from fl_audit.verdict.noise_statistics import NoiseStatistics, join

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class MembershipAudit(TargetsAudit):
     """The audit kind `membership`, in which an independent coin decides for each target whether it is a member."""
 
-    judged_by = "fl_audit.audits.membership.judging:MembershipJudging"
+    guarantee_tests_at = "fl_audit.audits.membership.guarantee_tests:MembershipGuaranteeTests"
     own_settings = ("targets", "attacks", "queries")
     counted = "targets"
 

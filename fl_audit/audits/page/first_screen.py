@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
 from fl_audit.audits.common.report_cautions import look_at
-from fl_audit.audits.common.sections_mechanism import provenance_line
+from fl_audit.audits.common.sections_provenance import provenance_line
 from fl_audit.audits.common.sections_released_model import beside_text
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from string import Template
 from typing import Any
 
-from fl_audit.audits.common.sections_mechanism import day_text
+from fl_audit.audits.common.sections_provenance import day_text
 from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.html_tables import Markup, html_table
 from fl_audit.report.banner import Banner

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ReconstructionAudit(TargetsAudit):
     """The audit kind `reconstruction`, in which exactly one of the targets, called candidates, is in each trial."""
 
-    judged_by = "fl_audit.audits.reconstruction.judging:ReconstructionJudging"
+    guarantee_tests_at = "fl_audit.audits.reconstruction.guarantee_tests:ReconstructionGuaranteeTests"
     own_settings = ("candidates", "candidate_weights")
     counted = "candidates"
     scheme = MembershipScheme.EXACTLY_ONE

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.audits.reconstruction.judging import candidate_ranks
+from fl_audit.audits.reconstruction.candidate_ranks import candidate_ranks
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.statistics.advantage import clopper_pearson

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32
 from fl_audit.data.randomizers.bits import RandomisedBits
-from fl_audit.data.randomizers.common import pure_epsilon
 from fl_audit.data.randomizers.edges import RandomisedEdges
 from fl_audit.data.randomizers.pixelation import LaplacePixelation
+from fl_audit.data.randomizers.randomized_responses import pure_epsilon
 
 LocalRandomizer = RandomisedBits | RandomisedEdges | LaplacePixelation
 """Mechanism by which owners randomise their records: a public value that holds no random draw."""

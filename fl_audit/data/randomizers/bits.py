@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats
-from fl_audit.data.randomizers.common import draws_above, record_axes, require_pair, responses
+from fl_audit.data.randomizers.randomized_responses import draws_above, responses
+from fl_audit.data.randomizers.record_shapes import record_axes, require_pair
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.events import ReleaseEvent

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.data.packed_graphs import AdjacencyMatrix, pack_graph, unpack_graph
-from fl_audit.data.randomizers.common import draws_above, require_pair, responses
+from fl_audit.data.randomizers.randomized_responses import draws_above, responses
+from fl_audit.data.randomizers.record_shapes import require_pair
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.privacy.events import ReleaseEvent

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats, Floats32
-from fl_audit.data.randomizers.common import record_axes, require_pair
+from fl_audit.data.randomizers.record_shapes import record_axes, require_pair
 from fl_audit.data.records import Records
 from fl_audit.errors import require, require_number
 from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent

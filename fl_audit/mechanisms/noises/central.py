@@ -7,7 +7,7 @@ import numpy as np
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.gaussian import require_positive
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, assert_never
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.base import (
+from fl_audit.mechanisms.noises.mechanism_noise import (
     AccountedRounds,
     MechanismNoise,
     NoiseOrigin,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from fl_audit.mechanisms.noises.base import AccountedRounds, MechanismNoise, NoiseOrigin, NoiseSettings
+from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds, MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.privacy.events import ReleaseEvent, local_events
 from fl_audit.privacy.gaussian import require_positive
 

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 import numpy as np
 
 from fl_audit.array_types import Floats
-from fl_audit.mechanisms.noises.base import AccountedRounds, MechanismNoise, NoiseOrigin, NoiseSettings, SumSensitivity
+from fl_audit.mechanisms.noises.mechanism_noise import (
+    AccountedRounds,
+    MechanismNoise,
+    NoiseOrigin,
+    NoiseSettings,
+    SumSensitivity,
+)
 from fl_audit.privacy.events import ReleaseEvent
 
 if TYPE_CHECKING:

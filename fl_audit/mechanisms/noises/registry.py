@@ -6,12 +6,12 @@ from typing import Annotated
 from pydantic import PlainSerializer, PlainValidator
 
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.noises.central import CentralGaussian
 from fl_audit.mechanisms.noises.correlated import CorrelatedGaussian
 from fl_audit.mechanisms.noises.distributed import DistributedGaussian
 from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
 from fl_audit.mechanisms.noises.local import LocalGaussian
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.stored_parts import read_part, stored_part
 from fl_audit.privacy.accounting_enums import SensitivityKind

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from fl_audit.errors import InputError, require
-from fl_audit.mechanisms.noises.base import MechanismNoise, NoiseOrigin, NoiseSettings
+from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.threat_model import Adversary, ThreatModel
 from fl_audit.privacy.gaussian import require_positive
 

@@ -12,7 +12,7 @@ from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, _
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.studies.study_tools import played
+from fl_audit.experiments.studies.study_runs import played
 from fl_audit.federation.group_sizes import GroupSizes
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.report.report_elements import ReportContents

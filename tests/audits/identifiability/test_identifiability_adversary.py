@@ -22,9 +22,9 @@ from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
 from fl_audit.mechanisms.contribution import Everybody, FixedClipping
-from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.central import CentralGaussian
+from fl_audit.privacy.accounting_enums import SensitivityKind
 
 TRIALS = 5
 SGD = ServerOptimizer(ServerOptimizerKind.SGD, 0.5)

@@ -10,7 +10,7 @@ import pytest
 from fl_audit.audits.membership.lira import LiraForm, lira_scores
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.errors import InputError
-from fl_audit.experiments.studies.study_tools import asked
+from fl_audit.experiments.studies.study_runs import asked
 from tests.validation import attack_packages
 from tests.validation.attack_packages import PACKAGES, Package, PackageComparison, Trained, compare, compared, train
 

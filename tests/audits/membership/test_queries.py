@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fl_audit.audits.membership.record_confidences import ResampledColumns, ShiftedImages, queries_for
+from fl_audit.audits.membership.varied_records import ResampledColumns, ShiftedImages, queries_for
 from fl_audit.data.attribute_to_infer import choose_attribute
 from fl_audit.data.builtin import load_breast_cancer, load_digits
-from fl_audit.data.records import LoadedDataset, Records, side_by_side
+from fl_audit.data.loaded_dataset import LoadedDataset, side_by_side
+from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
 

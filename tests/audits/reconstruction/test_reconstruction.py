@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.audits.membership.insider_increments import increments
-from fl_audit.audits.reconstruction.reconstruction_metrics import judge_hits, ranks_of_truth
+from fl_audit.audits.reconstruction.candidate_hits import judge_hits, ranks_of_truth
 from fl_audit.errors import InputError
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import RandomizedResponse, gaussian_rounds

@@ -70,6 +70,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     assert "epsilon-star" in ran.stdout
     assert {name.rpartition(".")[2] for name in ast.literal_eval(ran.stderr)} == {
         "main",
+        "lazy_commands",
         "options",
         "dataclass_options",
     }

@@ -65,7 +65,7 @@ from fl_audit.experiments.reproductions.bernau2019.small_faces_network import sm
 from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.dataset_availability import find_data
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.mechanism_of_config import sampling_rate
 from fl_audit.experiments.runs.ray_engine import Engine
@@ -382,7 +382,7 @@ import os, sys, time
 from contextlib import contextmanager
 from pathlib import Path
 from fl_audit.experiments.reproductions import run_scheduling
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 
 
 class Task:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.packed_graphs import GRAPH_NODES, cut_graph, unpack_graph
-from fl_audit.data.records import LoadedDataset
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.bernau2019.collab import collab
 from fl_audit.experiments.reproductions.bernau2019.graph_convolutions import SORTED_NODES

@@ -24,7 +24,7 @@ from fl_audit.experiments.reproductions.bernau2021.noisy_query import (
 )
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
 from fl_audit.experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderDatasetName
-from fl_audit.experiments.reproductions.paper_types import COLUMNS, ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.item_results import COLUMNS, ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, predicted_advantage, resampling
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 from fl_audit.report.figure_style import new_figure

@@ -34,7 +34,7 @@ from fl_audit.experiments.reproductions.negoescu2023.studies import (
     EpsilonStarTask,
     EpsilonStarTaskSettings,
 )
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext, NoDataError
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, NoDataError
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
 from fl_audit.experiments.runs.ray_engine import Engine

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions.names import item_names
+from fl_audit.experiments.reproductions.item_results import COLUMNS, ItemResult
 from fl_audit.experiments.reproductions.negoescu2023 import paper
 from fl_audit.experiments.reproductions.negoescu2023.log_ratios import CUT, DELTA, _exact_curves
 from fl_audit.experiments.reproductions.negoescu2023.paper import PAPER
@@ -22,15 +22,9 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.reproductions.paper_types import (
-    COLUMNS,
-    ComputeExtent,
-    ItemContext,
-    ItemResult,
-    NoDataError,
-    PaperResults,
-)
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, NoDataError, PaperResults
 from fl_audit.experiments.reproductions.reproduce import chosen_items, reproduce
+from fl_audit.experiments.reproductions.reproduction_names import item_names
 from fl_audit.experiments.reproductions.statistics import t_interval
 from tests.released_model.rates import epsilon_star_of_rates
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.page import _opening, differences_html, rows_html
-from fl_audit.experiments.reproductions.paper_types import ItemContext, ItemResult, ItemRow, table
+from fl_audit.experiments.reproductions.papers import ItemContext
 from fl_audit.experiments.reproductions.reproduce import reproduce
 
 

@@ -31,10 +31,10 @@ from fl_audit.experiments.reproductions.claims import (
 from fl_audit.experiments.reproductions.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
 from fl_audit.experiments.reproductions.negoescu2023.textual_claims import theorem_2
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.plot_style import SCALING_LOOKS, draw_boxes
 from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
-from fl_audit.mechanisms.effective_noise import SensitivityKind
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage, rho_alpha
 from fl_audit.report.figure_style import new_figure
 from fl_audit.statistics.interval_estimates import IntervalEstimate

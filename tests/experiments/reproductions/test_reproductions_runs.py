@@ -17,16 +17,17 @@ from fl_audit.experiments.reproductions.bernau2021 import attack_cost_scaling, p
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import ADVANTAGE
 from fl_audit.experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
 from fl_audit.experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, values_of
-from fl_audit.experiments.reproductions.names import ITEMS, item_names
-from fl_audit.experiments.reproductions.paper_types import COLUMNS, ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.item_results import COLUMNS
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.reproduce import PAPERS, chosen_items
+from fl_audit.experiments.reproductions.reproduction_names import ITEMS, item_names
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
-from fl_audit.mechanisms.effective_noise import SensitivityKind
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 
 SMALL = replace(

@@ -25,7 +25,7 @@ from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TAB
 from fl_audit.experiments.reproductions.bernau2021.settings import MNIST, InsiderSetting
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import of_one_component
-from fl_audit.mechanisms.effective_noise import SensitivityKind
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 ALIKE = "local and central DP trade privacy for accuracy alike"

@@ -24,12 +24,12 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     values_of,
 )
 from fl_audit.experiments.reproductions.dataset_availability import find_data
-from fl_audit.experiments.reproductions.names import item_names
-from fl_audit.experiments.reproductions.paper_types import ComputeExtent
+from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.experiments.reproductions.reproduce import chosen_items
+from fl_audit.experiments.reproductions.reproduction_names import item_names
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.privacy.accounting import Accountant
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.column_encoding import column_lines
-from fl_audit.data.records import LoadedDataset
+from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.table_text import read_table_text
 from fl_audit.data.written_numbers import is_number
 from fl_audit.errors import InputError, Remedy
 from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.data_warnings import data_warnings_of

@@ -17,7 +17,7 @@ from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.audits.page.first_screen import first_screen, summary_table
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.data_warnings import data_warnings_of, most_records

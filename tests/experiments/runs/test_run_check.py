@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs import time_probe
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config

@@ -12,7 +12,7 @@ import pytest
 from small_audits import small_settings
 
 from fl_audit import atomic_files
-from fl_audit.atomic_files import atomic_file, read_json, require_sealed
+from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import InputError
 from fl_audit.experiments.comparisons.rows import rows
 from fl_audit.experiments.runs import trial_batch_store
@@ -24,6 +24,7 @@ from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.experiments.runs.stored_run import read_run
+from fl_audit.run_files import read_json, require_sealed
 
 Damage = Callable[[Path], object]
 

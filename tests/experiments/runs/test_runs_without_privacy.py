@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from small_audits import small_settings
 
-from fl_audit.atomic_files import read_json
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
@@ -15,6 +14,7 @@ from fl_audit.experiments.runs.non_private_run import note_unprotected, unprotec
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
+from fl_audit.run_files import read_json
 
 # One worker plays the runs that tests of this file share.
 pytestmark = pytest.mark.xdist_group("without privacy")

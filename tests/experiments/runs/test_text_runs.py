@@ -10,7 +10,7 @@ import pytest
 
 from fl_audit.data.catalogue import load_source
 from fl_audit.errors import InputError
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config_file import load_config

@@ -8,7 +8,7 @@ import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
-from fl_audit.experiments.names import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config_file import load_values

@@ -31,7 +31,7 @@ from fl_audit.experiments.cli.main import app as command
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from fl_audit.strategies.black_box.audited_system import Observer, modified
 from fl_audit.strategies.black_box.legacy_adapter import LegacyAdapter
-from fl_audit.strategies.black_box.scenario_types import OF_FEW_TENSORS, ModelKind
+from fl_audit.strategies.black_box.scenario import OF_FEW_TENSORS, ModelKind
 from fl_audit.strategies.black_box.scenarios import BY_NAME
 from fl_audit.strategies.black_box.trial_models import template_of, update_of
 from fl_audit.strategies.flower_grids import FIRST_NODE, InProcessGrid

@@ -24,7 +24,7 @@ from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.black_box.claim_audit_results import TrialBudget
 from fl_audit.errors import require_number
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
 from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.choices import allowed, named

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_tools import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
 from fl_audit.local_training.assessment import Assessment
 from fl_audit.local_training.pitfalls import ABOUT, Pitfall, Severity
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training

@@ -1,4 +1,4 @@
-"""The parts of a scenario (the conditions of black-box trials): contributions, other clients, model and rounds."""
+"""A scenario (the conditions of black-box trials) and its parts: contributions, other clients, model and rounds."""
 
 from dataclasses import dataclass, replace
 from enum import Enum

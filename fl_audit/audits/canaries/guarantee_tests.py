@@ -1,21 +1,21 @@
-"""Plan and judge one-run audits, in which an observer scores the releases along the directions of canaries."""
+"""Tests of the guarantee by one-run audits, in which an observer scores the releases along canaries' directions."""
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.audit import AuditJudging
+from fl_audit.audits.audit import GuaranteeTests
 from fl_audit.audits.canaries.findings_one_run import judge_canaries
 from fl_audit.audits.common.federation_requirements import require_clients, require_weighable
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.effective_noise import SensitivityKind
 from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.verdict.verdict import VerdictDetails
 
 
-class CanaryJudging(AuditJudging):
-    """Planning and judging of the audit kind `canaries`, in which secret coins decide which canaries are in."""
+class CanaryGuaranteeTests(GuaranteeTests):
+    """Tests of the guarantee in the audit kind `canaries`, in which secret coins decide which canaries are in."""
 
     def require_playable(self, public: Federation) -> None:
         """Raise `InputError` if the canary audit does not support the federation.

@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from fl_audit.device import Device
-from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count
+from fl_audit.experiments.runs.config.config_section import ConfigSection
+from fl_audit.experiments.runs.config.setting_types import Choice, Count
 
 
 class RunSection(ConfigSection):

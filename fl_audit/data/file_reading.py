@@ -1,101 +1,21 @@
-"""Find and read data files, plain or compressed; errors say how to solve the problem."""
+"""Read data files and archives, plain or compressed; errors say how to solve the problem."""
 
 import gzip
-import os
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl_audit.errors import InputError, expanded_path, first_line, require
+from fl_audit.errors import InputError, first_line, require
 
-DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"  # environment variable that names the data directory where no other is given
-
-_HOW = f"give the directory that holds it with --data-dir or {DATA_DIRECTORY_VARIABLE}"
 _GZIP_MAGIC = b"\x1f\x8b"
 _FIRST_BYTES = 8
-
-
-def data_directory(given: str | None) -> Path | None:
-    """Return the absolute path of the data directory: `given`, else that of the variable FL_AUDIT_DATA, else None."""
-    chosen = given or os.environ.get(DATA_DIRECTORY_VARIABLE)
-    return expanded_path(chosen).absolute() if chosen else None
-
-
-def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
-    """Return the path of each named file, plain or gzipped, in `directory`/`folder` or in `directory`.
-
-    Parameters
-    ----------
-    directory
-        Data directory. `InputError` is raised if it is None or lacks a file.
-    folder
-        Usual folder of this data set.
-    names
-        Names of the files, without `.gz`.
-    """
-    return [locate_any(directory, folder, (name, f"{name}.gz")) for name in names]
-
-
-def locate_any(directory: Path | None, folder: str, names: Sequence[str]) -> Path:
-    """Return the path of the first file that exists among several names, in `directory`/`folder` or in `directory`.
-
-    Parameters
-    ----------
-    directory
-        Data directory.
-    folder
-        Usual folder of this data set.
-    names
-        Accepted names of the file, the preferred one first.
-
-    Raises
-    ------
-    InputError
-        If there is no data directory, or no such file in it.
-    """
-    wanted = " or ".join(names)
-    if directory is None:
-        raise InputError(f"no data directory to look for {wanted} in: {_HOW}")
-    if not directory.is_dir():
-        raise InputError(f"data directory {directory} does not exist, looking for {wanted}: {_HOW}")
-    places = [place / name for place in (directory / folder, directory) for name in names]
-    if found := next((place for place in places if place.is_file()), None):
-        return found
-    raise InputError(f"{wanted} not found in {directory / folder} or {directory}: {_HOW}")
-
-
-def resolve(directory: Path | None, path: str, what: Literal["file", "folder"] = "file") -> Path:
-    """Return the absolute path of an existing file or folder that a user named.
-
-    Parameters
-    ----------
-    directory
-        Data directory, in which a relative path is searched after the working directory; None for none.
-    path
-        Path as the user wrote it; a leading `~` is expanded.
-    what
-        "file" or "folder", the kind that the path must have.
-
-    Raises
-    ------
-    InputError
-        If there is no such file or folder.
-    """
-    first = expanded_path(path).absolute()
-    candidates = [first] if directory is None else [first, directory / path]
-    for candidate in candidates:
-        if candidate.is_file() if what == "file" else candidate.is_dir():
-            return candidate
-    tried = " or ".join(map(str, dict.fromkeys(candidates)))
-    start = f"the directory that a relative path starts from with --data-dir or {DATA_DIRECTORY_VARIABLE}"
-    raise InputError(f"{what} {tried} not found: give an existing {what}, or {start}")
 
 
 def read_bytes(path: Path) -> bytes:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fl_audit.experiments.runs.config.values import ConfigSection
+from fl_audit.experiments.runs.config.config_section import ConfigSection
 
 Line = Annotated[str, Field(min_length=1, max_length=400)]
 

@@ -12,7 +12,8 @@ from pydantic_core import PydanticCustomError
 from fl_audit.audits.membership.attack_names import Attack, has_shadows, of_ours
 from fl_audit.audits.registry import AUDITS, audit_named
 from fl_audit.data.option_names import RANKED, Dissimilarity, NeighbourChoice
-from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OneOr, OwnName, Positive
+from fl_audit.experiments.runs.config.config_section import ConfigSection
+from fl_audit.experiments.runs.config.setting_types import Choice, Count, OneOr, OwnName, Positive
 from fl_audit.federation.federation_enums import InsiderView
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT

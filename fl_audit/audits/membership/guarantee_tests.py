@@ -1,18 +1,16 @@
-"""Judge membership audits, in which coins decide which of many targets are in."""
+"""Tests of the guarantee by membership audits, in which coins decide which of many targets are in."""
 
-from fl_audit.audits.common.targets_judging import TargetsJudging, log_odds_of_targets
-from fl_audit.audits.identifiability.judging import pairs_covered
-from fl_audit.audits.membership.attack_results import OneTargetPerTrialScores, one_target_scores
+from fl_audit.audits.common.targets_guarantee_tests import TargetsGuaranteeTests
+from fl_audit.audits.identifiability.guarantee_tests import pairs_covered
+from fl_audit.audits.membership.target_scores import can_compare_targets, target_scores
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
-from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.randomness import Purpose, generator
 from fl_audit.verdict.judging import judge_scores, judged_with_opened
 from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
 from fl_audit.verdict.verdict import VerdictDetails
 
 
-class MembershipJudging(TargetsJudging):
-    """Planning and judging of the audit kind `membership`, in which an independent coin decides for each target."""
+class MembershipGuaranteeTests(TargetsGuaranteeTests):
+    """Tests of the guarantee in the audit kind `membership`, in which an independent coin decides for each target."""
 
     kind = "membership"
     is_always_in = False
@@ -40,25 +38,3 @@ class MembershipJudging(TargetsJudging):
             return ""
         why = "one trial is too few" if run.trials < 2 else "the coins of the targets fell alike in every trial"
         return f" No attack was measured, for {why}: play more trials, or choose more targets."
-
-
-def target_scores(run: FinishedRun) -> OneTargetPerTrialScores | None:
-    """Return the insiders' log-odds for one randomly drawn target of each trial.
-
-    None if the run is no membership audit, or without insiders.
-    """
-    if (found := log_odds_of_targets(run, is_exactly_one=False)) is None:
-        return None
-    log_odds, is_in = found
-    return one_target_scores(log_odds, TargetMembership(is_in), generator(0, Purpose.TARGET_CHOICE, round=1))
-
-
-def can_compare_targets(run: FinishedRun) -> bool:
-    """Return whether attacks can be measured on a run.
-
-    They can if there are at least two trials, of which at least one has both members and nonmembers.
-    """
-    if (table := run.tables.targets) is None or run.trials < 2:
-        return False
-    inside = table.groupby("trial")["is_in"].agg(["any", "all"])
-    return bool((inside["any"] & ~inside["all"]).any())

@@ -1,19 +1,16 @@
-"""Tools for the commands of studies and benchmarks: option parsing, tables, temporary runs, and exit status."""
+"""Runs of studies and benchmarks: audits in temporary directories, scripts of another Python, and timed functions."""
 
 import subprocess
-import sys
 import tempfile
 import time
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from shutil import which
 from statistics import median
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from fl_audit.errors import require
 from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
@@ -22,62 +19,6 @@ from fl_audit.experiments.runs.progress import Progress, no_progress
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.report.report_elements import ReportContents
-
-T = TypeVar("T")
-
-
-def parser_of(doc: str | None, quick: str = "") -> ArgumentParser:
-    """Return an argument parser whose help shows a command's docstring without reformatting.
-
-    Parameters
-    ----------
-    doc
-        The docstring; None for no text.
-    quick
-        Help of the option `--quick`; empty for a command without this option.
-    """
-    parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
-    if quick:
-        parser.add_argument("--quick", action="store_true", help=quick)
-    return parser
-
-
-def table_of(
-    columns: Sequence[str], title: str | None = None, words: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()
-) -> Table:
-    """Return a table for printing on the console.
-
-    Parameters
-    ----------
-    columns
-        Names of the columns.
-    title
-        Title above the table, or None.
-    words
-        Names of the columns of text, which are left-aligned; all others are right-aligned.
-    rows
-        Rows of the table; more can be added later.
-    """
-    table = Table(title=title)
-    for column in columns:
-        table.add_column(column, justify="left" if column in words else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def end(problems: Sequence[str], fine: str) -> NoReturn:
-    """Print `problems` and exit with status 1, or print `fine` and exit with status 0 if there are none.
-
-    Parameters
-    ----------
-    problems
-        Sentences on results that contradict the claims.
-    fine
-        Sentence for no problems.
-    """
-    print("\n".join(problems) or fine)
-    sys.exit(1 if problems else 0)
 
 
 def played(

@@ -1,7 +1,7 @@
-"""Plan and judge identifiability audits, in which an insider distinguishes D from D'."""
+"""Tests of the guarantee by identifiability audits, in which an insider distinguishes D from D'."""
 
 from fl_audit.adjacency import Relation
-from fl_audit.audits.audit import AuditJudging, PlannedAuditRun
+from fl_audit.audits.audit import GuaranteeTests, PlannedAuditRun
 from fl_audit.audits.common.federation_requirements import require_clients, require_weighable
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.federation.federation import Federation
@@ -13,8 +13,8 @@ from fl_audit.verdict.stored_measurements import measured_in, opened_of_pair
 from fl_audit.verdict.verdict import VerdictDetails
 
 
-class IdentifiabilityJudging(AuditJudging):
-    """Planning and judging of the audit kind `identifiability`, with log-likelihood ratios or scores."""
+class IdentifiabilityGuaranteeTests(GuaranteeTests):
+    """Tests of the guarantee in the audit kind `identifiability`, by log-likelihood ratios or scores."""
 
     def require_playable(self, public: Federation) -> None:
         """Raise `InputError` if an insider could not compute likelihood ratios or scores in this federation."""

@@ -1,17 +1,16 @@
-"""Sections [data] and [model]: the records, their division among clients, and the model."""
+"""Section [data]: the records and their division among clients."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from fl_audit.data.option_names import PartitionScheme, PictureOrSequence, UsersAcrossClients
-from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, OwnName, Scalar, Words
-from fl_audit.federation.federation_enums import InitialWeightsSource
+from fl_audit.experiments.runs.config.config_section import ConfigSection
+from fl_audit.experiments.runs.config.setting_types import Choice, Count, OwnName, Scalar, Words
 
 _CLIENTS = 10
 DATA_PATHS = ("data-dir", "path", "test-path", "vocabulary", "images", "labels", "test-images", "test-labels")
-MODEL_PATH = "weights"
-"""Settings of the sections that name files or directories."""
+"""Settings of the section that name files or directories."""
 
 
 class DataSection(ConfigSection):
@@ -126,20 +125,3 @@ class DataSection(ConfigSection):
         if not isinstance(values, dict) or "clients" in values or values.get("partition") == PartitionScheme.NATURAL:
             return values
         return values | {"clients": _CLIENTS}
-
-
-class ModelSection(ConfigSection):
-    """Section [model]: a built-in model by name, or a user's own as `package.module:factory`.
-
-    With `initial = "pretrained"`, every trial starts from the same weights, which were trained without privacy on
-    records that serve no other purpose. This is the worst case if the adversary sees the final model.
-    """
-
-    name: str = "logistic"
-    """Name of a built-in model, or `package.module:factory` of your own."""
-    weights: str | None = None
-    """File with the weights of the frozen core of `vgg16`."""
-    initial: Choice[InitialWeightsSource] = InitialWeightsSource.DRAWN
-    """Initial model: weights drawn for every trial, or the same pretrained ones (the worst case) in all."""
-    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
-    """Public seed of the initial weights."""

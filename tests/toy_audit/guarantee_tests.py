@@ -15,8 +15,8 @@ from fl_audit.verdict.stored_measurements import noise_along
 from fl_audit.verdict.verdict import VerdictDetails
 
 
-class FirstTargetJudging:
-    """Planning and judging of this audit."""
+class FirstTargetGuaranteeTests:
+    """Tests of the guarantee by this audit."""
 
     def require_playable(self, public: Federation) -> None:
         """Refuse what targets cannot be played with."""

@@ -1,22 +1,14 @@
-"""Types of reproductions: a paper, its tables and figures (called items), and their results."""
+"""Results of a table or figure of a paper: its rows, the runs behind them, and their agreement with the paper."""
 
-import hashlib
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
-from pathlib import Path
-from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.claims import PaperClaim
-from fl_audit.experiments.runs.progress import RunsProgress, no_runs_progress
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.report.formatting import number_text
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
@@ -136,104 +128,3 @@ def _agrees(computed: float, printed: float) -> bool:
     """Return whether a computed number equals a printed one after rounding to the printed number's decimals."""
     decimals = len(np.format_float_positional(printed, trim="-").partition(".")[2])
     return bool(abs(computed - printed) <= 0.5 * 10.0**-decimals * (1 + 1e-9))
-
-
-class ComputeExtent(StrEnum):
-    """The form of a reproduction: full, sized as in the paper, or quick, with few repetitions."""
-
-    FULL = "full"
-    QUICK = "quick"
-
-
-MINUTES = 65.0
-"""Default time within which trials are added; a first part of everything is played in any case."""
-
-
-@dataclass(frozen=True)
-class ItemContext:
-    """The options of a reproduction."""
-
-    directory: Path  # directory of all files
-    data_dir: Path | None = None  # data directory; None means that of the environment
-    extent: ComputeExtent = ComputeExtent.FULL  # full or quick
-    engine: Engine | None = None  # engine of the clients; None means in this process, or in one for every core
-    progress: RunsProgress = no_runs_progress  # shows the progress of all runs together
-    # Called with a line of text as soon as a data set or item is replaced or left out.
-    announce: Callable[[str], None] = field(default=lambda line: None)
-    minutes: float = MINUTES  # limit of time for adding trials for undecided claims, on all cores
-    # Address of a running Ray cluster; None starts a Ray on this machine where one is needed.
-    ray_address: str | None = None
-
-    @property
-    def runs(self) -> Path:
-        """Directory of the runs; the full form cannot use runs of the quick form."""
-        return self.directory / ("runs" if self.extent is ComputeExtent.FULL else f"runs-{self.extent}")
-
-
-@dataclass(frozen=True)
-class PaperItem:
-    """A table or figure of a paper."""
-
-    key: str  # the last part of its name on the command line, and the name of its files
-    title: str  # its number in the paper and its subject
-
-
-ItemT = TypeVar("ItemT", bound=PaperItem)
-
-
-@dataclass(frozen=True)
-class PaperResults:
-    """The results of reproducing tables and figures of one paper."""
-
-    results: tuple[tuple[PaperItem, ItemResult], ...]  # each item that could be made, with its result
-    left_out: tuple[str, ...] = ()  # a line for every item that could not be made because data are missing
-    remarks: tuple[str, ...] = ()  # a line for every data set that is replaced or left out
-    # Basis of the results, in a few words each, such as the data sets and the number of runs.
-    basis: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()  # warnings to read before any number
-    played: str = ""  # HTML that says what was trained or simulated
-    # The paragraph with which the page opens; empty for the usual one, which counts published numbers.
-    opening: str = ""
-
-
-@dataclass(frozen=True)
-class PublishedReproduction:
-    """The results of a paper's reproduction, as published in the documentation."""
-
-    claims: tuple[PaperClaim, ...]  # all claims, with their published numbers
-    tables: Mapping[str, pd.DataFrame]  # the rows of every item, by its key
-
-    def rows(self, item: str) -> list[ItemRow]:
-        """Return the published rows of a table or figure, given its key."""
-        frame = self.tables[item]
-        told = frame.assign(note=frame["note"].fillna(""), repetitions=frame["repetitions"].astype(int))
-        return [ItemRow(**{str(name): value for name, value in row.items()}) for row in told.to_dict("records")]
-
-
-@dataclass(frozen=True)
-class Paper(Generic[ItemT]):
-    """A paper that can be reproduced: its items, and functions that compute them."""
-
-    key: str  # name of the whole paper, and the first part of the name of each of its items
-    heading: str  # authors and year, as in running text
-    reference: str  # the full reference
-    items: tuple[ItemT, ...]  # every table and figure that shows results, in the order of the paper
-    # Computes the given items. Items whose data are missing are left out, and the result names them.
-    make: Callable[[Sequence[ItemT], ItemContext], PaperResults]
-    # Returns all settings of the paper's runs on every data set, as values for JSON.
-    settings: Callable[[ComputeExtent], Any]
-    # Returns the items that can be recomputed from published numbers, keyed by item; None if no item can.
-    rejudge: Callable[["PublishedReproduction"], Mapping[str, ItemResult]] | None = None
-
-    def digest(self, extent: ComputeExtent) -> str:
-        """Return a hash of all settings of the full or quick form, which tells whether settings have changed."""
-        text = json.dumps([COLUMNS, self.settings(extent)], sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def name_of(self, item: PaperItem) -> str:
-        """Return the name of a table or figure on the command line."""
-        return f"{self.key}-{item.key}"
-
-
-class NoDataError(InputError):
-    """Raised if a data set that a table or figure needs is missing; tables and figures without it can still be made."""

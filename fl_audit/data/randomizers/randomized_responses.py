@@ -1,12 +1,11 @@
-"""Provide what all randomizers of records share: uniform draws, checks of shapes, and the sum of epsilons."""
+"""Randomised responses of single bits: their events and uniform draws, and the sum of the epsilons of events."""
 
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl_audit.array_types import Flags
-from fl_audit.errors import InputError, require
+from fl_audit.errors import InputError
 from fl_audit.privacy.events import LaplaceRelease, RandomizedResponse, ReleaseEvent
 
 _DRAWS = 2**20  # numbers drawn at a time, so that memory does not grow with the records
@@ -58,26 +57,3 @@ def draws_above(limit: float, count: int, generator: np.random.Generator) -> Fla
         part = found[start : start + _DRAWS]
         part[:] = generator.random(part.size) >= limit
     return found
-
-
-def record_axes(record: NDArray[np.generic]) -> tuple[int, ...]:
-    """Return the axes of a single record in an array of such records: -record.ndim to -1."""
-    return tuple(range(-record.ndim, 0))
-
-
-def require_pair(observed: NDArray[np.generic], first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
-    """Raise `InputError` unless two records have the same shape, and the last axes of `observed` have this shape.
-
-    Parameters
-    ----------
-    observed
-        Randomised records, shape (..., *shape).
-    first
-        First record from which `observed` may come, shape (*shape).
-    second
-        Second record from which `observed` may come, shape (*shape).
-    """
-    fits = first.ndim >= 1 and first.shape == second.shape == observed.shape[observed.ndim - first.ndim :]
-    found = f"observed records have shape {observed.shape} and the two records {first.shape} and {second.shape}"
-    accepted = "two records of one shape, and observed records of that shape with further axes before it"
-    require(fits, f"{found}: accepted are {accepted}")

@@ -6,7 +6,8 @@ from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validato
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive
+from fl_audit.experiments.runs.config.config_section import ConfigSection
+from fl_audit.experiments.runs.config.setting_types import Choice, Count, Positive
 from fl_audit.learning.optimizer_enums import LocalOptimizer, ServerOptimizerKind
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED, accepted_instead, foreign_settings
 

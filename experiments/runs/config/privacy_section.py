@@ -7,7 +7,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.experiments.runs.config.values import Choice, ConfigSection, Count, Positive, Share
+from fl_audit.experiments.runs.config.config_section import ConfigSection
+from fl_audit.experiments.runs.config.setting_types import Choice, Count, Positive, Share
 from fl_audit.mechanisms.noises.registry import foreign_settings, names_of_noises
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SensitivityKind

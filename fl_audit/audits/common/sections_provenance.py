@@ -1,0 +1,106 @@
+"""Report section on the provenance of a run: its data, versions, commands and times."""
+
+from datetime import date
+from typing import Any
+
+from fl_audit.audits.common.findings_provenance import RunProvenanceFinding, measure_origin
+from fl_audit.federation.run_tables import Provenance
+from fl_audit.report.formatting import SPACE
+from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
+
+NOT_NOTED = "Where this run comes from was not noted."
+_NO_COMMAND = "started by a program that is no command of fl-audit"
+_NOT_TOLD = (
+    "not told, for these records are not published: who knows all of them but one could test guesses of the last on it"
+)
+_KEYED = (
+    "made with the key in challenger/, since these records are not published: who knows all of them but one could test "
+    "guesses of the last on a plain one"
+)
+_SHOWN_OF_DIGEST = 12
+
+
+def provenance_line(provenance: Provenance | None, records: int) -> str:
+    """Return one line on the provenance of a run: date, versions, data and command.
+
+    Parameters
+    ----------
+    provenance
+        The recorded provenance of the run; None if there is none.
+    records
+        Number of training records.
+    """
+    if provenance is None:
+        return NOT_NOTED
+    first = provenance.sessions[0]
+    named = [name for name in ("fl_audit", "flwr", "torch") if name in first.versions]
+    versions = ", ".join(f"{name}{SPACE}{first.versions[name]}" for name in named)
+    data = f"data{SPACE}{provenance.data[:_SHOWN_OF_DIGEST]}" if provenance.data else ""
+    drawn = "" if provenance.pool is None else _drawn_text(records, provenance.pool)
+    return " · ".join(part for part in (day_text(first.began), versions, data, drawn, first.command) if part)
+
+
+def day_text(moment: str) -> str:
+    """Return the date of an ISO 8601 time, in words.
+
+    Examples
+    --------
+    >>> day_text("2026-11-05T10:00:00+00:00").replace(SPACE, " ")
+    '5 November 2026'
+    """
+    day = date.fromisoformat(moment[:10])
+    return f"{day.day}{SPACE}{day:%B}{SPACE}{day.year}"
+
+
+def _origin_tables(numbers: RunProvenanceFinding, contents: ReportContents) -> list[Table]:
+    found, timing = numbers.provenance, numbers.timing
+    rows = (("Origin", NOT_NOTED),) if found is None else _origin_rows(found, contents.facts.federation.records)
+    times = (
+        ("Setup (s)", timing.setup_seconds),
+        ("Training (s)", timing.training_seconds),
+        ("Speed (trials per second)", timing.trials_per_second),
+        ("Engine", timing.engine),
+    )
+    return [Table("Where this run comes from", ("What", "Value"), (*rows, *times), TableKind.PAIRS)]
+
+
+def _origin_rows(found: Provenance, records: int) -> tuple[tuple[str, str], ...]:
+    first, *later = found.sessions
+    gone_on = [(one.began, one.command or _NO_COMMAND, _pairs(one.versions), _pairs(one.hardware)) for one in later]
+    again = (
+        f"{first.command} with the same file and versions; or the settings below, written to a file. The secret coins "
+        "and the noise are drawn anew, so counts differ as their intervals say. Whoever holds challenger/ of this run "
+        "can have the same numbers."
+    )
+    return (
+        ("Begun (UTC)", first.began),
+        ("Command, without the seed", first.command or _NO_COMMAND),
+        ("Commit of the sources", first.commit or "not under version control"),
+        ("Versions", _pairs(first.versions)),
+        ("Machine", _pairs(first.hardware)),
+        *(("Gone on with", "; ".join(parts)) for parts in gone_on),
+        _fingerprint(found),
+        *(() if found.pool is None else (("Records that train", _drawn_text(records, found.pool)),)),
+        ("To make it again", "Not noted." if first.command is None else again),
+    )
+
+
+def _fingerprint(found: Provenance) -> tuple[str, str]:
+    if found.is_keyed:
+        return "Fingerprint of the data (HMAC-SHA-256)", f"{found.data}, {_KEYED}"
+    return "Fingerprint of the data (SHA-256)", found.data or _NOT_TOLD
+
+
+def _drawn_text(records: int, pool: int) -> str:
+    """Return a phrase such as "300 of 600 records drawn"."""
+    return f"{records:,} of {pool:,} records drawn" if records < pool else f"all {pool:,} records"
+
+
+def _pairs(values: Any) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+ORIGIN = Section(
+    "origin", "Where this run comes from", RunProvenanceFinding, measure_origin, keys=("timing",),
+    tables=_origin_tables,
+)  # fmt: skip

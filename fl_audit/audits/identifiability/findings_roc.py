@@ -1,0 +1,132 @@
+"""Findings on the insider's ROC curve: the AUC of its scores with a lower bound on epsilon, and its TPR at one FPR."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fl_audit.array_types import Floats
+from fl_audit.audits.membership.attack_limits import largest_tpr
+from fl_audit.errors import InputError
+from fl_audit.federation.findings import Findings, json_of
+from fl_audit.federation.finished_run import FinishedRun
+from fl_audit.statistics.interval_estimates import EstimateWithConfidence
+from fl_audit.statistics.lower_bound_methods import BoundMethod
+from fl_audit.statistics.lower_bounds import LowerBound, bound_json, epsilon_lower_bound
+from fl_audit.statistics.roc import TradeoffBand, area_under_curve, tradeoff_band
+
+
+@dataclass(frozen=True)
+class ScoreAucFinding:
+    """The AUC of an insider's scores that are not likelihood ratios, and the lower bound on epsilon from them."""
+
+    members: int  # number of trials with D, in which the differing unit was in
+    nonmembers: int  # number of trials with D'
+    area: EstimateWithConfidence  # AUC of the scores for D against D'
+    bound: LowerBound  # lower bound on epsilon, valid for any distribution of the scores
+    # AUC of each insider's scores, keyed by the client's number, if several insiders attack; empty if one does.
+    of_each: Mapping[int, EstimateWithConfidence] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this finding as a dict with the one key `scores`, for `summary.json`."""
+        each = {client: area.value for client, area in self.of_each.items()}
+        area = {"area": self.area.value, "low": self.area.low, "high": self.area.high}
+        told = {"lower_bound": bound_json(self.bound), "is_likelihood_ratio": False, "area_of_each": json_of(each)}
+        told |= {"trials": self.members + self.nonmembers, "confidence": self.area.confidence}
+        return {"scores": area | told}
+
+
+def measure_scores(run: FinishedRun, _: Findings) -> ScoreAucFinding | None:
+    """Return the AUC and the lower bound from an insider's scores that are not likelihood ratios.
+
+    None if the run has no such scores, no guarantee, or trials of only one kind.
+    """
+    guarantee, scores = run.facts.guarantee, run.insider_scores
+    if guarantee is None or scores is None or not run.has_both_bits:
+        return None
+    members, others = scores[run.bits], scores[~run.bits]
+    confidence = run.facts.confidence
+    area, each = area_under_curve(members, others, confidence), _of_each(run)
+    bound = epsilon_lower_bound(members, others, guarantee.delta, confidence, BoundMethod.ORDER_STATISTIC)
+    return ScoreAucFinding(len(members), len(others), area, bound, each)
+
+
+def _of_each(run: FinishedRun) -> dict[int, EstimateWithConfidence]:
+    if (table := run.tables.insiders) is None:
+        return {}
+    by_client = table.pivot(index="trial", columns="insider", values="score").loc[run.tables.trials["trial"]]
+    scores = {int(str(client)): column.to_numpy(dtype=np.float64) for client, column in by_client.items()}
+    return {
+        client: area_under_curve(found[run.bits], found[~run.bits], run.facts.confidence)
+        for client, found in scores.items()
+    }
+
+
+FEWEST = 20  # smallest number of trials with D, and also with D', from which a ROC curve is shown
+_AT = 0.1  # the FPR of `TprAtFprFinding`
+
+
+@dataclass(frozen=True)
+class TprAtFprFinding:
+    """The insider's TPR at one FPR, with its confidence interval and the largest TPR that the guarantee allows.
+
+    A positive is a trial that the insider takes for a trial with D.
+    """
+
+    false_alarms: float  # the FPR: share of the trials with D' that are taken for D
+    found: float  # the TPR: share of the trials with D that are taken for D
+    low: float  # lower end of the confidence interval of the TPR
+    high: float  # upper end of the confidence interval of the TPR
+    allowed: float  # largest TPR at this FPR that the guarantee allows
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this finding as a dict with the one key `tradeoff`, for `summary.json`."""
+        return {"tradeoff": json_of(self)}
+
+
+def measure_tradeoff(run: FinishedRun, _: Findings) -> TprAtFprFinding | None:
+    """Return the insider's TPR at FPR 0.1; None without a guarantee or an insider.
+
+    Also None with fewer than 20 trials with D or with D', or if the TPR that the guarantee allows cannot be computed.
+    """
+    guarantee = run.facts.guarantee
+    if guarantee is None or not run.has_insider or min(run.bits.sum(), (~run.bits).sum()) < FEWEST:
+        return None
+    try:
+        allowed = float(largest_tpr(guarantee.claim.profile, _AT))
+    except InputError:  # the noise is too small for a grid of losses
+        return None
+    curve = curve_of(run, np.array([_AT]), run.facts.confidence)
+    return TprAtFprFinding(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
+
+
+def curve_of(run: FinishedRun, alarms: Floats, confidence: float) -> TradeoffBand:
+    """Return the insider's TPRs at the given FPRs, with a pointwise confidence band, each of shape (points,).
+
+    Parameters
+    ----------
+    run
+        A finished run with an insider.
+    alarms
+        False-positive rates, from 0 to 1, shape (points,).
+    confidence
+        Confidence of the band at each point, above 0 and below 1.
+    """
+    return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, confidence)
+
+
+def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
+    """Return the two ends of a confidence interval for the insider's TPR at one FPR.
+
+    Parameters
+    ----------
+    run
+        A finished run with an insider.
+    alarms
+        The false-positive rate, from 0 to 1.
+    confidence
+        Confidence of the interval, above 0 and below 1.
+    """
+    band = curve_of(run, np.array([alarms]), confidence)
+    return float(band.low[0]), float(band.high[0])

@@ -1,0 +1,137 @@
+"""Hits of a reconstruction audit: the rank of the true candidate, and the test and epsilon of right first guesses."""
+
+import math
+from bisect import bisect_left
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import bdtrc, bdtri
+
+from fl_audit.array_types import Floats, Integers
+from fl_audit.errors import require
+from fl_audit.privacy.guarantee import Guarantee
+from fl_audit.statistics.advantage import clopper_pearson
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult
+from fl_audit.verdict.judging import judged_by_one, judged_with_noise
+from fl_audit.verdict.noise_scale import NoiseAlongTarget
+from fl_audit.verdict.verdict import AuditKindPhrases, VerdictDetails
+
+
+def ranks_of_truth(log_likelihood: Floats, truth: Integers) -> Integers:
+    """Return the rank of the true candidate in the order of the attacker's guesses, 1 for the first guess, (trials,).
+
+    The attacker guesses in the order of decreasing likelihood, and candidates with equal likelihood in ascending order
+    of their numbers.
+
+    Parameters
+    ----------
+    log_likelihood
+        Log-likelihood of each candidate, up to a constant in each trial, shape (trials, candidates).
+    truth
+        Number of the true candidate, from 0, shape (trials,).
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit or a number is NaN.
+
+    Examples
+    --------
+    >>> ranks_of_truth(np.array([[0.5, 2.0, -1.0], [0.5, 0.5, 0.5]]), np.array([0, 2])).tolist()
+    [2, 3]
+    """
+    shape = log_likelihood.shape
+    accepted = log_likelihood.ndim == 2 and truth.shape == shape[:1] and not bool(np.isnan(log_likelihood).any())
+    require(accepted, f"log-likelihoods have shape {shape}: accepted is (trials, candidates), and no NaN")
+    of_truth = np.take_along_axis(log_likelihood, truth[:, None], axis=1)
+    is_before = np.arange(shape[1]) < truth[:, None]
+    ahead = (log_likelihood > of_truth) | ((log_likelihood == of_truth) & is_before)
+    return np.asarray(ahead.sum(axis=1) + 1, dtype=np.int64)
+
+
+def judge_hits(
+    hits: int,
+    trials: int,
+    chance: float,
+    guarantee: Guarantee,
+    confidence: float,
+    noise: NoiseAlongTarget | None = None,
+) -> VerdictDetails:
+    """Return the judgement of the guarantee from the number of hits, i.e. of trials whose first guess was right.
+
+    The guarantee is violated if at least so many hits are too unlikely under the reconstruction bound, or if there is
+    less noise than claimed. Otherwise the verdict is that of `judged_with_noise`; without `noise` it is never
+    `consistent`.
+    The lower bound on epsilon is log((p - delta) / chance), where p is the lower confidence bound on the hit rate:
+    under (epsilon, delta)-DP this rate is at most e^epsilon chance + delta.
+
+    Parameters
+    ----------
+    hits
+        Number of trials in which the first guess was right, from 0 to `trials`.
+    trials
+        Number of independent trials, at least 1.
+    chance
+        Prior probability of the likeliest candidate, positive: 1 / m for m equally likely candidates.
+    guarantee
+        The claimed guarantee, which covers all neighbours.
+    confidence
+        Confidence of the lower bound on epsilon, above 0.5 and below 1.
+    noise
+        The noise along the contribution of the true candidate in each trial; None if it cannot be computed. The limit
+        of detection is that of this noise, because the hit rate under less noise is unknown.
+    """
+    bound = guarantee.reconstruction_bound(chance)
+    assert bound is not None, "the reconstruction audit has global noise"
+    p_value = float(bdtrc(hits - 1, trials, bound)) if hits > 0 else 1.0
+    limit, share = _share_found(trials, bound), hits / trials
+    test = TestResult(TestName.CANDIDATES, float(hits), p_value, share, bound, limit, more={"trials": trials})
+    low, at_level = (epsilon_of_hits(hits, trials, chance, guarantee.delta, p) for p in (confidence, 1 - test.level))
+    method, assumption = "clopper-pearson", "The candidates were as likely as was said, and nothing else is assumed."
+    alone = judged_by_one(
+        test,
+        (low, at_level),
+        NotTestedReason.CANDIDATES_ALONE,
+        confidence=confidence,
+        method=method,
+        assumption=assumption,
+    )
+    return replace(judged_with_noise(alone, noise, guarantee), words=_WORDS)
+
+
+def _share_found(trials: int, bound: float) -> float:
+    """Return the smallest true hit rate at which the test of `bound` refutes the guarantee with probability 0.9.
+
+    It is infinite if even hits in all trials would not refute it.
+    """
+    level, counts = TestName.CANDIDATES.level, range(1, trials + 1)
+    fewest = 1 + bisect_left(counts, True, key=lambda hits: bool(bdtrc(hits - 1, trials, bound) < level))
+    return float(bdtri(fewest - 1, trials, 1 - DETECTION_POWER)) if fewest <= trials else math.inf
+
+
+def epsilon_of_hits(hits: int, trials: int, chance: float, delta: float, confidence: float) -> float:
+    """Return a lower confidence bound on epsilon from the number of trials whose first guess was right.
+
+    Under (epsilon, delta)-DP the hit rate is at most e^epsilon chance + delta.
+
+    Parameters
+    ----------
+    hits
+        Number of trials in which the first guess was right, from 0 to `trials`.
+    trials
+        Number of trials, at least 1.
+    chance
+        Hit rate of the best guess without any release, positive: 1 / m for m equally likely candidates.
+    delta
+        The delta for which epsilon is bounded, at least 0 and below 1.
+    confidence
+        Confidence of the lower bound, above 0.5 and below 1.
+    """
+    low = clopper_pearson(hits, trials, 2 * confidence - 1)[0]
+    return max(0.0, math.log(max(low - delta, 1e-300) / chance))
+
+
+_WORDS = AuditKindPhrases(
+    shown_by="first guesses",
+    next_step="Play more trials to find smaller breaches; other candidates (seed in [data]) may be more exposed.",
+)

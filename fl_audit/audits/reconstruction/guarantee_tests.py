@@ -1,0 +1,36 @@
+"""Tests of the guarantee by reconstruction audits, in which an attacker guesses which candidate is in."""
+
+from fl_audit.audits.common.targets_guarantee_tests import TargetsGuaranteeTests
+from fl_audit.audits.reconstruction.candidate_hits import judge_hits
+from fl_audit.audits.reconstruction.candidate_ranks import candidate_ranks, true_candidates
+from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.verdict.judging import judged_with_opened
+from fl_audit.verdict.stored_measurements import noise_along, opened_of_targets
+from fl_audit.verdict.verdict import VerdictDetails
+
+
+class ReconstructionGuaranteeTests(TargetsGuaranteeTests):
+    """Tests of the guarantee in the audit kind `reconstruction`, in which exactly one of the candidates is in."""
+
+    kind = "reconstruction"
+    is_always_in = True
+
+    def judge(self, run: FinishedRun) -> VerdictDetails | None:
+        """Judge the guarantee by the share of right first guesses, and by the noise along the true candidate.
+
+        Values that the challenger revealed after the run, such as who took part, are tested too. None without an
+        insider.
+        """
+        if (ranks := candidate_ranks(run)) is None:
+            return None
+        chance, hits = float(run.facts.federation.prior_of_candidates.max()), int((ranks == 1).sum())
+        noise = noise_along(run, true_candidates(run), of_all=False)
+        found = judge_hits(hits, len(ranks), chance, run.facts.stated_guarantee, run.facts.confidence, noise)
+        return judged_with_opened(found, opened_of_targets(run))
+
+    def covers(self, facts: RunDescription) -> str:
+        """Return a sentence which says that a verdict covers only the run's candidates and its seed."""
+        return (
+            "A verdict covers these candidates and this seed (the challenger's secret) only; other candidates, other "
+            "data and other seeds were not tried."
+        )

@@ -1,0 +1,70 @@
+"""Crafted records: their text for messages, and records in which a crafted one replaces another."""
+
+import base64
+import binascii
+from dataclasses import replace
+
+import numpy as np
+
+from fl_audit.adjacency import CraftedRecord
+from fl_audit.array_types import Floats32
+from fl_audit.data.records import Records
+from fl_audit.errors import InputError
+
+
+def told_record(features: Floats32, label: int) -> CraftedRecord:
+    """Return a crafted record with its features as a base64 string for messages.
+
+    Parameters
+    ----------
+    features
+        Features of the record, float32, of any shape.
+    label
+        Class of the record, from 0.
+    """
+    raw = np.ascontiguousarray(features, dtype="<f4").tobytes()
+    return CraftedRecord(base64.b64encode(raw).decode("ascii"), label)
+
+
+def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) -> Records:
+    """Return copied records in which a crafted record replaces the one at `index`.
+
+    The crafted record keeps the owner and the user of the replaced one.
+
+    Parameters
+    ----------
+    records
+        Records to copy.
+    index
+        Index of the record to replace, from 0.
+    crafted
+        The crafted record. Raises `InputError` if it does not fit the records. With None, no record is replaced.
+    """
+    if crafted is None:
+        return records
+    records.check_index(index)
+    features, labels = records.features.copy(), records.labels.copy()
+    features[index], labels[index] = _features(crafted, records.shape), crafted.label
+    return replace(records, features=features, labels=labels)
+
+
+def alone(crafted: CraftedRecord, like: Records) -> Records:
+    """Return `Records` with a crafted record alone, which has no owner.
+
+    Parameters
+    ----------
+    crafted
+        Crafted record.
+    like
+        Records with the shape and the classes of the result. `InputError` is raised if the crafted record has others.
+    """
+    features = _features(crafted, like.shape)[np.newaxis]
+    return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs, inputs=like.inputs)
+
+
+def _features(crafted: CraftedRecord, shape: tuple[int, ...]) -> Floats32:
+    try:
+        raw = base64.b64decode(crafted.features, validate=True)
+        return np.frombuffer(raw, dtype="<f4").reshape(shape).astype(np.float32)
+    except (binascii.Error, ValueError):
+        raise InputError(f"a crafted record is damaged: accepted are features of shape {shape}") from None
