@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction, canary_update
-from fl_audit.audits.canaries.canary_notes import NOTE, ReportedCanaryProperties, fingerprint
 from fl_audit.audits.canaries.observer_store import TrainingObserver, ends_nothing, seed_in
+from fl_audit.audits.canaries.reported_canary_properties import NOTE, ReportedCanaryProperties, fingerprint
 from fl_audit.errors import InputError, require, require_number
 from fl_audit.randomness import require_seed
 

@@ -25,7 +25,7 @@ from fl_audit.federation.contributions import ContributionByTrial, RoundContext,
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
-from fl_audit.federation.randomised_records import told_by
+from fl_audit.federation.randomised_records import randomised_shard
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.protocol import Key, MessageRecordName, models_key, unpack_participation
 from fl_audit.torch_device import to_device
@@ -129,7 +129,11 @@ class Request:
         """Input of the client's training in this round."""
         federation, models, norms = self.federation, self.models, self.norms
         moment = RoundContext(self.round, None if norms is None else norms.to(federation.public.device))
-        told = None if federation.public.local_randomizer is None else told_by(federation, self.client, self.draws)
+        told = (
+            None
+            if federation.public.local_randomizer is None
+            else randomised_shard(federation, self.client, self.draws)
+        )
         taking_part = None
         if Key.PARTICIPATION in self.config:
             units = len(federation.units_of(self.client))

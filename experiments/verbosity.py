@@ -52,7 +52,7 @@ def is_quiet() -> bool:
 
 
 @contextmanager
-def heard(listener: Listener | None, quiet: bool) -> Iterator[None]:
+def with_verbosity(listener: Listener | None, quiet: bool) -> Iterator[None]:
     """Set the verbosity while the block runs, and restore the former verbosity afterwards.
 
     Parameters
@@ -73,7 +73,7 @@ def heard(listener: Listener | None, quiet: bool) -> Iterator[None]:
             _listeners.pop()
 
 
-def is_heard() -> bool:
+def has_listener() -> bool:
     """Return whether progress messages go to a function instead of standard error."""
     return bool(_listeners)
 
@@ -90,7 +90,7 @@ def tell(line: str) -> None:
     """Give the user a message during a run, unless the verbosity is quiet; the message is also logged as a warning."""
     LOG.warning(line)
     if not is_quiet():
-        say(line if is_heard() else f"fl-audit: {line}")
+        say(line if has_listener() else f"fl-audit: {line}")
 
 
 def printable(text: str) -> str:

@@ -143,7 +143,7 @@ _OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _KINDS = {stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket", stat.S_ISCHR: "a device", stat.S_ISBLK: "a device"}
 
 
-def remove_halves(directory: Path) -> None:
+def remove_temporary_files(directory: Path) -> None:
     """Remove the temporary files of interrupted writers from a directory and its subdirectories."""
     for path in directory.rglob("*"):
         if is_half(path) and path.is_file():

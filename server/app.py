@@ -24,13 +24,13 @@ from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.server import release_evaluation as evaluation
 from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
-from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
+from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.server.run_queries import known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
-from fl_audit.server.user_losses import of_users
+from fl_audit.server.user_epsilon_star import of_users
 from fl_audit.strategies.challenger import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.strategies.challenger_log import ChallengerLog
-from fl_audit.strategies.contributors import ClientRoster
+from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.trials import TrialBatch, waves
 from fl_audit.verdict.noise_measurement import sampled_places
 
@@ -103,14 +103,14 @@ def build_server_app(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        watched = MonitoredGrid(grid, plan.time_limit, interrupted)
+        watched = ReplyTimeoutGrid(grid, plan.time_limit, interrupted)
         run_federation(plan, watched, sink, clock or FederationTimestamps(), on_round)
 
     return app
 
 
 def run_federation(
-    plan: FederationPlan, grid: MonitoredGrid, sink: ResultSink, clock: FederationTimestamps, on_round: _OnRound
+    plan: FederationPlan, grid: ReplyTimeoutGrid, sink: ResultSink, clock: FederationTimestamps, on_round: _OnRound
 ) -> None:
     """Train all batches of trials of a plan, and pass the result of each finished batch to `sink`.
 
@@ -145,7 +145,7 @@ def run_federation(
 def _play_wave(
     plan: FederationPlan,
     federation: LoadedFederation,
-    roster: ClientRoster,
+    roster: ClientRoles,
     grid: Grid,
     wave: tuple[TrialBatch, ...],
     sink: ResultSink,

@@ -7,8 +7,8 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.initial_weights import InitialWeightsSource
 from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.server.trial_batch_results import FinalModelQueries
-from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSettings
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 
 
@@ -30,7 +30,7 @@ class FederationPlan:
     # Settings of Epsilon* without pooling members' losses; None pools them.
     federated_losses: FederatedEpsilonStarSettings | None = None
     # The server's strategy; studies of broken mechanisms use another one.
-    strategy: type[DPStrategy] = DPStrategy
+    strategy: type[TrialBatchStrategy] = TrialBatchStrategy
     # Number of evaluated releases without a smaller loss on the population sample after which the training of a trial
     # ends, see `CheckpointSelector`; None trains all rounds.
     patience: int | None = None

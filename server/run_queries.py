@@ -18,12 +18,14 @@ from fl_audit.strategies.challenger import SeededChallenger, true_side
 from fl_audit.strategies.challenger_log import open_shares
 from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries
 from fl_audit.strategies.queries import AccountantStateCollector
-from fl_audit.strategies.release_scoring import CanaryQueries, LogOddsQueries, ScoreQueries, TargetQueries
+from fl_audit.strategies.release_scoring import CanaryQueries, InsiderScoreQueries, LogOddsQueries, TargetQueries
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.noise_statistics import NoiseStatisticsLayout
 
-RunQuery = LogOddsQueries | ScoreQueries | TargetQueries | CanaryQueries | EpsilonStarQueries | AccountantStateCollector
+RunQuery = (
+    LogOddsQueries | InsiderScoreQueries | TargetQueries | CanaryQueries | EpsilonStarQueries | AccountantStateCollector
+)
 """Kinds of queries that are sent with the rounds, whose answers become columns of the tables."""
 
 
@@ -106,7 +108,7 @@ def _release_queries(
         case ReleaseQueryKind.CANDIDATES:
             return [TargetQueries(public, insiders, wave, challenger, knows_others=False)]
         case ReleaseQueryKind.SCORES:
-            return [ScoreQueries(public, insiders, wave)]
+            return [InsiderScoreQueries(public, insiders, wave)]
         case ReleaseQueryKind.LOG_ODDS:
             opened = partial(true_side, federation, challenger)
             has_shares = public.mechanism.noise.origin is NoiseOrigin.CLIENTS

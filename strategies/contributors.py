@@ -31,7 +31,7 @@ from fl_audit.trials import TrialBatch
 
 
 @dataclass(frozen=True)
-class ClientRoster:
+class ClientRoles:
     """The clients of a federation, numbered by partition, each with its node, targets, colluders and units."""
 
     nodes: Sequence[int]  # Flower node ID of each partition
@@ -66,7 +66,7 @@ class CalledClients:
 
 
 def call_of(
-    public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+    public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
     """Return the clients that are asked to contribute to a round, and the secret sample of units, if there is one.
 
@@ -98,7 +98,7 @@ def call_of(
 
 
 def _without_canaries(
-    public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+    public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
     participation, turn = public.mechanism.participation, public.turn(server_round)
     if not participation.is_sampled:
@@ -125,7 +125,7 @@ def _without_canaries(
 
 
 def _samples_of_steps(
-    public: Federation, roster: ClientRoster, challenger: SeededChallenger, batch: TrialBatch, server_round: int
+    public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Tensor | None:
     """Return which records clients sample for the first DP-SGD step of a round, bool (trials, units).
 

@@ -33,7 +33,7 @@ _OBSERVE = f"query.{NonTrainingQuery.OBSERVE}"
 
 
 @dataclass
-class ReleaseQueries(RunQueries):
+class ReleaseScoringQueries(RunQueries):
     """Base class of queries that send release i to each insider, a client that acts as the adversary, after round i.
 
     Release i is sent in exchange i + 1, together with the messages of round i + 1.
@@ -149,7 +149,7 @@ class ReleaseQueries(RunQueries):
 
 
 @dataclass
-class LogOddsQueries(ReleaseQueries):
+class LogOddsQueries(ReleaseScoringQueries):
     """Sends releases to insiders, which answer with their log-odds of D against D' and measurements of the noise."""
 
     layout: NoiseStatisticsLayout  # names and order of the numbers that measure the noise
@@ -196,7 +196,7 @@ class LogOddsQueries(ReleaseQueries):
 
 
 @dataclass
-class ScoreQueries(ReleaseQueries):
+class InsiderScoreQueries(ReleaseScoringQueries):
     """Sends releases to insiders, which answer with one score per round, as no likelihood ratio can be computed."""
 
     @property
@@ -216,7 +216,7 @@ class ScoreQueries(ReleaseQueries):
 
 
 @dataclass
-class TargetQueries(ReleaseQueries):
+class TargetQueries(ReleaseScoringQueries):
     """Sends releases to one client, which answers for each target with the log-odds that it is in the data.
 
     In the membership audit each target has an insider who knows which others are in. One client acts as all of them, so
@@ -272,7 +272,7 @@ class TargetQueries(ReleaseQueries):
 
 
 @dataclass
-class CanaryQueries(ReleaseQueries):
+class CanaryQueries(ReleaseScoringQueries):
     """Sends releases to one observer, which answers with a score for each canary and decoy."""
 
     federation: LoadedFederation  # federation with canaries and its data

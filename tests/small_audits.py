@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 
-MakePlan = Callable[..., AuditPlan]
+MakePlan = Callable[..., ResolvedAudit]
 
 
 def small_settings(**changes: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from toy_audit.audit import FirstTargetAudit
 
 from fl_audit.audits.registry import AUDITS
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan
@@ -19,7 +19,7 @@ from fl_audit.experiments.runs.run_check import check_plan
 _NAME = "first-target"
 
 
-def _plan(small_plan: MakePlan, **audit: object) -> AuditPlan:
+def _plan(small_plan: MakePlan, **audit: object) -> ResolvedAudit:
     played = {"kind": _NAME, "trials": 30, "targets": 5, "epsilon-star": False} | audit
     privacy = {"belief": None, "sensitivity": None, "noise-multiplier": 0.2, "adjacency": "add-remove-record"}
     return small_plan(audit=played, privacy=privacy, run={"trials-per-batch": 15})

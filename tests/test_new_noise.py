@@ -10,7 +10,7 @@ from small_audits import MakePlan
 from toy_noise.two_servers import TwoServersGaussian
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
@@ -29,7 +29,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NOISES, _NAME, TwoServersGaussian)
 
 
-def _plan(small_plan: MakePlan, privacy: dict[str, object] | None = None, **sections: dict[str, object]) -> AuditPlan:
+def _plan(
+    small_plan: MakePlan, privacy: dict[str, object] | None = None, **sections: dict[str, object]
+) -> ResolvedAudit:
     stated = {"belief": None, "sensitivity": None, "noise-multiplier": 1.5, "accountant": None, "noise": _NAME}
     usual: dict[str, dict[str, object]] = {
         "audit": {"trials": 30, "epsilon-star": False},

@@ -16,7 +16,7 @@ from toy_participation.two_halves import TwoHalves
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
@@ -27,7 +27,7 @@ from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.strategies.challenger import SeededChallenger
-from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 
 _CLIENTS = {
@@ -40,7 +40,7 @@ _HALVES: dict[str, dict[str, object]] = {
 }
 
 
-def _plan(small_plan: MakePlan, **sections: dict[str, object]) -> AuditPlan:
+def _plan(small_plan: MakePlan, **sections: dict[str, object]) -> ResolvedAudit:
     stated = {"belief": None, "sensitivity": None, "noise-multiplier": 1.5, "accountant": None}
     usual: dict[str, dict[str, object]] = {
         "privacy": {"adjacency": "add-remove-record"},
@@ -200,7 +200,7 @@ def test_every_audit_plays_with_groups_that_take_turns(
     assert run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary["verdict"] == "inconclusive"
 
 
-class _HalfOfTheNoise(DPStrategy):
+class _HalfOfTheNoise(TrialBatchStrategy):
     """A server that adds half of the noise that it claims."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:

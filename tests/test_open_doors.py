@@ -133,7 +133,7 @@ def test_a_loader_of_ones_own_is_a_data_set() -> None:
     own, ours = (load_source(DataSpec(name)) for name in ("doors:records", "breast-cancer"))
     assert (own.name, own.description) == ("doors:records", ours.description)
     assert np.array_equal(own.pool.features, ours.pool.features)
-    with pytest.raises(InputError, match=r"returned a list: .* fl_audit\.data\.records\.LoadedDataset"):
+    with pytest.raises(InputError, match=r"returned a list: .* fl_audit\.data\.loaded_dataset\.LoadedDataset"):
         load_source(DataSpec("doors:rows"))
     with pytest.raises(InputError, match="takes no label"):
         load_source(DataSpec("doors:records", options=(("label", "y"),)))

@@ -32,7 +32,7 @@ from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
-from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
 
@@ -59,7 +59,7 @@ _MARKED = (".verdict", ".facts", ".gauge", ".next", ".origin")
 """Parts of the first screen in the order in which `docs/tutorials/reading-a-report.md` explains them."""
 
 
-class _Quieter(DPStrategy):
+class _Quieter(TrialBatchStrategy):
     """Adds four fifths of the noise that it should: the breach in the pictures."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:

@@ -33,7 +33,7 @@ from rich.console import Console
 
 from fl_audit.device import Device
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
@@ -201,7 +201,7 @@ def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> Measur
     return MeasuredAudit(1000 * seconds / trials, floor, over[0] - begun, memory)
 
 
-def _floor(plan: AuditPlan) -> float:
+def _floor(plan: ResolvedAudit) -> float:
     """Return the time of an audit's clipped gradients alone, in milliseconds per trial.
 
     The shortest of several passes counts, because other programs can make a pass twenty times as long.

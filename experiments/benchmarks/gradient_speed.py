@@ -28,7 +28,7 @@ from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import turns
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.learning.user_batching import UserRecords
+from fl_audit.learning.user_batching import RecordsSortedByUser
 from fl_audit.learning.user_gradients import clipped_user_sum
 
 _NORM = 3.0
@@ -139,7 +139,7 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
     def of_users(size: int) -> Callable[[], object]:
         sizes = torch.full((records,), size) if size else torch.randint(1, 17, (records,), generator=source)
         users = torch.repeat_interleave(torch.arange(records), sizes)[:records][order]
-        held = UserRecords.of(features, labels, users)  # sorted once for all rounds, as by a client
+        held = RecordsSortedByUser.of(features, labels, users)  # sorted once for all rounds, as by a client
         return lambda: clipped_user_sum(stacked, models, held, _NORM)
 
     of_records, *others = turns(

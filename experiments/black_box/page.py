@@ -14,7 +14,7 @@ from fl_audit.audits.black_box.claim_audit_messages import claim_words, floating
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, DistinguisherTest
 from fl_audit.audits.black_box.findings import DistinguisherFinding, result_json
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table
-from fl_audit.local_training.assessment import Assessment, headline, screen
+from fl_audit.local_training.assessment import Assessment, headline, report_lines
 from fl_audit.local_training.pitfalls import Severity
 from fl_audit.report.figure_style import BIT_STYLES, INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.report.formatting import capital
@@ -124,7 +124,7 @@ def write_assessment(assessment: Assessment, values: Mapping[str, Any], director
         heading=assessment.name,
         subtitle="Private training with Opacus, as it ran",
         opening="",
-        body=_listed(screen(assessment)),
+        body=_listed(report_lines(assessment)),
         banner=verdict_banner(assessment.verdict, headline(assessment)),
         step=broken[0].fix if broken else "Run it with the data and the configuration that you will train with.",
     )

@@ -10,7 +10,7 @@ from fl_audit.audits.black_box.claim_audit_results import QUICK, ClaimAudit
 from fl_audit.audits.black_box.findings import DistinguisherFinding, findings, result_json
 from fl_audit.experiments.black_box.isolated_process import answer
 from fl_audit.experiments.black_box.page import write_result
-from fl_audit.experiments.black_box.strategy_process import StrategyOptions
+from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions
 from fl_audit.strategies.black_box.audited_system import system_of
 from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.strategies.black_box.system_audit import audit_system

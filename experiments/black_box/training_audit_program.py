@@ -6,7 +6,7 @@ from typing import Any
 
 from fl_audit.experiments.black_box.isolated_process import answer
 from fl_audit.experiments.black_box.page import write_assessment
-from fl_audit.experiments.black_box.training_audit_process import TrainingFunctionOptions
+from fl_audit.experiments.black_box.training_audit_launcher import TrainingFunctionOptions
 from fl_audit.local_training.assessment import assessment_json
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
 from fl_audit.strategies.black_box.working_copy import apart, own_copy

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import choice, require, require_number
 from fl_audit.experiments import lazy_imports
-from fl_audit.experiments.black_box import strategy_process
-from fl_audit.experiments.black_box.review_process import reviewed
+from fl_audit.experiments.black_box import strategy_audit_launcher
+from fl_audit.experiments.black_box.review_launcher import reviewed
 from fl_audit.experiments.cli.options import (
     AdjacencyOption,
     JsonOption,
@@ -126,14 +126,14 @@ def strategy(
     _require_scenarios({"--exclude": exclude, "--include": include})
     if seconds is not None:
         require_number("--seconds is", seconds, "numbers above 0")
-    wishes = strategy_process.StrategyOptions(
+    wishes = strategy_audit_launcher.StrategyOptions(
         factory, str(neighbours), rounds=rounds, clients=clients, mods=tuple(mod or ()), observer=observer,
         exclude=tuple(exclude or ()), include=None if include is None else tuple(include), confidence=confidence,
         seconds=seconds, **claim.stated(), **trials.stated(),
     )  # fmt: skip
     wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
-        found = strategy_process.held_apart(wishes, shown.out)
+        found = strategy_audit_launcher.held_apart(wishes, shown.out)
     shown.show(found["result"], found["lines"], found["report"])
 
 

@@ -117,10 +117,10 @@ def real_noise(line: LedgerTraining, delta: float) -> tuple[float, str]:
     delta
         Delta at which the warning compares the real epsilon with the stated one, above 0 and below 1.
     """
-    if line.shortfall == 1:
+    if line.sensitivity_ratio == 1:
         return line.noise_multiplier, ""
     real, stated = (spent((one,), delta).epsilon for one in (line, LedgerTraining(line.name, line.terms)))
-    moves = line.shortfall * (line.sensitivity or 0.0)
+    moves = line.sensitivity_ratio * (line.sensitivity or 0.0)
     called = f"{line.name}: " if line.name else ""
     return line.noise_multiplier, (
         f"{called}sensitivity {line.sensitivity:g} is stated, but clipped to {line.clipping_norm:g} a contribution can "

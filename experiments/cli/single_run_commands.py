@@ -25,7 +25,7 @@ from fl_audit.experiments.terminal import console
 from fl_audit.experiments.verbosity import is_quiet
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.audit_plan import AuditPlan
+    from fl_audit.experiments.runs.audit_plan import ResolvedAudit
     from fl_audit.report.report_elements import ReportContents
 
 OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]
@@ -142,7 +142,7 @@ def report(
     options.end_if_violated(contents.summary["verdict"], fail_on_violation)
 
 
-def _tell_data(plan: "AuditPlan") -> None:
+def _tell_data(plan: "ResolvedAudit") -> None:
     """Print the warnings about the data and, for a table, the use of each column."""
     source = load_source(plan.public.data)
     if source.columns:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.experiments.black_box.training_audit_process import TrainingFunctionOptions, training_apart
+from fl_audit.experiments.black_box.training_audit_launcher import TrainingFunctionOptions, training_apart
 from fl_audit.experiments.cli.options import ResultOptions, end_if_violated, option, switch
 from fl_audit.experiments.exit_statuses import VIOLATED
 from fl_audit.experiments.runs.progress import at_work

@@ -61,7 +61,7 @@ def render_page(
 
 def _banner(made: Sequence[ItemResult]) -> Banner:
     """Return the banner: the number of results, and how many printed numbers lie inside our intervals."""
-    compared, outside = _held(made, "published")
+    compared, outside = _compared_counts(made, "published")
     items = plural(len(made), "item")
     if not compared:
         return Banner(
@@ -73,8 +73,8 @@ def _banner(made: Sequence[ItemResult]) -> Banner:
 
 def _opening(made: Sequence[ItemResult]) -> str:
     """Return the opening paragraph of the page, which counts agreements with printed numbers and with theory."""
-    compared, outside = _held(made, "published")
-    theory, missed = _held([one for one in made if not one.finding], "theory")
+    compared, outside = _compared_counts(made, "published")
+    theory, missed = _compared_counts([one for one in made if not one.finding], "theory")
     computed = [one.computed for one in made]
     printed, differing = sum(count for count, _ in computed), sum(len(lines) for _, lines in computed)
     parts = [one.finding.rstrip(".") for one in made if one.finding]
@@ -96,7 +96,7 @@ def _opening(made: Sequence[ItemResult]) -> str:
     return f"{'. '.join(parts)}. Each item below says where numbers differ, and what the reason may be."
 
 
-def _held(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
+def _compared_counts(made: Sequence[ItemResult], column: str) -> tuple[int, int]:
     """Return how many numbers in `column` ("published" or "theory") have a measured interval beside them.
 
     The second result is how many of these numbers lie outside the interval.

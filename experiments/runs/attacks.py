@@ -23,7 +23,7 @@ from fl_audit.audits.membership.findings_attribute_inference import (
 from fl_audit.audits.membership.white_box import known_halves
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.experiments.runs.attack_queries import attribute_of
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.trial_batch_store import TrialBatchStore
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.target_membership import TargetMembership
@@ -33,7 +33,7 @@ from fl_audit.server.trial_batch_results import LOGITS, POPULATION, QUERIES, UND
 _ENOUGH_TO_KEEP_APART = 64  # with so many trials half of them are shadows enough for the other half
 
 
-def with_attacks(plan: AuditPlan, store: TrialBatchStore, targets: pd.DataFrame) -> pd.DataFrame:
+def with_attacks(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFrame) -> pd.DataFrame:
     """Return the table of targets with further columns: the results of every configured attack.
 
     Targets are units whose membership in the training data is drawn at random in each trial. A membership attack adds a
@@ -69,7 +69,7 @@ def with_attacks(plan: AuditPlan, store: TrialBatchStore, targets: pd.DataFrame)
     return targets.assign(**found)
 
 
-def _guesses(plan: AuditPlan, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:
+def _guesses(plan: ResolvedAudit, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:
     """Return the true and the guessed values of the attacked table column, by name of the result's column.
 
     Each array has the shape (trials * targets,) and holds indices of values.
@@ -104,7 +104,7 @@ def by_target(targets: pd.DataFrame, column: str) -> Floats:
     return values
 
 
-def _answers(plan: AuditPlan, store: TrialBatchStore, targets: pd.DataFrame) -> ModelOutputs:
+def _answers(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFrame) -> ModelOutputs:
     kept, federation = store.outputs(plan.config.audit.trials), load_federation(plan.public)
 
     def stacked(name: str) -> NDArray[Any]:

@@ -35,19 +35,19 @@ _USUALLY_KEPT, _KEPT_SCALARS = 4, 2**28
 
 
 @dataclass(frozen=True)
-class AuditPlan:
+class ResolvedAudit:
     """The plan of a run: completed configuration, privacy guarantee, and the federation, which all parties know."""
 
     config: RunConfig  # the user's configuration, defaults filled in
     guarantee: Guarantee | None  # the guarantee; None where nothing is claimed
     public: Federation  # the federation that is audited
 
-    def with_seed(self, seed: int) -> "AuditPlan":
+    def with_seed(self, seed: int) -> "ResolvedAudit":
         """Return a copy of the plan with the challenger's seed of all secret draws, 0 to 2**64 - 1."""
         return replace(self, config=self.config.changed(run={"seed": seed}))
 
 
-def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
+def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> ResolvedAudit:
     """Return the audit plan of a configuration.
 
     The function loads the data, calibrates the noise, and chooses the unit in which D and D' differ. It raises
@@ -92,7 +92,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> AuditPlan:
         mechanism = mechanism.with_multiplier(calibrated_multiplier(config, mechanism))
     public = federation_of(config, mechanism, split, pair or choose_pair(config, split))
     public = public if pair is not None else with_crafted_records(public, config)
-    return AuditPlan(_sized(config), guarantee_of(mechanism, config), public)
+    return ResolvedAudit(_sized(config), guarantee_of(mechanism, config), public)
 
 
 def _require_own(config: RunConfig) -> None:

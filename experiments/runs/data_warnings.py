@@ -12,7 +12,7 @@ from fl_audit.data.loaded_dataset import DataWarning, IdentifyingColumn, LoadedD
 from fl_audit.data.option_names import PartitionScheme
 from fl_audit.data.record_selection import Split
 from fl_audit.errors import Remedy, settings_text
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
 
@@ -21,7 +21,7 @@ ENOUGH_FOR_A_RATE = 30
 _CLASSES_NAMED = 5
 
 
-def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
+def data_warnings_of(plan: ResolvedAudit) -> tuple[DataWarning, ...]:
     """Return all warnings about the data of a planned run.
 
     They concern identifiers of persons, how the table was read, missing classes, too few records, and the model.
@@ -31,12 +31,12 @@ def data_warnings_of(plan: AuditPlan) -> tuple[DataWarning, ...]:
     return (*of_data, *(DataWarning(text) for text in load_federation(plan.public).model.cautions))
 
 
-def report_lines(plan: AuditPlan) -> tuple[str, ...]:
+def report_lines(plan: ResolvedAudit) -> tuple[str, ...]:
     """Return the texts of those warnings about the data of a planned run that the report shows."""
     return tuple(caution.text for caution in data_warnings_of(plan) if caution.in_report)
 
 
-def most_records(plan: AuditPlan) -> int:
+def most_records(plan: ResolvedAudit) -> int:
     """Return the largest number of records that one person seems to have in the data of a planned run.
 
     Persons are recognised by the user or owner of a record, and by columns that look like identifiers. The number is 1
@@ -51,7 +51,7 @@ def most_records(plan: AuditPlan) -> int:
     return max(owned, *(one.most for one in source.identifiers), 1)
 
 
-def _of_persons(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
+def _of_persons(plan: ResolvedAudit, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield warnings about identifier columns, and about persons with several records."""
     owned, unit = plan.config.data.owner is not None or source.pool.owner is not None, plan.public.mechanism.unit
     together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
@@ -82,7 +82,7 @@ def _numbers(one: IdentifyingColumn) -> str:
     return f"{one.name}: {one.values:,} values in {one.rows:,} rows, up to {one.most:,} each"
 
 
-def _unprotected(one: IdentifyingColumn, plan: AuditPlan, is_person: bool) -> DataWarning:
+def _unprotected(one: IdentifyingColumn, plan: ResolvedAudit, is_person: bool) -> DataWarning:
     """Return the warning on an identifier column whose values occur in several records.
 
     The claim protects one record or user, but not all records with the same value. If the values are persons, the
@@ -99,7 +99,7 @@ def _unprotected(one: IdentifyingColumn, plan: AuditPlan, is_person: bool) -> Da
     )
 
 
-def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: AuditPlan) -> DataWarning:
+def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: ResolvedAudit) -> DataWarning:
     """Return a warning that asks the user whether columns of integers number persons or are amounts."""
     counted = [
         f"{one.name}: {one.values:,} whole numbers in {one.rows:,} rows, up to {one.most:,} each" for one in columns
@@ -114,7 +114,7 @@ def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: AuditPlan) -> D
     return DataWarning(f"{some(counted)}: {asked}", remedies)
 
 
-def _as_users(plan: AuditPlan) -> tuple[Remedy, ...]:
+def _as_users(plan: ResolvedAudit) -> tuple[Remedy, ...]:
     """Return the settings that make users, instead of records, the units of the claim."""
     relation = Adjacency(f"{plan.public.mechanism.adjacency.relation}-{Unit.USER}")
     # Clients that train by themselves clip what they send, and not what each of their users adds to it.
@@ -137,7 +137,7 @@ def _of_holders(holder: str, held_by: Integers, unit: Unit, remedies: Sequence[R
     yield DataWarning(text, tuple(remedies), in_report=True)
 
 
-def _is_one_user_a_client(plan: AuditPlan, user: Integers, unit: Unit) -> bool:
+def _is_one_user_a_client(plan: ResolvedAudit, user: Integers, unit: Unit) -> bool:
     """Return whether clients are the units of the claim and no user has records at several clients."""
     shards = load_federation(plan.public).shards
     return unit is Unit.CLIENT and sum(len(np.unique(user[shard])) for shard in shards) == len(np.unique(user))
@@ -150,7 +150,7 @@ def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
     return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")
 
 
-def _absent(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
+def _absent(plan: ResolvedAudit, source: LoadedDataset, split: Split) -> Iterator[DataWarning]:
     """Yield a warning if a class of the data set has no records in D."""
     absent = np.setdiff1d(source.pool.labels, split.inside.labels)
     if absent.size:
@@ -163,7 +163,7 @@ def _absent(plan: AuditPlan, source: LoadedDataset, split: Split) -> Iterator[Da
         )
 
 
-def _few(plan: AuditPlan) -> Iterator[DataWarning]:
+def _few(plan: ResolvedAudit) -> Iterator[DataWarning]:
     """Yield a warning for each set of fewer than 30 records: test set, training set, population sample."""
     federation, audit, data = load_federation(plan.public), plan.config.audit, plan.config.data
     tested = len(federation.test_records)

@@ -94,7 +94,7 @@ def _check_sizes(config: RunConfig, federation: LoadedFederation, noise: float) 
     mechanism, rate = federation.public.mechanism, config.training.learning_rate
     accepted = f"accepted are {_SMALLEST:.1e} to {_LARGEST:.1e}, the range of 32-bit numbers"
     require(_SMALLEST < rate < _LARGEST, f"learning-rate is {rate:.6g}: {accepted}")
-    levers = _step_levers(config, federation)
+    levers = _step_settings(config, federation)
     if config.training.optimizer is ServerOptimizerKind.ADAM:
         gradient = noise * _LARGEST_DRAW / mechanism.denominator
         said = f"Adam would square a noised mean gradient of about {gradient:.2g}"
@@ -128,7 +128,7 @@ def _check_a_step(config: RunConfig, federation: LoadedFederation, noise: float,
         there = models + steps * (moved - models)
         said = f"{when} would move a weight by {steps * size:.2g}, where losses or gradients overflow"
         is_finite = _is_finite(federation, there, examples, _contribution(federation, there, examples))
-        require(is_finite, _too_large(said, _step_levers(config, federation)))
+        require(is_finite, _too_large(said, _step_settings(config, federation)))
 
 
 def _contribution(federation: LoadedFederation, models: Tensor, examples: Examples) -> Tensor:
@@ -176,7 +176,7 @@ def _too_large(said: str, levers: Sequence[_StepSizeSetting]) -> str:
     )
 
 
-def _step_levers(config: RunConfig, federation: LoadedFederation) -> list[_StepSizeSetting]:
+def _step_settings(config: RunConfig, federation: LoadedFederation) -> list[_StepSizeSetting]:
     """Return the settings that determine the length of a server step: learning rate, and settings of the noise."""
     usual = float(TrainingSection.model_fields["learning_rate"].default)
     rate = _StepSizeSetting("learning-rate in [training]", config.training.learning_rate, usual)

@@ -7,10 +7,10 @@ all of these processes end when this process ends, and Flower's simulation uses 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.clients.app import app as client_app
 from fl_audit.experiments.runs.cluster.flower_runtime_patch import put_pool_in_place
-from fl_audit.experiments.runs.cluster.ray_connection import close_a_ray_to_come
+from fl_audit.experiments.runs.cluster.ray_connection import restrict_later_ray
 from fl_audit.experiments.runs.process_guard import nothing_outlives_this_process
 
 __all__ = ["client_app"]
 
-nothing_outlives_this_process(close_a_ray_to_come())
+nothing_outlives_this_process(restrict_later_ray())
 put_pool_in_place()

@@ -16,13 +16,13 @@ from fl_audit.audits.reconstruction.reconstruction_metrics import (
 )
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.errors import require
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.local_training import local_batches
 from fl_audit.mechanisms.contribution import LocalTraining, PrivateTraining
 from fl_audit.privacy.gaussian import gdp_mu
-from fl_audit.privacy.reconstruction_bounds import against_its_absence
+from fl_audit.privacy.reconstruction_bounds import as_add_remove
 from fl_audit.randomness import Purpose, generator
 
 EPSILONS = (math.inf, 100.0, 10.0, 1.0)
@@ -34,7 +34,7 @@ _MOST_AT_ONCE = 64
 _SECONDS = 120.0
 
 
-def require_drawable(plan: AuditPlan) -> None:
+def require_drawable(plan: ResolvedAudit) -> None:
     """Raise `InputError` with the reason if reconstructed images are configured but not possible in a planned run."""
     pictures, public = plan.config.audit.reconstruct_samples, plan.public
     if pictures is None:
@@ -63,7 +63,7 @@ def require_drawable(plan: AuditPlan) -> None:
     _shared(plan, federation, each)
 
 
-def drawn_by(plan: AuditPlan, on_step: Callable[[int], None] = lambda done: None) -> TrueAndReconstructedImages:
+def drawn_by(plan: ResolvedAudit, on_step: Callable[[int], None] = lambda done: None) -> TrueAndReconstructedImages:
     """Return an attacker's reconstructions of the first training images, at several noise levels.
 
     The attacker sees a noised contribution (of a record, or of a client with all its records) to the initial model of
@@ -108,7 +108,7 @@ def _owners(federation: LoadedFederation) -> Integers:
     return np.stack([shard for shard in federation.shards if len(shard) == len(federation.shards[0])])
 
 
-def _shared(plan: AuditPlan, federation: LoadedFederation, each: int) -> UpdateFunction:
+def _shared(plan: ResolvedAudit, federation: LoadedFederation, each: int) -> UpdateFunction:
     start = starting_models(federation, plan.config.model.initial, plan.config.model.seed, [0])[0].to(
         federation.public.device
     )
@@ -122,7 +122,7 @@ def _shared(plan: AuditPlan, federation: LoadedFederation, each: int) -> UpdateF
     return UpdateFunction(federation.model, start, clipping, schedule, local_batches(each, schedule, order))
 
 
-def _levels(plan: AuditPlan, chance: float) -> tuple[list[NoiseLevelGuarantee], NoiseLevelGuarantee]:
+def _levels(plan: ResolvedAudit, chance: float) -> tuple[list[NoiseLevelGuarantee], NoiseLevelGuarantee]:
     """Return the noise levels in ascending order of noise, and the run's own level among them.
 
     `chance` is the probability of guessing the right image without a release.
@@ -131,7 +131,7 @@ def _levels(plan: AuditPlan, chance: float) -> tuple[list[NoiseLevelGuarantee], 
     if guarantee is None:
         own = NoiseLevelGuarantee(math.inf, math.inf, 1.0)
         return [own], own
-    alone = against_its_absence(guarantee.claim)
+    alone = as_add_remove(guarantee.claim)
     halves = alone.noise_multiplier != guarantee.claim.noise_multiplier
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "every record is claimed something"

@@ -16,7 +16,7 @@ from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.data_paths import data_directory
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, expanded_path, require
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
@@ -161,7 +161,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     return text, [f"read: {source.description}", share, *told, *cautions]
 
 
-def _trials(wishes: ConfigRequest, plan: AuditPlan) -> tuple[int, list[str]]:
+def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]:
     """Return the number of trials, requested or derived (200 to 5000), and at most one line that explains it."""
     if wishes.trials is not None:
         return wishes.trials, []

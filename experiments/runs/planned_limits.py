@@ -4,7 +4,7 @@ from math import ceil, floor, log10
 
 from fl_audit.audits.audit import PlannedAuditRun
 from fl_audit.audits.registry import audit_of
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
@@ -12,7 +12,7 @@ from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 _SPARE = 1.3
 
 
-def trials_that_tell(plan: AuditPlan) -> int | None:
+def trials_that_tell(plan: ResolvedAudit) -> int | None:
     """Return the number of trials that a conclusive verdict needs, rounded up to two significant digits.
 
     The verdict on the planned run says whether noise is missing, and whether a target's contribution counts more than
@@ -41,7 +41,7 @@ def trials_needed(noise: PlannedDetectionLimits | None, signal: SignalDetectionL
     return max(known) if known and len(known) == len(needed) else None
 
 
-def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedDetectionLimits | None:
+def planned_noise(plan: ResolvedAudit, parameters: int | None = None) -> PlannedDetectionLimits | None:
     """Return the limit of detection for missing noise: the smallest shortage of noise that a planned run would detect.
 
     Parameters
@@ -60,7 +60,7 @@ def planned_noise(plan: AuditPlan, parameters: int | None = None) -> PlannedDete
     return None if planned is None else audit_of(plan.public).guarantee_tests.planned_noise(planned, parameters)
 
 
-def planned_of_signal(plan: AuditPlan) -> SignalDetectionLimit | None:
+def planned_of_signal(plan: ResolvedAudit) -> SignalDetectionLimit | None:
     """Return the smallest multiple of a target's contribution that a planned run would detect.
 
     The result is None without a claim, without an insider, or if the mechanism has no exact likelihood ratio.
@@ -69,5 +69,5 @@ def planned_of_signal(plan: AuditPlan) -> SignalDetectionLimit | None:
     return None if planned is None else audit_of(plan.public).guarantee_tests.planned_signal(planned)
 
 
-def _planned(plan: AuditPlan) -> PlannedAuditRun | None:
+def _planned(plan: ResolvedAudit) -> PlannedAuditRun | None:
     return None if plan.guarantee is None else PlannedAuditRun(plan.public, plan.guarantee, plan.config.audit.trials)

@@ -112,7 +112,7 @@ def at_work(what: str) -> Iterator[None]:
     console = console_for(stderr=True)
     if verbosity.is_quiet():
         yield
-    elif console.is_terminal and not verbosity.is_heard():
+    elif console.is_terminal and not verbosity.has_listener():
         with console.status(what):
             yield
     else:
@@ -129,7 +129,7 @@ def at_work(what: str) -> Iterator[None]:
 @contextmanager
 def _said_again(line: Callable[[], str]) -> Iterator[None]:
     """While the block runs, print a line on standard error at intervals; `line` returns its current text."""
-    over, is_heard = threading.Event(), verbosity.is_heard()
+    over, is_heard = threading.Event(), verbosity.has_listener()
     first, between = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES
     if is_heard:
         verbosity.say(line())
@@ -155,7 +155,7 @@ def _said_again(line: Callable[[], str]) -> Iterator[None]:
 def _display(total: int, of: str = "trial-rounds") -> AbstractContextManager[_Show]:
     if verbosity.is_quiet():
         return nullcontext(lambda done, what: None)
-    is_drawn = console_for(stderr=True).is_terminal and not verbosity.is_heard()
+    is_drawn = console_for(stderr=True).is_terminal and not verbosity.has_listener()
     return _bar(total, of) if is_drawn else _lines(total, of)
 
 

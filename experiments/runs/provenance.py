@@ -22,7 +22,7 @@ import torch
 import fl_audit.errors as errors
 from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.trial_batch_store import write_sealed
 from fl_audit.federation.loaded_federation import load_federation
@@ -34,7 +34,7 @@ _PLACE = Path("public") / "provenance.json"
 _SMALLEST_TELLING_SEED = 1000  # a smaller seed is part of many a harmless number, such as that of trials
 
 
-def note_session(run: RunDirectory, plan: AuditPlan) -> None:
+def note_session(run: RunDirectory, plan: ResolvedAudit) -> None:
     """Record the present session in the provenance of a run: command, commit, versions and hardware.
 
     Parameters

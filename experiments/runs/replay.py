@@ -88,7 +88,7 @@ def replay(directory: Path) -> ReplayedLogOdds:
     """
     public, _ = read_public(directory)
     said = f"{directory} holds a run"
-    why = audit_of(public).not_weighed_again(public)
+    why = audit_of(public).why_not_recomputed(public)
     require(not why, f"{said} {why}")
     accepted = "accepted is one whose log-odds are likelihood ratios"
     require(public.mechanism.has_exact_llr, f"{said} whose insider has scores and no log-odds: {accepted}")

@@ -19,10 +19,10 @@ from fl_audit.experiments.runs.progress import at_work, progress_bar
 from fl_audit.experiments.runs.run_directory_checks import is_begun, require_new_run_path
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.audit_plan import AuditPlan
+    from fl_audit.experiments.runs.audit_plan import ResolvedAudit
     from fl_audit.report.report_elements import ReportContents
 
-OnPlan = Callable[["AuditPlan"], None]
+OnPlan = Callable[["ResolvedAudit"], None]
 """A function that receives the plan of a run before it is played."""
 _OF_A_RUN = ("fl_audit.experiments.runs.run", "fl_audit.experiments.runs.cluster.flower_runtime_patch")
 

@@ -21,10 +21,10 @@ from fl_audit.clients.app import app as default_client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.runs import lazy_imports
 from fl_audit.experiments.runs.attack_queries import more_queries
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at
 from fl_audit.experiments.runs.config import EpsilonStarLocation
-from fl_audit.experiments.runs.disk_usage import require_room
+from fl_audit.experiments.runs.disk_space_estimate import require_room
 from fl_audit.experiments.runs.float_overflow_check import require_finite_steps
 from fl_audit.experiments.runs.image_reconstruction import require_drawable
 from fl_audit.experiments.runs.local_engine import run_locally
@@ -37,12 +37,12 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.server.app import build_server_app, run_federation
 from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
-from fl_audit.server.monitored_grid import MonitoredGrid
+from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
 from fl_audit.server.trial_batch_results import ResultSink
 from fl_audit.strategies.challenger import SeededChallenger
-from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSettings
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ClientAppAndStrategy:
     """The ClientApp and the server's strategy that carry out a federation."""
 
     client_app: ClientApp = default_client_app  # the ClientApp, which all clients share
-    strategy: type[DPStrategy] = DPStrategy  # the strategy of the server
+    strategy: type[TrialBatchStrategy] = TrialBatchStrategy  # the strategy of the server
 
 
 HONEST = ClientAppAndStrategy()
@@ -69,7 +69,7 @@ _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG,
 
 
 def run_audit(
-    plan: AuditPlan,
+    plan: ResolvedAudit,
     directory: Path,
     engine: Engine = Engine.RAY,
     ray_address: str | None = None,
@@ -131,7 +131,7 @@ def _kept_if_unwritable() -> Iterator[None]:
         raise FederationError(f"{said}: give it room, and go on with --resume") from error
 
 
-def require_playable(plan: AuditPlan) -> None:
+def require_playable(plan: ResolvedAudit) -> None:
     """Check that a planned run can begin with its data, model and settings.
 
     Raises `InputError` if the data cannot be read, the model cannot be evaluated, images cannot be reconstructed as
@@ -145,7 +145,7 @@ def require_playable(plan: AuditPlan) -> None:
 
 
 def _play(
-    plan: AuditPlan,
+    plan: ResolvedAudit,
     run: RunDirectory,
     engine: str,
     federate: Callable[[FederationPlan, ResultSink, FederationTimestamps, _OnRound], None],
@@ -189,7 +189,7 @@ def _getting_ready(on_round: _OnRound) -> _OnRound:
 
 def _federate(
     engine: Engine,
-    plan: AuditPlan,
+    plan: ResolvedAudit,
     ray_address: str | None,
     app: ClientApp,
     federation: FederationPlan,
@@ -210,7 +210,7 @@ def _federate(
             assert_never(engine)
 
 
-def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
+def play_on(grid: Grid, plan: ResolvedAudit, run: RunDirectory) -> None:
     """Carry out the unfinished batches of trials of a run on the grid of a Flower run.
 
     Parameters
@@ -222,11 +222,11 @@ def play_on(grid: Grid, plan: AuditPlan, run: RunDirectory) -> None:
     run
         Run directory, which receives the results.
     """
-    watched = MonitoredGrid(grid, plan.config.run.client_time_limit)
+    watched = ReplyTimeoutGrid(grid, plan.config.run.client_time_limit)
     _play(plan, run, "flwr run", lambda federation, *rest: run_federation(federation, watched, *rest))
 
 
-def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ...]:
+def _pending_batches(plan: ResolvedAudit, run: RunDirectory) -> tuple[TrialBatch, ...]:
     """Return the batches that are not finished or whose results are damaged.
 
     Raises `InputError` if an attack needs shadow models, but a target would be in all trials or in none.
@@ -243,7 +243,7 @@ def _pending_batches(plan: AuditPlan, run: RunDirectory) -> tuple[TrialBatch, ..
 
 
 def federation_plan(
-    plan: AuditPlan, pending: tuple[TrialBatch, ...], parties: ClientAppAndStrategy = HONEST
+    plan: ResolvedAudit, pending: tuple[TrialBatch, ...], parties: ClientAppAndStrategy = HONEST
 ) -> FederationPlan:
     """Return the server's plan for the unfinished batches of trials of a run.
 
@@ -269,7 +269,7 @@ def federation_plan(
         batches_in_flight=run.batches_in_flight,
         time_limit=run.client_time_limit,
         # Releases whose log-odds nobody could recompute are not kept.
-        keep_releases=0 if audit_of(plan.public).not_weighed_again(plan.public) else run.keep_releases,
+        keep_releases=0 if audit_of(plan.public).why_not_recomputed(plan.public) else run.keep_releases,
         star=star if audit.epsilon_star else None,
         membership=audit.membership,
         evaluate_every=audit.evaluate_every,

@@ -7,9 +7,9 @@ from fl_audit.array_types import finite
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.loaded_dataset import ColumnReadResult, DataWarning
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
-from fl_audit.experiments.runs.disk_usage import DiskUsageByContent, footprint
+from fl_audit.experiments.runs.disk_space_estimate import DiskUsageByContent, footprint
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate, probe
@@ -41,7 +41,7 @@ class DataSizes:
 class RunCheckResult:
     """The results of checking a planned run: data, limits of detection, time, memory and disk space."""
 
-    plan: AuditPlan  # the audit plan, with the guarantee
+    plan: ResolvedAudit  # the audit plan, with the guarantee
     sizes: DataSizes  # the actual sizes of data and model
     cautions: tuple[DataWarning, ...]  # warnings about the data for the user
     limits: PlannedDetectionLimits | None  # limits of detection for missing noise; None if noise is not measured
@@ -63,7 +63,7 @@ class RunCheckResult:
         return trials_needed(self.limits, self.signal)
 
 
-def check_plan(plan: AuditPlan, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> RunCheckResult:
+def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> RunCheckResult:
     """Check the data, model, guarantee and resources of a planned run without writing anything.
 
     Parameters

@@ -13,9 +13,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fl_audit.atomic_files import remove_halves, write_json
+from fl_audit.atomic_files import remove_temporary_files, write_json
 from fl_audit.errors import InputError, first_line, require
-from fl_audit.experiments.runs.audit_plan import AuditPlan, guarantee_of
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, guarantee_of
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.run_directory_checks import CONFIGURATION, is_begun, require_new_run_path
 from fl_audit.experiments.runs.run_identity import GROWING, contradictions, data_digests, differences
@@ -100,7 +100,7 @@ class RunDirectory:
             raise InputError(f"{place} is damaged: without the seed of the run nothing of it can go on") from None
 
     @contextmanager
-    def opened(self, plan: AuditPlan, resume: bool) -> Iterator[AuditPlan]:
+    def opened(self, plan: ResolvedAudit, resume: bool) -> Iterator[ResolvedAudit]:
         """Lock the directory, begin or continue a run in it, and yield the plan with the challenger's seed.
 
         Parameters
@@ -148,7 +148,7 @@ class RunDirectory:
                     shutil.rmtree(self.path, ignore_errors=True)
                 raise
 
-    def _go_on(self, plan: AuditPlan) -> AuditPlan:
+    def _go_on(self, plan: ResolvedAudit) -> ResolvedAudit:
         """Return the plan with which to continue the run in the directory, and store its public part there.
 
         The federation is that of the begun run; a plan of another run is refused.
@@ -158,11 +158,11 @@ class RunDirectory:
         config = plan.with_seed(self.secret().seed).config
         # The records are the same, and so are the weights of a frozen core; they may lie somewhere else by now.
         found = replace(public, data=plan.public.data, weights=plan.public.weights)
-        going_on = AuditPlan(config, guarantee_of(public.mechanism, config), found)
+        going_on = ResolvedAudit(config, guarantee_of(public.mechanism, config), found)
         write_sealed(self.path, self.path / CONFIGURATION, public_part(going_on))
         return going_on
 
-    def _require_same(self, plan: AuditPlan, public: Federation, configuration: dict[str, Any]) -> None:
+    def _require_same(self, plan: ResolvedAudit, public: Federation, configuration: dict[str, Any]) -> None:
         secret, seed = self.secret(), plan.config.run.seed
         found = differences(configuration, plan.config.as_public_dict())
         if seed is not None and seed != secret.seed:
@@ -219,7 +219,7 @@ class RunDirectory:
         The lock is released however the process ends. Raises `InputError` if another process holds the lock.
         """
         with held(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
-            remove_halves(self.path)
+            remove_temporary_files(self.path)
             yield
 
 
@@ -246,7 +246,7 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
         raise InputError(f"{otherwise}: wait for it to end") from None
 
 
-def public_part(plan: AuditPlan) -> dict[str, Any]:
+def public_part(plan: ResolvedAudit) -> dict[str, Any]:
     """Return the public part of a plan as JSON values: the configuration without the seed, and the federation."""
     configuration, federation = plan.config.as_public_dict(), json.loads(plan.public.to_json())
     return {"schema": SCHEMA, "configuration": configuration, "federation": federation}
@@ -276,9 +276,9 @@ def read_public(path: Path) -> tuple[Federation, dict[str, Any]]:
         raise InputError(f"{place} is damaged: {reason}") from None
 
 
-def read_plan(path: Path) -> AuditPlan:
+def read_plan(path: Path) -> ResolvedAudit:
     """Return the audit plan of a run, with the challenger's seed; raise `InputError` if the directory holds no run."""
     public, configuration = read_public(path)
     configuration["run"]["seed"] = RunDirectory(path).secret().seed
     config = parse_config(configuration)
-    return AuditPlan(config, guarantee_of(public.mechanism, config), public)
+    return ResolvedAudit(config, guarantee_of(public.mechanism, config), public)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fl_audit.data.records import Records
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.config.data_section import DATA_PATHS
 from fl_audit.experiments.runs.config.model_section import MODEL_PATH
 from fl_audit.federation.federation_records import split_of
@@ -26,7 +26,7 @@ _NOT_COMPARED = ("weights.path", *_CRAFTED)
 _NEARLY = 1e-6  # relative difference up to which two numbers that follow from one configuration count as the same
 
 
-def data_digests(plan: AuditPlan) -> tuple[str, str]:
+def data_digests(plan: ResolvedAudit) -> tuple[str, str]:
     """Return two SHA-256 digests for a plan: of D with the test records, and of all records outside D.
 
     They depend on the records alone and not on the locations of files. The records outside D include the population

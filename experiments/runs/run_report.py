@@ -8,7 +8,7 @@ from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs import lazy_imports
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by
 from fl_audit.experiments.runs.non_private_run import note_unprotected, read_unprotected
 from fl_audit.experiments.runs.progress import at_work, steps_bar
@@ -31,7 +31,7 @@ _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "
 
 
 def finish(
-    plan: AuditPlan, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
+    plan: ResolvedAudit, run: RunDirectory, with_report: bool = True, pdf_with_appendix: bool = False
 ) -> "ReportContents":
     """Join the results of all batches of trials, and write tables, summary and report of a run.
 

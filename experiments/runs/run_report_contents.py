@@ -9,7 +9,7 @@ from fl_audit.audits.canaries.canary_contributions import canary_facts
 from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
 from fl_audit.audits.registry import audit_of
 from fl_audit.audits.sections import report_contents
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.data_warnings import most_records, report_lines
 from fl_audit.experiments.runs.neighbour_pairs import looked_at
 from fl_audit.federation.crafted_records import CraftedMeasures, measured
@@ -27,7 +27,7 @@ from fl_audit.report.report_elements import ReportContents
 
 
 def summarise(
-    plan: AuditPlan,
+    plan: ResolvedAudit,
     tables: RunTables,
     timing: dict[str, Any],
     provenance: Provenance | None = None,
@@ -68,7 +68,9 @@ def summarise(
     return report_contents(replace(run, facts=replace(run.facts, guarantee=guarantee)))
 
 
-def _description(plan: AuditPlan, drawn: TrueAndReconstructedImages | None, looks: tuple[int, ...]) -> RunDescription:
+def _description(
+    plan: ResolvedAudit, drawn: TrueAndReconstructedImages | None, looks: tuple[int, ...]
+) -> RunDescription:
     audit, privacy, federation = plan.config.audit, plan.config.privacy, load_federation(plan.public)
     labels = federation.test_records.labels
     return RunDescription(
@@ -90,7 +92,7 @@ def _description(plan: AuditPlan, drawn: TrueAndReconstructedImages | None, look
     )
 
 
-def _crafted(plan: AuditPlan) -> CraftedMeasures | None:
+def _crafted(plan: ResolvedAudit) -> CraftedMeasures | None:
     """Return what was measured of the crafted record; None if there is none."""
     if plan.public.pair.crafted is None:
         return None
@@ -99,7 +101,7 @@ def _crafted(plan: AuditPlan) -> CraftedMeasures | None:
     return measured(federation, models.to(plan.public.device))
 
 
-def _group_sizes(plan: AuditPlan) -> GroupSizes:
+def _group_sizes(plan: ResolvedAudit) -> GroupSizes:
     """Return the largest numbers of records per client and per user, and of users per client, in D.
 
     Without known users, a column that looks like an identifier of persons stands for them.
@@ -109,7 +111,7 @@ def _group_sizes(plan: AuditPlan) -> GroupSizes:
     return found if found.records_of_user is not None or most == 1 else replace(found, records_of_user=most)
 
 
-def _neighbour_text(plan: AuditPlan) -> str:
+def _neighbour_text(plan: ResolvedAudit) -> str:
     audit = plan.config.audit
     rank = "" if audit.neighbour_rank is None else f" (rank {audit.neighbour_rank})"
     public = plan.public

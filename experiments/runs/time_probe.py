@@ -13,7 +13,7 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.cluster.ray_connection import calls_on_all_cores
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.ray_engine import local_calls
@@ -90,7 +90,7 @@ class _RoundCounter:
             raise _ProbeEndError
 
 
-def probe(plan: AuditPlan, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstimate:
+def probe(plan: ResolvedAudit, engine: Engine = Engine.LOCAL) -> TimeAndMemoryEstimate:
     """Train the first trials of a planned run for a few rounds, and estimate time and memory of the whole run.
 
     The training is done in this process, and nothing is written. If rounds take long, only a few of the trials in the
@@ -144,7 +144,7 @@ def _own_memory() -> int:
     return int(memory.rss - getattr(memory, "shared", 0))  # some systems do not tell which pages are shared
 
 
-def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> _RoundCounter:
+def _few_rounds(plan: ResolvedAudit, wave: tuple[TrialBatch, ...], engine: Engine) -> _RoundCounter:
     """Train batches of trials for a few rounds on the local engine, and return the times at which rounds ended.
 
     For an estimate of Ray, client calls are made one after the other.
@@ -162,7 +162,7 @@ def _few_rounds(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -
     return watch
 
 
-def _affordable(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -> tuple[TrialBatch, ...]:
+def _affordable(plan: ResolvedAudit, wave: tuple[TrialBatch, ...], engine: Engine) -> tuple[TrialBatch, ...]:
     """Return the given batches, or a single smaller batch if one timed trial shows that they would take too long."""
     together = sum(batch.count for batch in wave)
     if together <= _FEWEST_TRIALS:
@@ -175,7 +175,7 @@ def _affordable(plan: AuditPlan, wave: tuple[TrialBatch, ...], engine: Engine) -
     return (TrialBatch(0, 0, few),)
 
 
-def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: float) -> float:
+def _training_seconds(plan: ResolvedAudit, engine: Engine, alone: float, imports: float) -> float:
     """Return the estimated seconds that a run needs to start the clients and to train.
 
     `alone` is the estimate for the local engine, and `imports` is how long this process took to start.
@@ -199,12 +199,12 @@ def _training_seconds(plan: AuditPlan, engine: Engine, alone: float, imports: fl
             assert_never(engine)
 
 
-def _clients_of_a_round(plan: AuditPlan) -> int:
+def _clients_of_a_round(plan: ResolvedAudit) -> int:
     cohort = plan.public.cohort(1)
     return plan.public.nodes if cohort is None else len(cohort)
 
 
-def _client_processes(plan: AuditPlan) -> int:
+def _client_processes(plan: ResolvedAudit) -> int:
     """Return the number of client processes that an embedded Ray would start on this machine."""
     settings = plan.config.run
     is_observed = audit_of(plan.public).query(plan.public) is not ReleaseQueryKind.NOTHING
@@ -212,7 +212,7 @@ def _client_processes(plan: AuditPlan) -> int:
     return min(settings.actors or calls_on_all_cores(settings.threads), _clients_of_a_round(plan)) + apart
 
 
-def _first_wave(plan: AuditPlan) -> tuple[TrialBatch, ...]:
+def _first_wave(plan: ResolvedAudit) -> tuple[TrialBatch, ...]:
     size, trials = plan.config.run.trials_per_batch, plan.config.audit.trials
     assert size is not None, "a resolved configuration names the size of a batch"
     return waves(remaining_batches(trials, size, ()), plan.config.run.batches_in_flight)[0]

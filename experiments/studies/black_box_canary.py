@@ -25,7 +25,7 @@ from torch import nn
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.crafted_records import told_record
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.neighbour_pairs import looked_at
 from fl_audit.experiments.runs.progress import progress_bar
@@ -69,7 +69,7 @@ QUICK = (CanaryTrainingSetting("logistic", 10, 120, 2.0),)
 
 def _plan_of(
     setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: str, data_dir: str | None
-) -> AuditPlan:
+) -> ResolvedAudit:
     """Return the audit plan of a table row; all canaries of a setting take the place of the same record.
 
     A blank canary is a record of zeros with the label that the initial weights find least likely.

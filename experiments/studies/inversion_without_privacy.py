@@ -8,7 +8,12 @@ import numpy as np
 import torch
 
 from fl_audit.array_types import Floats, Floats32
-from fl_audit.audits.reconstruction.image_attacks import DescentSettings, PopulationImages, descended, drawn_pictures
+from fl_audit.audits.reconstruction.image_attacks import (
+    DescentSettings,
+    PopulationImages,
+    drawn_pictures,
+    images_by_descent,
+)
 from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructionQuality, likeness, matched
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.data.catalogue import DataSpec, load_source
@@ -171,7 +176,7 @@ def beside_reference(
     """
     scene = _scene(setting, directory, pictures)
     draw = generator(0, Purpose.DRAWING, round=1)
-    ours = descended(scene.shared, scene.seen, scene.labels, draw, descent).numpy()
+    ours = images_by_descent(scene.shared, scene.seen, scene.labels, draw, descent).numpy()
     told = {
         "seen": scene.seen.numpy(), "labels": scene.labels[:, 0].numpy(), "start": scene.shared.start.numpy(),
         "shape": scene.true.shape[2:], "classes": scene.classes, "model": setting.model,

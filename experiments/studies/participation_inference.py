@@ -29,7 +29,7 @@ from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRanksFinding, TopGuessRate
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.attacks import by_target
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.progress import progress_bar
 from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
@@ -43,7 +43,7 @@ FEMNIST: dict[str, Any] = {"name": "femnist", "partition": "natural", "records":
 _CONFIDENCE = 0.999
 
 
-def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, Any]) -> AuditPlan:
+def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, Any]) -> ResolvedAudit:
     """Return the audit plan of a table row.
 
     Parameters

@@ -34,7 +34,7 @@ from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
 from fl_audit.data.data_paths import data_directory
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by
 from fl_audit.experiments.runs.progress import progress_bar, steps_bar
@@ -45,7 +45,7 @@ from fl_audit.experiments.studies.study_runs import played
 from fl_audit.privacy.reconstruction_bounds import simplex_success
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
-from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
@@ -57,7 +57,7 @@ TRIALS, QUICK_TRIALS = 2000, 200
 PICTURES, ITERATIONS, QUICK_ITERATIONS = 32, 1000, 60
 
 
-class _HalfNoiseStrategy(DPStrategy):
+class _HalfNoiseStrategy(TrialBatchStrategy):
     """A faulty strategy that adds half of the noise that it claims."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
@@ -81,7 +81,7 @@ class _RatePoint(NamedTuple):
     halved: _TrialOutcome  # trial on digits with half of the noise
 
 
-def _trial(plan: AuditPlan, parties: ClientAppAndStrategy) -> _TrialOutcome:
+def _trial(plan: ResolvedAudit, parties: ClientAppAndStrategy) -> _TrialOutcome:
     found = played(plan, parties, progress_bar)
     numbers, verdict = found.find(CandidateRanksFinding), found.find(VerdictFinding)
     assert numbers is not None, "the reconstruction audit has its numbers"

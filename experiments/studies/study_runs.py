@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.errors import require
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.progress import Progress, no_progress
 from fl_audit.experiments.runs.ray_engine import Engine
@@ -22,7 +22,7 @@ from fl_audit.report.report_elements import ReportContents
 
 
 def played(
-    what: AuditPlan | dict[str, Any], parties: ClientAppAndStrategy = HONEST, progress: Progress = no_progress
+    what: ResolvedAudit | dict[str, Any], parties: ClientAppAndStrategy = HONEST, progress: Progress = no_progress
 ) -> ReportContents:
     """Carry out a run on the local engine in a temporary directory, and return its results for a report.
 
@@ -35,7 +35,7 @@ def played(
     progress
         The progress display.
     """
-    plan = what if isinstance(what, AuditPlan) else resolve(parse_config(what))
+    plan = what if isinstance(what, ResolvedAudit) else resolve(parse_config(what))
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "run"
         return run_audit(plan, path, Engine.LOCAL, progress=progress, parties=parties, with_report=False)

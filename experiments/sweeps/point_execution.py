@@ -25,7 +25,7 @@ from fl_audit.atomic_files import write_bytes
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.cluster.nodes import alive_rows
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
 from fl_audit.experiments.runs.progress import Progress, RunsProgress, part_of
@@ -40,7 +40,7 @@ from fl_audit.user_modules import PortableValue
 _POLL_SECONDS = 0.5
 
 Files = dict[str, bytes]  # the files of a run directory: content by relative path
-_Plans = Mapping[str, AuditPlan]  # the plan of each point, by its name
+_Plans = Mapping[str, ResolvedAudit]  # the plan of each point, by its name
 _Begin = Callable[[str], Callable[[int], None]]  # shows a name, and returns a function for newly finished trial-rounds
 _Told = Callable[[str], None]  # is called with the name of a point
 
@@ -108,7 +108,7 @@ def _pending(plans: _Plans, directory: Path) -> list[str]:
     return sorted(pending, key=lambda name: -work(name))
 
 
-def _seeded(plan: AuditPlan, name: str, secret: int) -> AuditPlan:
+def _seeded(plan: ResolvedAudit, name: str, secret: int) -> ResolvedAudit:
     """Return the plan with a seed derived from the sweep's secret and the point's name, unless it has a seed already.
 
     With the same seed, points would have the same noise, and the difference of their releases would be free of noise.
@@ -119,7 +119,7 @@ def _seeded(plan: AuditPlan, name: str, secret: int) -> AuditPlan:
     return plan.with_seed(int.from_bytes(digest[:8], "big"))
 
 
-def _trial_rounds(plan: AuditPlan) -> int:
+def _trial_rounds(plan: ResolvedAudit) -> int:
     return plan.config.audit.trials * plan.public.rounds
 
 
@@ -130,7 +130,7 @@ def _partial_directory(directory: Path) -> Path:
     return partial
 
 
-def _play(plan: AuditPlan, run: Path, progress: Progress) -> None:
+def _play(plan: ResolvedAudit, run: Path, progress: Progress) -> None:
     """Carry out the run of one point on the local engine, without a report."""
     run_audit(plan, run, Engine.LOCAL, progress=progress, with_report=False)
     # The next point of this process is another federation; data sets would add up.
@@ -228,7 +228,7 @@ def _counter() -> Any:
     return ray.remote(num_cpus=0)(FinishedRoundCounter).remote()
 
 
-def _call_context(plans: Sequence[AuditPlan]) -> dict[DataSpec, list[Any]]:
+def _call_context(plans: Sequence[ResolvedAudit]) -> dict[DataSpec, list[Any]]:
     """Return Ray's references to the data and the user's modules, which tasks on other machines need, by data set."""
     names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
     modules = ray.put(PortableValue(sent_modules(names), cloudpickle.dumps))
@@ -248,7 +248,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
 
 
-def _play_alone(plan: AuditPlan, counter: Any) -> Files:
+def _play_alone(plan: ResolvedAudit, counter: Any) -> Files:
     """Carry out the run of one point in a temporary directory, and return its files.
 
     `counter` is the handle of the actor that counts finished rounds.

@@ -14,7 +14,7 @@ from fl_audit.atomic_files import atomic_file, write_bytes, write_json
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.progress import RunsProgress, at_work, no_runs_progress
 from fl_audit.experiments.runs.ray_engine import Engine, RayOptions
 from fl_audit.experiments.runs.run_directory import held
@@ -102,7 +102,7 @@ def run_sweep(
         return _found(points, directory, utility, title, by_guarantee)
 
 
-def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, AuditPlan]:
+def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, ResolvedAudit]:
     """Return the audit plan of each point by name; points with the same data and neighbour share one pair D and D'."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}

@@ -67,7 +67,10 @@ def play_here(
     try:
         asked = whole_run(config, directory, engine, ray_address, resume, without_privacy=False)
         _require_no_ray(engine)
-        with _as_it_was(), verbosity.heard(None if is_drawn else listener, quiet=listener is None):
+        with (
+            _process_state_restored(),
+            verbosity.with_verbosity(None if is_drawn else listener, quiet=listener is None),
+        ):
             _play(asked)
     finally:
         _at_work.release()
@@ -96,7 +99,7 @@ def _require_no_ray(engine: Engine) -> None:
 
 
 @contextmanager
-def _as_it_was() -> Iterator[None]:
+def _process_state_restored() -> Iterator[None]:
     """Set up environment, signals and logging of the process for a run, and restore them after the block."""
     variables, logs = dict(os.environ), [(log, log.level) for log in map(logging.getLogger, _LOGS)]
     is_main = threading.current_thread() is threading.main_thread()

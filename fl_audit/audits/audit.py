@@ -1,6 +1,6 @@
-"""Interfaces of every kind of audit: `AuditKind` for a run, `GuaranteeTests` for the tests of its guarantee.
+"""Interfaces of every kind of audit: `BaseAudit` for a run, `GuaranteeTests` for the tests of its guarantee.
 
-`AuditKind` has the methods that clients and servers call during a run. Every client imports this module, so it must not
+`BaseAudit` has the methods that clients and servers call during a run. Every client imports this module, so it must not
 import pandas or the statistical tests of the verdict at run time.
 """
 
@@ -152,7 +152,7 @@ class GuaranteeTests(Protocol):
         return None
 
 
-class AuditKind(ABC):
+class BaseAudit(ABC):
     """Base class of the kinds of audit: it has a method or an attribute for everything that differs between kinds."""
 
     sections_at: tuple[str, ...] = ()
@@ -272,7 +272,7 @@ class AuditKind(ABC):
         """
 
     @abstractmethod
-    def not_weighed_again(self, public: "Federation") -> str:
+    def why_not_recomputed(self, public: "Federation") -> str:
         """Return why a run's log-likelihood ratios cannot be recomputed from its public facts; empty if they can.
 
         Parameters

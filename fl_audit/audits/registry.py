@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fl_audit.audits.audit import AuditKind
+from fl_audit.audits.audit import BaseAudit
 from fl_audit.audits.canaries.audit import CanaryAudit
 from fl_audit.audits.identifiability.audit import IdentifiabilityAudit
 from fl_audit.audits.membership.audit import MembershipAudit
@@ -12,7 +12,7 @@ from fl_audit.errors import require
 if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation
 
-AUDITS: dict[str, AuditKind] = {
+AUDITS: dict[str, BaseAudit] = {
     "identifiability": IdentifiabilityAudit(),
     "membership": MembershipAudit(),
     "reconstruction": ReconstructionAudit(),
@@ -21,7 +21,7 @@ AUDITS: dict[str, AuditKind] = {
 """The kinds of audit, keyed by name."""
 
 
-def audit_named(name: str) -> AuditKind:
+def audit_named(name: str) -> BaseAudit:
     """Return the kind of audit with the given name, such as "membership".
 
     Raises
@@ -33,6 +33,6 @@ def audit_named(name: str) -> AuditKind:
     return AUDITS[name]
 
 
-def audit_of(public: "Federation") -> AuditKind:
+def audit_of(public: "Federation") -> BaseAudit:
     """Return the kind of audit that a federation is configured for."""
     return audit_named(public.audit)

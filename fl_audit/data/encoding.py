@@ -90,7 +90,7 @@ def encode_owners(values: NDArray[np.generic], what: str, noun: str = "owner") -
     kind, accepted = values.dtype.kind, f"accepted are whole numbers or text that name the {noun}"
     require(kind in "biuUf", f"{what} has type {values.dtype}: {accepted}")
     if kind == "f":
-        wrong = _broken(values)
+        wrong = _not_whole(values)
         require(not wrong.size, f"{what} has {str(*wrong[:1])}: {accepted}")
     levels, codes = np.unique(values, return_inverse=True)
     names = levels.astype(np.str_) if kind != "f" else [f"{level:.0f}" for level in levels.tolist()]
@@ -143,12 +143,12 @@ def _check_whole(labels: NDArray[np.generic], path: Path) -> None:
     if labels.dtype.kind != "f":
         raise InputError(f"{path}: labels have type {labels.dtype}: accepted are whole numbers or text")
     # A column of measurements would otherwise silently become one class for every distinct value.
-    wrong = _broken(labels.astype(np.float64))
+    wrong = _not_whole(labels.astype(np.float64))
     if wrong.size:
         raise InputError(f"{path}: a label is {wrong[0]:g}: accepted are whole numbers or text that name a class")
 
 
-def _broken(values: NDArray[Any]) -> NDArray[Any]:
+def _not_whole(values: NDArray[Any]) -> NDArray[Any]:
     """Return the numbers that are not finite or not whole."""
     wrong: NDArray[Any] = values[~np.isfinite(values) | (values != np.floor(values))]
     return wrong

@@ -115,7 +115,7 @@ def possible_identifiers(
         is_common = 2 * (counts[codes] > 1).sum() >= len(frame) >= _MOST_OF_ONE * counts.max()
         if len(levels) < _FEWEST_NUMBERS or not in_between or not is_common:
             continue
-        if says_a_quantity(str(name)) or not _are_in_no_order(levels.astype(np.float64), counts):
+        if says_a_quantity(str(name)) or not _are_evenly_spread(levels.astype(np.float64), counts):
             continue
         if not _rises_with_another(name, len(levels), frame, ranks()):
             possible.append(IdentifyingColumn(str(name), len(levels), len(frame), int(counts.max())))
@@ -186,7 +186,7 @@ def _is_one(
     return _are_coded(column.astype(str).str.strip().unique().tolist())
 
 
-def _are_in_no_order(levels: Floats, counts: Integers) -> bool:
+def _are_evenly_spread(levels: Floats, counts: Integers) -> bool:
     """Return True if the ascending values of a column look like identifiers: spread evenly over their range.
 
     Values in all parts of the range must also be equally frequent. `counts` has the frequency of each value.
@@ -264,10 +264,10 @@ def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: I
     pairs = np.flatnonzero(same)
     few = pairs[:64]
     alike = np.flatnonzero((ranked[few] == ranked[few + 1]).all(axis=0))
-    return any(_tells(ranked[:, place], pairs, same) for place in alike)
+    return any(_determines_nontrivially(ranked[:, place], pairs, same) for place in alike)
 
 
-def _tells(other: Integers, pairs: Integers, same: Flags) -> bool:
+def _determines_nontrivially(other: Integers, pairs: Integers, same: Flags) -> bool:
     """Return True if a column of codes determines the column `other`, as a person's number determines the sex.
 
     False if this may be chance, if `other` is monotonic in the codes, or if it only renames them. `other` is sorted by

@@ -15,7 +15,7 @@ _LOOKED_AT = 1000  # records that rule out most columns
 SURE = 14.0  # log of how unlikely chance has to be: about one in a million
 
 
-def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) -> Iterator[DataWarning]:
+def label_leak_warnings(frame: pd.DataFrame, label: str, passed_over: Collection[str]) -> Iterator[DataWarning]:
     """Yield warnings about columns of a table that determine the label of every record.
 
     One warning names columns that only rename the label, another one the columns that determine it in another way.
@@ -43,7 +43,7 @@ def tell_tales(frame: pd.DataFrame, label: str, passed_over: Collection[str]) ->
         if is_determined and values.max() + 1 == len(classes):
             same.append(str(name))
         elif (is_determined and _repeats(values, sizes)) or (
-            _parts(column.iloc[few], codes[few]) and _parts(column, codes) and _mixes(sizes)
+            _parts(column.iloc[few], codes[few]) and _parts(column, codes) and _is_unlikely_disjoint(sizes)
         ):
             more.append(str(name))
     for names, told in ((same, f"the label {label} in other words"), (more, f"enough to know the label {label}")):
@@ -89,7 +89,7 @@ def _parts(column: "pd.Series[Any]", codes: Integers) -> bool:
     return len(changes) == len(np.unique(codes)) - 1 and is_apart
 
 
-def _mixes(sizes: Integers) -> bool:
+def _is_unlikely_disjoint(sizes: Integers) -> bool:
     """Return True if it would be very unlikely by chance that the values of all classes lie in disjoint ranges.
 
     `sizes` are the numbers of records of the classes.

@@ -262,7 +262,7 @@ def client_dissimilarities(
     return np.array([exact_block(mine, yours, measure)[0, 0] for mine, yours in pairs])
 
 
-def stand_in_shard(
+def replacement_positions(
     outside: Records | None,
     size: int,
     seed: int,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fl_audit.array_types import Floats, Floats32
-from fl_audit.data.label_leaks import tell_tales
+from fl_audit.data.label_leaks import label_leak_warnings
 from fl_audit.data.loaded_dataset import DataWarning, some
 from fl_audit.data.missing_value_words import USUAL_WORDS, is_usual
 from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number
@@ -58,7 +58,7 @@ def cautions(
     yield from _sentinels(frame.drop(columns=[label, *named], errors="ignore"))
     yield from _label_warnings(frame[label])
     yield from _spellings(frame)
-    yield from tell_tales(frame, label, named)
+    yield from label_leak_warnings(frame, label, named)
     yield from _weight_warnings(frame.drop(columns=[label]))
     different = prod(min(frame[name].nunique(), len(frame)) for name in frame.columns)
     if repeats and different > _COARSE * len(frame):

@@ -211,7 +211,7 @@ def _norms(mechanism: Mechanism, moment: RoundContext) -> Tensor | float | None:
     return mechanism.clipping_norm if moment.norms is None else moment.norms
 
 
-def nothing(models: Tensor, is_adaptive: bool) -> ContributionByTrial:
+def zero_contribution(models: Tensor, is_adaptive: bool) -> ContributionByTrial:
     """Return the contribution of a missing unit: zero in every trial.
 
     Parameters
@@ -250,5 +250,5 @@ def differing_contributions(
     differing, replacement = (federation.differing, federation.replacement) if told is None else told
     present = contributed(federation, federation.victim, differing, models, moment)
     if replacement is None:
-        return present, nothing(models, federation.public.mechanism.is_adaptive)
+        return present, zero_contribution(models, federation.public.mechanism.is_adaptive)
     return present, contributed(federation, federation.victim, replacement, models, moment)

@@ -11,7 +11,7 @@ from fl_audit.adjacency import Unit
 from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.crafted_records import alone
-from fl_audit.data.neighbours import stand_in_shard
+from fl_audit.data.neighbours import replacement_positions
 from fl_audit.data.partition import partition_records, user_shards, users_of
 from fl_audit.data.record_selection import FEWEST_POPULATION, Split, select_records
 from fl_audit.data.records import Records
@@ -96,7 +96,7 @@ def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Recor
         case Unit.USER:
             taken = np.flatnonzero(users_of(split.outside) == number)
         case Unit.CLIENT:
-            taken = stand_in_shard(
+            taken = replacement_positions(
                 split.outside, len(shard), public.data_seed, number, inside=split.inside, replaced=shard
             )
         case _:

@@ -18,7 +18,7 @@ from fl_audit.federation.randomised_records import RecordGuaranteeEvents
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
-from fl_audit.privacy.log_odds import (
+from fl_audit.privacy.log_odds_distribution import (
     LogOddsDistribution,
     TrueHypothesis,
     bound_in_other,

@@ -17,7 +17,7 @@ from fl_audit.federation.contributions import (
     RoundContext,
     contributed,
     differing_contributions,
-    nothing,
+    zero_contribution,
 )
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_likelihoods import question_of_steps
@@ -77,7 +77,10 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
     mechanism = federation.public.mechanism
     turn, weight = federation.public.turn(moment.number), mechanism.sampling_rate
     if turn is not None and federation.target not in turn:
-        present, absent = nothing(models, mechanism.is_adaptive), nothing(models, mechanism.is_adaptive)
+        present, absent = (
+            zero_contribution(models, mechanism.is_adaptive),
+            zero_contribution(models, mechanism.is_adaptive),
+        )
     else:
         present, absent = differing_contributions(federation, models, moment)
     if mechanism.is_sampled and federation.public.threat_model.sees_participation:
@@ -107,7 +110,10 @@ def _shared_clients(
 
     A client counts only in the trials in which it participates.
     """
-    total, members = nothing(models, federation.public.mechanism.is_adaptive), federation.public.cohort(moment.number)
+    total, members = (
+        zero_contribution(models, federation.public.mechanism.is_adaptive),
+        federation.public.cohort(moment.number),
+    )
     bits = total.centred_bits
     for client in range(len(federation.shards)) if members is None else members.tolist():
         if client == federation.victim:

@@ -75,7 +75,7 @@ class LocallyRandomisedRecords:
     replacement: Examples | None
 
 
-def told_by(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
+def randomised_shard(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
     """Return a client's records after local randomization, in each trial, passed through any frozen core.
 
     Parameters

@@ -12,7 +12,7 @@ from fl_audit.device import Device
 from fl_audit.errors import require
 from fl_audit.learning.frozen_backbones import VggCore, core_shape
 from fl_audit.learning.models import ModelSpec
-from fl_audit.learning.user_batching import UserRecords
+from fl_audit.learning.user_batching import RecordsSortedByUser
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Examples:
         return self.labels.shape[-1]
 
     @cached_property
-    def by_user(self) -> UserRecords:
+    def by_user(self) -> RecordsSortedByUser:
         """Examples grouped by user; grouped once and cached. Requires that users are the units."""
         assert self.user is not None, "where users are units, records know theirs"
-        return UserRecords.of(self.features, self.labels, self.user)
+        return RecordsSortedByUser.of(self.features, self.labels, self.user)
 
     def take(self, indices: Integers) -> "Examples":
         """Return the examples at the positions `indices`, integers (k,), the same in every trial."""

@@ -71,7 +71,9 @@ def _give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
     if not inputs:
         return
     module.register_forward_pre_hook(_NamedInputHook(inputs), with_kwargs=True)
-    readers = [part for part in _choosers(module) if not any(True for _ in _choosers(part, itself=False))]
+    readers = [
+        part for part in _attention_modules(module) if not any(True for _ in _attention_modules(part, itself=False))
+    ]
     if not readers or not any(one.name == MASK for one in inputs) or _runs_by_example(module, inputs):
         return
     tried = _padded_rows(inputs)
@@ -95,7 +97,7 @@ def _use_plain_attention(module: nn.Module) -> None:
 
     Other implementations are looped over the examples by torch, or fail.
     """
-    for part in _choosers(module):
+    for part in _attention_modules(module):
         getattr(part, _CHOOSES)("eager")
     for layer in module.modules():
         if isinstance(layer, nn.TransformerEncoder):
@@ -122,7 +124,7 @@ def _logits_of(module: nn.Module, given: tuple[Any, ...], outputs: Any) -> Any:
     return found if isinstance(found, Tensor) else outputs
 
 
-def _choosers(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
+def _attention_modules(module: nn.Module, itself: bool = True) -> Iterator[nn.Module]:
     """Yield the parts of a module whose attention implementation can be set; only the library transformers has them.
 
     The module itself is included only if `itself` is true.

@@ -32,7 +32,7 @@ from fl_audit.learning.recorded_initialisation import (
     compute_again,
 )
 from fl_audit.learning.stacked_layers import ParameterLayout, is_plain
-from fl_audit.learning.text_models import MeanEmbedding
+from fl_audit.learning.text_models import MeanEmbeddingClassifier
 from fl_audit.randomness import Purpose, generator
 
 
@@ -175,7 +175,7 @@ def _mean_embedding(spec: ModelSpec) -> nn.Module:
             f"model is {MEAN_EMBEDDING}, and no public vocabulary says how many tokens there are: accepted is it with "
             "vocabulary in [data]; else 'package.module:factory'"
         )
-    return glorot(MeanEmbedding(size, spec.classes))
+    return glorot(MeanEmbeddingClassifier(size, spec.classes))
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def private_updates(
         times = None if canaries is None else np.zeros(canaries.coins.shape)
         for row, source in enumerate(sources):
             if canaries is not None and times is not None:
-                times[row] = trial.take_up(canaries, row)
+                times[row] = trial.sample_canaries(canaries, row)
             there = None if present is None else torch.from_numpy(present[row])
             updates[row], state = trial.train(models[row].cpu(), source, there, accountant)
     assert state is not None, "there is a trial at least"
@@ -258,7 +258,7 @@ class _SequentialTrialTrainer:
         self._together = max(1, GRADIENT_BUDGET // model.layout.size)
         self._extra: list[Tensor] = []
 
-    def take_up(self, canaries: GradientCanaries, row: int) -> Floats:
+    def sample_canaries(self, canaries: GradientCanaries, row: int) -> Floats:
         """Draw the steps that sample each canary in trial `row`; return their number for each canary, float64.
 
         Canaries are sampled at the rate of the client's records. Only canaries whose coin is 1 are added to the sums.

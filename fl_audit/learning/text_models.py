@@ -5,7 +5,7 @@ from torch import Tensor, nn
 _EMBEDDED = 16  # length of the embedding vector of a token
 
 
-class MeanEmbedding(nn.Module):
+class MeanEmbeddingClassifier(nn.Module):
     """A text classifier: the mean of the embeddings of all tokens that are not padding, followed by a dense layer."""
 
     def __init__(self, tokens: int, classes: int) -> None:

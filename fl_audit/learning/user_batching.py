@@ -225,7 +225,7 @@ class UserBlock:
 
 
 @dataclass(frozen=True)
-class UserRecords:
+class RecordsSortedByUser:
     """Records in an order in which each user's records are adjacent, and users with few records come first.
 
     In this order, the records of users with equal numbers of records are read without a copy. The object can be reused
@@ -240,7 +240,7 @@ class UserRecords:
     _blocks: dict[int, list[UserBlock]] = field(default_factory=dict)  # blocks of all records, keyed by their limit
 
     @classmethod
-    def of(cls, features: Tensor, labels: Tensor, users: Tensor) -> "UserRecords":
+    def of(cls, features: Tensor, labels: Tensor, users: Tensor) -> "RecordsSortedByUser":
         """Return records sorted by user, beginning with the users with the fewest records.
 
         Raises `InputError` if the shapes of `labels` and `users` differ.

@@ -15,7 +15,7 @@ from fl_audit.learning.convolutions import StackedConv2d
 from fl_audit.learning.layers import LayerCall, StackedLinear, weigh
 from fl_audit.learning.record_gradient_norms import GradientNormsAndProducts, gradient_products
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.learning.user_batching import UserMicrobatch, UserRecords
+from fl_audit.learning.user_batching import RecordsSortedByUser, UserMicrobatch
 from fl_audit.learning.user_norms import user_norms_of_layer
 
 
@@ -31,7 +31,7 @@ class ClippedUsersSum(NamedTuple):
 def clipped_user_sum(
     model: StackedModel,
     models: Tensor,
-    records: UserRecords,
+    records: RecordsSortedByUser,
     clipping_norm: float | Tensor | None,
     batch_trials: int | None = None,
     taking_part: Tensor | None = None,
@@ -62,7 +62,7 @@ def clipped_user_sum(
     --------
     >>> model = StackedModel(torch.nn.Linear(2, 2, bias=False), (2,))
     >>> features, labels, users = torch.tensor([[3.0, 4.0], [3.0, 4.0]]), torch.tensor([0, 0]), torch.tensor([7, 7])
-    >>> records = UserRecords.of(features, labels, users)
+    >>> records = RecordsSortedByUser.of(features, labels, users)
     >>> clipped_user_sum(model, torch.zeros(1, 4), records, None).total.tolist()
     [[-3.0, -4.0, 3.0, 4.0]]
     >>> round(float(clipped_user_sum(model, torch.zeros(1, 4), records, 1.0).total.norm()), 6)
@@ -109,7 +109,7 @@ def user_gradients(
     vectors
         One finite vector v per trial, (trials, parameters), converted to float32; with None the inner products are 0.
     """
-    records = UserRecords.of(features, labels, users)
+    records = RecordsSortedByUser.of(features, labels, users)
     norms, products = [], []
     for block in records.blocks(_examples_at_once(model, models)):
         own_norms, own_products = [], []
@@ -159,7 +159,7 @@ def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: 
             if is_whole and one.sums is not None:
                 summed = {name: weigh(own, of_users) for name, own in one.sums.items()}
             else:
-                summed = visit.layer.weighted_sum(visit, signal, weights, _kept(visit, signal))
+                summed = visit.layer.weighted_sum(visit, signal, weights, _intermediates(visit, signal))
             for name, own in summed.items():
                 total[:, columns[visit.layer.prefix + name]] = own.flatten(1)
     return total, bits
@@ -195,7 +195,7 @@ def _clipped(
     return weights, (within * flags * users.groups.is_first).sum(1)
 
 
-def _kept(visit: LayerCall, signal: Tensor) -> object:
+def _intermediates(visit: LayerCall, signal: Tensor) -> object:
     """Return the intermediate values that a layer's `weighted_sum` needs besides the clipping factors."""
     layer = visit.layer
     if isinstance(layer, StackedLinear):

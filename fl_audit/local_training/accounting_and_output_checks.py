@@ -22,7 +22,7 @@ _COUNT_RELEASED = (
 _COUNTS = ("num-examples", "num_examples", "num-samples", "num_samples")
 
 
-def conformance(evidence: RecordedTrainings) -> tuple[FoundPitfall, ...]:
+def found_pitfalls(evidence: RecordedTrainings) -> tuple[FoundPitfall, ...]:
     """Return the pitfalls that the evidence shows, in the order of `CHECKS`; () if Opacus was not used."""
     found = (FoundPitfall(pitfall, seen) for pitfall, check in CHECKS.items() if (seen := check(evidence)))
     return tuple(found) if evidence.is_private else ()

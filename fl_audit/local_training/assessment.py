@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, assert_never
 
 from fl_audit.array_types import finite
-from fl_audit.local_training.accounting_and_output_checks import CHECKS, conformance
+from fl_audit.local_training.accounting_and_output_checks import CHECKS, found_pitfalls
 from fl_audit.local_training.composition import ComposedPrivacy
 from fl_audit.local_training.pitfalls import FoundPitfall, Severity
 from fl_audit.local_training.recorded_trainings import RecordedTrainings
@@ -48,7 +48,7 @@ def assess(name: str, evidence: RecordedTrainings, unseen: Sequence[str] = ()) -
         Descriptions of parts of the training that could not be observed, each with the reason.
     """
     order = list(Severity)
-    found = sorted(conformance(evidence), key=lambda one: order.index(one.weight))
+    found = sorted(found_pitfalls(evidence), key=lambda one: order.index(one.weight))
     composed = evidence.composed_of()
     of_users = evidence.composed_of(of_user=True) if evidence.records_per_user > 1 else None
     unseen = (*unseen, *evidence.unseen)
@@ -89,7 +89,7 @@ def headline(assessment: Assessment) -> str:
             assert_never(assessment.verdict)
 
 
-def screen(assessment: Assessment) -> tuple[tuple[str, str], ...]:
+def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
     """Return the lines of the report about an assessment, as pairs of subject and text."""
     evidence, lines = assessment.evidence, list[tuple[str, str]]()
     if evidence.is_private:
@@ -185,7 +185,7 @@ def assessment_json(assessment: Assessment) -> dict[str, Any]:
         "name": assessment.name,
         "verdict": str(assessment.verdict),
         "headline": headline(assessment),
-        "screen": [list(line) for line in screen(assessment)],
+        "screen": [list(line) for line in report_lines(assessment)],
         "pitfalls": [
             {"name": str(one.pitfall), "weight": one.weight.name.lower(), "seen": one.seen, "fix": one.fix}
             for one in assessment.found

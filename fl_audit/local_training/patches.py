@@ -48,7 +48,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
             if "pre_step" in vars(kind):
                 put(kind, "pre_step", calls.step)
 
-        calls = _ReportedCalls(recorder, adopt)
+        calls = _ReportingWrappers(recorder, adopt)
         for kind in _kinds(DPOptimizer):
             adopt(kind)
         for kind in _kinds(IAccountant):
@@ -84,7 +84,7 @@ def _kinds(kind: type[Any]) -> list[type[Any]]:
     return list(found)
 
 
-class _ReportedCalls:
+class _ReportingWrappers:
     """Replacements of patched methods: each calls the original `method` of `owner`, and reports to the recorder."""
 
     def __init__(self, recorder: Recorder, adopt: Callable[[type], None]) -> None:
@@ -138,7 +138,7 @@ class _ReportedCalls:
 
     def hand_out(self, owner: Any, method: MethodType, /) -> Any:
         found = method()
-        self._recorder.hands_out(owner)
+        self._recorder.record_batch(owner)
         return found
 
     def new_pass(self, owner: Any, method: MethodType, /) -> Any:

@@ -48,7 +48,9 @@ class RecordedTrainings:
         steps = [(step, one.batches_of(step)) for one in self.private_trainings for step in one.noised]
         found = []
         # Of a batch that was drawn before, code of the training may draw records by itself.
-        hidden = sum(not fed or (not step.is_fresh and not step.is_of_whole(fed)) for step, fed in steps)
+        hidden = sum(
+            not fed or (not step.is_fresh and not step.has_gradient_of_each_record(fed)) for step, fed in steps
+        )
         if hidden:
             found.append(f"how {hidden} of {len(steps)} steps drew their records: no DataLoader of torch gave them")
         other = sorted(

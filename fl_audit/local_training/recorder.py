@@ -155,7 +155,7 @@ class Recorder:
         self._note_batch(self._batch(iterator, positions if chosen is None else chosen), positions, iterator._dataset)
         return drawn if chosen is None else chosen
 
-    def hands_out(self, iterator: Any) -> None:
+    def record_batch(self, iterator: Any) -> None:
         """Record a mini-batch when a data loader with workers hands it out to the training.
 
         Such a loader draws several mini-batches in advance, and hands out the oldest one first.
@@ -318,7 +318,7 @@ class Recorder:
         Parameters
         ----------
         left
-            Outputs of the client, as `left_of` returns them; None if there are none.
+            Outputs of the client, as `outputs_of` returns them; None if there are none.
         client
             Number of the client, from 0.
         number
@@ -332,7 +332,7 @@ class Recorder:
             self.plateaus, left or TrainingOutputs(), client, number,
         )  # fmt: skip
 
-    def left_of(
+    def outputs_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
     ) -> TrainingOutputs:
         """Return all outputs of a client: its metrics, and how its returned tensors compare with the private models.

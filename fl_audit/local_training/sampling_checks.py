@@ -92,7 +92,11 @@ def _samples(training: RecordedTraining) -> list[tuple[int, ...]]:
 
 def _repeated_batch(evidence: RecordedTrainings) -> str:
     for training in evidence.private_trainings:
-        again = sum(not step.is_fresh and step.is_of_whole(fed) for step, fed in _fed(training) if step.is_noised)
+        again = sum(
+            not step.is_fresh and step.has_gradient_of_each_record(fed)
+            for step, fed in _fed(training)
+            if step.is_noised
+        )
         if again:
             return f"{again} of {len(training.noised)} steps were taken on a batch that a step was taken on before"
     return ""

@@ -100,7 +100,7 @@ class PrivateStep:
             return self.noise_multiplier
         return float((self.noise_multiplier**-2 - self.count_multiplier**-2) ** -0.5)
 
-    def is_of_whole(self, batches: Sequence["Batch"]) -> bool:
+    def has_gradient_of_each_record(self, batches: Sequence["Batch"]) -> bool:
         """Return True if the step had one gradient for each record of its mini-batches.
 
         The number of gradients may be that of all `batches` together, or that of the last one alone. The result is also

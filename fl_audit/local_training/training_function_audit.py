@@ -134,7 +134,7 @@ class _Runner:
         except (Exception, SystemExit) as error:
             raise InputError(f"{self.name} raised {in_a_line(error)}") from error
         arrays = _weights_in(made if made is not None else given["model"])
-        return recorder.training(recorder.left_of(arrays, {}, {}), 0, number)
+        return recorder.training(recorder.outputs_of(arrays, {}, {}), 0, number)
 
     def run_at_engine(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
         """Call the function as it is, and apply `edit` to the data set that its Opacus engine receives."""

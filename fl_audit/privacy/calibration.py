@@ -16,7 +16,7 @@ from fl_audit.privacy.accounting import Accountant, _require_accountable, accoun
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import full_participation_mu
 from fl_audit.privacy.gaussian import gdp_mu
-from fl_audit.privacy.reconstruction_bounds import against_its_absence, reconstruction_bound
+from fl_audit.privacy.reconstruction_bounds import as_add_remove, reconstruction_bound
 from fl_audit.privacy.targets import Target
 from fl_audit.root_finding import smallest_root
 
@@ -184,7 +184,7 @@ def _for_hits(probability: float, chance: float, claim: Claim) -> float:
     """
     _require_accountable(claim.profile, claim.accountant)
     mu = float(ndtri(probability) - ndtri(chance))
-    return _for_mu(mu, against_its_absence(claim), lambda curves: (1 - curves.tradeoff(chance)) / probability - 1)
+    return _for_mu(mu, as_add_remove(claim), lambda curves: (1 - curves.tradeoff(chance)) / probability - 1)
 
 
 def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.PrivacyCurvePair], float]) -> float:

@@ -49,7 +49,7 @@ class LedgerTraining:
                 require_number(f"{what} is", value, "positive finite numbers")
 
     @property
-    def shortfall(self) -> float:
+    def sensitivity_ratio(self) -> float:
         """Factor, at least 1, by which the real sensitivity of the sum exceeds the sensitivity stated in the entry.
 
         The real sensitivity follows from the clipping norm and the adjacency. The factor is 1 if the entry states no
@@ -63,9 +63,9 @@ class LedgerTraining:
     def noise_multiplier(self) -> float:
         """Noise multiplier relative to the real sensitivity of the sum.
 
-        It is the stated noise multiplier divided by `shortfall`, the ratio of the real to the stated sensitivity.
+        It is the stated noise multiplier divided by `sensitivity_ratio`, the real sensitivity over the stated one.
         """
-        return self.terms.noise_multiplier / self.shortfall
+        return self.terms.noise_multiplier / self.sensitivity_ratio
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as a dict of JSON values, without its digest."""

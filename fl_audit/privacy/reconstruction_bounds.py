@@ -29,7 +29,7 @@ _LEFT_OUT = {
 }
 
 
-def against_its_absence(claim: Claim) -> Claim:
+def as_add_remove(claim: Claim) -> Claim:
     """Convert a claim with replace adjacency to add-remove adjacency, which compares a contribution with its absence.
 
     Sensitivities are halved, because leaving a contribution out changes the sum half as much as replacing it. A claim
@@ -73,7 +73,7 @@ def reconstruction_bound(claim: Claim, chance: float) -> float:
     0.0055
     """
     require_number("chance is", chance, "numbers from 0 to 1")
-    return 1 - against_its_absence(claim).profile.tradeoff(chance)
+    return 1 - as_add_remove(claim).profile.tradeoff(chance)
 
 
 def simplex_success(mu: float, candidates: int) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
 from fl_audit.array_types import Floats
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, only_if
 from fl_audit.verdict.noise_copies import _FEWEST_DRAWS, _likest_pair
 from fl_audit.verdict.null_distributions import cosine_tail, detectable_cosine
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
@@ -72,11 +72,11 @@ def copied_sizes(measured: NoiseMeasurements) -> TestResult:
     only_if(bool(looks), NotTestedReason.TOO_FEW)
     p_value, cosine, place, limit = min(looks)
     more = {"looks": len(looks)}
-    name, p_value = TestName.COPIED_SIZES, of_looks(len(looks), p_value)
+    name, p_value = TestName.COPIED_SIZES, bonferroni(len(looks), p_value)
     return TestResult(name, cosine, p_value, cosine, 0.0, limit, place, more)
 
 
 def _look(cosine: float, pairs: int, dimensions: int, place: str) -> tuple[float, float, str, float]:
     level = TestName.COPIED_SIZES.level / 3
-    p_value = of_looks(pairs, cosine_tail(cosine, dimensions))
+    p_value = bonferroni(pairs, cosine_tail(cosine, dimensions))
     return p_value, cosine, place, detectable_cosine(level / pairs, dimensions)

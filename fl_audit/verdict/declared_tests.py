@@ -137,7 +137,7 @@ BESIDE_SCORES = (*ALONG_TARGETS, *OF_OPENED)
 """The tests that can be made together with a test of scores or guesses, whose likelihood ratio is unknown."""
 
 
-def of_looks(looks: int, p_value: float) -> float:
+def bonferroni(looks: int, p_value: float) -> float:
     """Return the Bonferroni correction of the smallest of several p-values: `looks` times `p_value`, at most 1.
 
     If `p_value` is NaN, the result is NaN.

@@ -28,7 +28,7 @@ from scipy.special import ndtr, ndtri
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, bonferroni, only_if
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 from fl_audit.verdict.trial_features import Features, direction_features, sample_features, seed_of
 
@@ -66,7 +66,7 @@ def distinguisher(measured: NoiseMeasurements) -> TestResult:
     only_if(bool(usable), NotTestedReason.ONE_SIDE if one_side else NotTestedReason.TOO_FEW)
     found = [_judged(features, members, TestName.DISTINGUISHER.level / len(usable)) for features, members in usable]
     best = min(found, key=lambda test: test.p_value)
-    return replace(best, p_value=of_looks(len(found), best.p_value), more={**best.more, "models": len(found)})
+    return replace(best, p_value=bonferroni(len(found), best.p_value), more={**best.more, "models": len(found)})
 
 
 def _judged(features: Features, members: Flags, level: float) -> TestResult:

@@ -16,7 +16,7 @@ from scipy.special import chdtrc, gammainc, gammaincc, log_ndtr, ndtri
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.randomness import Purpose, generator
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, only_if
 from fl_audit.verdict.null_distributions import cosine_at, cosine_tail, detectable_cosine, detectable_deviation
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
@@ -110,10 +110,12 @@ def repeated_noise(measured: NoiseMeasurements) -> TestResult:
     critical = cosine_at(TestName.REPEATED_NOISE.level / found.pairs, dimensions)
     (trial, number), (other, later) = (divmod(place, measured.rounds) for place in (found.first, found.second))
     place = f"trial {trial} round {number + 1} and trial {other} round {later + 1}"
-    return _likest(TestName.REPEATED_NOISE, found, dimensions, critical, critical, place, {"pairs": found.pairs})
+    return _result_of_largest_cosine(
+        TestName.REPEATED_NOISE, found, dimensions, critical, critical, place, {"pairs": found.pairs}
+    )
 
 
-def _likest(
+def _result_of_largest_cosine(
     name: TestName,
     found: MostSimilarPair,
     dimensions: int,
@@ -145,7 +147,7 @@ def copied_places(measured: NoiseMeasurements) -> TestResult:
     limit = detectable_cosine(TestName.COPIED_PLACES.level / found.pairs, draws)
     first, second = (measured.noise.places[at] for at in (found.first, found.second))
     place = f"coordinates {first[0]} ({first[1]}) and {second[0]} ({second[1]})"
-    return _likest(TestName.COPIED_PLACES, found, draws, 0.0, limit, place, {"places": places})
+    return _result_of_largest_cosine(TestName.COPIED_PLACES, found, draws, 0.0, limit, place, {"places": places})
 
 
 def _by_coordinate(measured: NoiseMeasurements) -> Floats:
@@ -179,7 +181,7 @@ def joint_places(measured: NoiseMeasurements) -> TestResult:
     lower, upper = float(gammainc(degrees, above)), float(gammaincc(degrees, above))
     spread = math.sqrt(variance / pairs)
     reach = detectable_deviation(TestName.JOINT_PLACES.level / 2)
-    p_value, size = of_looks(2, float(np.minimum(lower, upper))), math.sqrt(total / pairs / draws)
+    p_value, size = bonferroni(2, float(np.minimum(lower, upper))), math.sqrt(total / pairs / draws)
     claimed, limit = math.sqrt(1 / draws), math.sqrt(reach * spread / draws)
     return TestResult(TestName.JOINT_PLACES, total / pairs, p_value, size, claimed, limit, more={"pairs": pairs})
 

@@ -13,7 +13,7 @@ from scipy.special import chdtr, gammainccinv, gammaincinv
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.errors import require
-from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, bonferroni, only_if
 from fl_audit.verdict.noise_statistics import stride_names, stride_sizes
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
 
@@ -224,7 +224,7 @@ def noise_round(measured: NoiseMeasurements) -> TestResult:
     level = TestName.NOISE_ROUND.level / count
     limit = 1 - detectable_ratio(int(freedom[freedom > 0].min()), level)
     more = {"looks": count, "best_limit": 1 - detectable_ratio(int(freedom.sum(axis=0).max()), level)}
-    place, p_value = name.format(int(at[0]), int(at[1]) + 1), of_looks(count, float(p_values[at]))
+    place, p_value = name.format(int(at[0]), int(at[1]) + 1), bonferroni(count, float(p_values[at]))
     return TestResult(TestName.NOISE_ROUND, ratio, p_value, ratio, 1.0, limit, place, more)
 
 
@@ -248,5 +248,5 @@ def least_of(name: TestName, found: dict[str, SquareSum] | SquareSum | None, mis
     place, least = min(found.items(), key=lambda item: item[1].p_value)
     limits = [1 - detectable_ratio(sums.freedom, name.level / len(found)) for sums in found.values()]
     more = {"places": len(found), "best_limit": min(limits)} if place else {}
-    p_value = of_looks(len(found), least.p_value)
+    p_value = bonferroni(len(found), least.p_value)
     return TestResult(name, least.ratio, p_value, least.ratio, 1.0, max(limits), place, more)

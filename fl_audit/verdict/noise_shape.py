@@ -20,7 +20,7 @@ from scipy.special import chdtrc, ndtr, ndtri
 from fl_audit.array_types import Floats
 from fl_audit.statistics.exact_counts import binomial_p
 from fl_audit.verdict import declared_tests
-from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, bonferroni, only_if
 from fl_audit.verdict.noise_statistics import LOW_BITS_KINDS
 from fl_audit.verdict.null_distributions import detectable_deviation, largest_p, normal_distance
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
@@ -56,7 +56,7 @@ def shape(measured: NoiseMeasurements) -> TestResult:
     only_if(bool(found), NotTestedReason.TOO_FEW)
     place, (distance, p_value) = min(found.items(), key=lambda entry: entry[1][1])
     limit = _detectable_distance(values.size, TestName.SHAPE.level / len(found))
-    p_value, more = of_looks(len(found), p_value), {"values": groups[place].size}
+    p_value, more = bonferroni(len(found), p_value), {"values": groups[place].size}
     return TestResult(TestName.SHAPE, distance, p_value, distance, 0.0, limit, place, more)
 
 
@@ -123,7 +123,9 @@ def shape_along_record(measured: NoiseMeasurements) -> TestResult:
     least = min(of_distance, float(binomial_p(beyond, values.size, _TAIL_SHARE)), largest_p(largest, values.size))
     limit = _detectable_distance(values.size, TestName.SHAPE_ALONG_RECORD.level / 3)
     more = {"largest": largest, "beyond": beyond / values.size}
-    return TestResult(TestName.SHAPE_ALONG_RECORD, distance, of_looks(3, least), distance, 0.0, limit=limit, more=more)
+    return TestResult(
+        TestName.SHAPE_ALONG_RECORD, distance, bonferroni(3, least), distance, 0.0, limit=limit, more=more
+    )
 
 
 @of_family(TestName.LOW_BITS)
@@ -147,13 +149,13 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
     place = LOW_BITS_KINDS.index(kind)
     reach = detectable_deviation(TestName.LOW_BITS.level / len(offered))
     fewest = float(min(count[at] for at in kinds))
-    p_value, limit = of_looks(len(offered), float(ndtr(-largest))), min(1.0, reach / math.sqrt(2 * fewest))
+    p_value, limit = bonferroni(len(offered), float(ndtr(-largest))), min(1.0, reach / math.sqrt(2 * fewest))
     mean = float(total[place] / count[place])
     return TestResult(TestName.LOW_BITS, largest, p_value, mean, claimed=0.0, limit=limit, place=kind)
 
 
 @dataclass(frozen=True)
-class _CharacteristicFunctionInput:
+class _NoiseGridTestInput:
     """Noise values, and the range of frequencies at which their characteristic function is tested.
 
     The test finds a grid: all values are multiples of one step.
@@ -181,27 +183,27 @@ def grid(measured: NoiseMeasurements) -> TestResult:
     power, frequency, _, look = max(found, key=lambda one: one[0])
     looked_at = sum(number for _, _, number, _ in found)
     reach = math.sqrt(math.log(looked_at / TestName.GRID.level)) + float(ndtri(DETECTION_POWER)) / math.sqrt(2)
-    p_value, limit = of_looks(looked_at, math.exp(-power)), min(1.0, reach / math.sqrt(count))
+    p_value, limit = bonferroni(looked_at, math.exp(-power)), min(1.0, reach / math.sqrt(count))
     more = {"step": 1 / frequency, "finest": 1 / look.highest}
     return TestResult(TestName.GRID, power, p_value, math.sqrt(power / count), 0.0, limit, look.unit, more)
 
 
-def _looks(measured: NoiseMeasurements) -> Iterator[_CharacteristicFunctionInput]:
+def _looks(measured: NoiseMeasurements) -> Iterator[_NoiseGridTestInput]:
     sample, known = measured.sample, measured.sampled_trials
     sigma, grain = measured.sigma[known], measured.noise.grain[known]
     widest, narrowest = float(sigma.max()), float(sigma.min())
     finest = _BINS / (8 * _HALF_WIDTH)
     highest = min(finest, _SHARE_OF_STEP / max(1e-30, float(grain.max())))
-    yield _CharacteristicFunctionInput("of the claimed noise", sample.reshape(-1), _LOWEST_FREQUENCY, highest)
+    yield _NoiseGridTestInput("of the claimed noise", sample.reshape(-1), _LOWEST_FREQUENCY, highest)
     if widest - narrowest > 1e-9 * widest:
         values = (sample * (sigma / widest)[..., None]).reshape(-1)
         highest = min(finest, _SHARE_OF_STEP / max(1e-30, float((grain * sigma).max()) / widest))
-        yield _CharacteristicFunctionInput(
+        yield _NoiseGridTestInput(
             "of the largest claimed noise", values, _LOWEST_FREQUENCY * widest / narrowest, highest
         )
 
 
-def _strongest_frequency(look: _CharacteristicFunctionInput) -> tuple[float, float, int]:
+def _strongest_frequency(look: _NoiseGridTestInput) -> tuple[float, float, int]:
     """Return the largest N |phi|^2 over the tested frequencies, its frequency, and the number of tested frequencies.
 
     N is the number of noise values and phi their characteristic function.

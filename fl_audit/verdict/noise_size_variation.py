@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import chdtr, chdtrc, chdtri, ndtri
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import DETECTION_POWER, NotTestedReason, TestName, TestResult, bonferroni, only_if
 from fl_audit.verdict.noise_scale import SquareSum, detectable_ratio, has_direction, least_of, why_no_direction
 from fl_audit.verdict.null_distributions import along_previous, detectable_mean, student_p
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
@@ -112,12 +112,12 @@ def even_sizes(measured: NoiseMeasurements) -> TestResult:
         scores = _over_own_scale(squares[known], freedom[known]) if is_off else normal_scores(squares, freedom)[known]
         spread, rest = float(np.sum(np.square(scores - scores.mean()))), scores.size - 1
         lower, upper = float(chdtr(rest, spread)), 1.0 if is_off else float(chdtrc(rest, spread))
-        found.append((of_looks(2, min(lower, upper)), spread / rest, place, rest))
+        found.append((bonferroni(2, min(lower, upper)), spread / rest, place, rest))
     only_if(bool(found), NotTestedReason.TOO_FEW)
     p_value, ratio, place, rest = min(found)
     level = TestName.EVEN_SIZES.level / len(found)
     limit = 1 - float(chdtri(rest, 1 - level / 2) / chdtri(rest, 1 - DETECTION_POWER))
-    more, p_value = {"places": len(found)}, of_looks(len(found), p_value)
+    more, p_value = {"places": len(found)}, bonferroni(len(found), p_value)
     return TestResult(TestName.EVEN_SIZES, ratio, p_value, ratio, 1.0, max(0.0, limit), place, more)
 
 
@@ -148,7 +148,7 @@ def carried_sizes(measured: NoiseMeasurements) -> TestResult:
     p_value, size, place, count = min(found)
     level = TestName.CARRIED_SIZES.level / len(found)
     limit = min(1.0, detectable_mean(count, level) / math.sqrt(measured.rounds - 1))
-    more, p_value = {"looks": len(found)}, of_looks(len(found), p_value)
+    more, p_value = {"looks": len(found)}, bonferroni(len(found), p_value)
     return TestResult(TestName.CARRIED_SIZES, size, p_value, size, 0.0, limit, place, more)
 
 
@@ -186,7 +186,7 @@ def noise_part(measured: NoiseMeasurements) -> TestResult:
     limit = 1 - detectable_ratio(int(freedom[freedom > 0].min()), level)
     place = f"the tensor '{noise.tensors[tensor]}' in trial {trial} round {number + 1}"
     more = {"looks": count, "best_limit": 1 - detectable_ratio(int(freedom.max()), level)}
-    p_value = of_looks(count, float(p_values[trial, number, tensor]))
+    p_value = bonferroni(count, float(p_values[trial, number, tensor]))
     return TestResult(TestName.NOISE_PART, ratio, p_value, ratio, 1.0, limit, place, more)
 
 

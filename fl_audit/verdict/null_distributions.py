@@ -7,7 +7,7 @@ from scipy.special import betainc, betaincinv, fdtr, fdtrc, kolmogorov, log_ndtr
 
 from fl_audit.array_types import Floats
 from fl_audit.statistics.shift_bound import noncentrality_at
-from fl_audit.verdict.declared_tests import DETECTION_POWER, of_looks
+from fl_audit.verdict.declared_tests import DETECTION_POWER, bonferroni
 
 
 def student_p(values: Floats) -> tuple[float, float]:
@@ -75,7 +75,7 @@ def f_test_p(ratio: float, freedom: int, others: int) -> float:
     others
         Degrees of freedom of the second variance.
     """
-    return of_looks(2, np.minimum(fdtr(freedom, others, ratio), fdtrc(freedom, others, ratio)))
+    return bonferroni(2, np.minimum(fdtr(freedom, others, ratio), fdtrc(freedom, others, ratio)))
 
 
 def along_previous(before: Floats, after: Floats) -> Floats:
@@ -156,4 +156,4 @@ def largest_p(largest: float, count: int) -> float:
         Number of draws.
     """
     log_below = count * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
-    return of_looks(2, float(np.minimum(math.exp(log_below), -math.expm1(log_below))))
+    return bonferroni(2, float(np.minimum(math.exp(log_below), -math.expm1(log_below))))

@@ -12,11 +12,11 @@ import numpy as np
 from scipy.special import chdtrc, ndtr
 
 from fl_audit.array_types import Floats
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, only_if
 from fl_audit.verdict.noise_scale import chi_square_quantile
 from fl_audit.verdict.null_distributions import detectable_shift
 from fl_audit.verdict.run_measurements import NoiseMeasurements, of_family
-from fl_audit.verdict.target_contribution_tests import even_noise
+from fl_audit.verdict.target_contribution_tests import reduced_noise
 
 _KINDS = 4  # kinds of looks: all sampled coordinates of a side, each tensor, each coordinate, and other directions
 
@@ -53,7 +53,7 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
         ]
         at = int(np.abs(side.places).argmax())
         number, largest = measured.noise.places[at][0], abs(float(side.places[at]))
-        p_value = of_looks(2 * squares.size * len(sides), float(ndtr(-largest)))
+        p_value = bonferroni(2 * squares.size * len(sides), float(ndtr(-largest)))
         found.append((p_value, largest, f"coordinate {number} ({owners[at]}) {where}"))
         if side.directions.size:
             found.append(_chi_square(np.square(side.directions), len(sides), f"the public directions {where}"))
@@ -62,7 +62,7 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
     values = min(side.values for side in sides)
     limit = detectable_shift(10**6, level / 2 / owners.size) / math.sqrt(values)
     more = {"places": float(owners.size), "in_all": _mean_found(owners.size, level) / math.sqrt(values)}
-    return TestResult(TestName.DRIFT_PLACE, size, of_looks(_KINDS, least), size, 0.0, limit, place, more)
+    return TestResult(TestName.DRIFT_PLACE, size, bonferroni(_KINDS, least), size, 0.0, limit, place, more)
 
 
 def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, str]:
@@ -70,7 +70,7 @@ def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, 
 
     `squares` are the squares of the standardised means. The p-value is corrected by Bonferroni for `looks` tests.
     """
-    return of_looks(looks, float(chdtrc(squares.size, squares.sum()))), math.sqrt(float(squares.mean())), place
+    return bonferroni(looks, float(chdtrc(squares.size, squares.sum()))), math.sqrt(float(squares.mean())), place
 
 
 def _mean_found(places: int, level: float) -> float:
@@ -109,4 +109,4 @@ def _standard_mean(noise: Floats) -> float:
     It is N(0, 1) if the noise is as claimed. Noise that is larger than claimed is scaled down to the claimed size.
     """
     count = int(np.count_nonzero(~np.isnan(noise)))
-    return float(np.nansum(even_noise(noise))) / math.sqrt(count) if count else math.nan
+    return float(np.nansum(reduced_noise(noise))) / math.sqrt(count) if count else math.nan

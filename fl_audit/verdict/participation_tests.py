@@ -17,7 +17,7 @@ from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.statistics.exact_counts import BinomialHistogram, binomial_p, dispersion, table_p
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, if_known, only_if
 from fl_audit.verdict.null_distributions import detectable_deviation
 from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
 from fl_audit.verdict.run_measurements import of_opened
@@ -31,7 +31,7 @@ def _samples(opened: OpenedSecrets) -> OpenedParticipation:
     return if_known(opened.samples, NotTestedReason.NOT_OPENED)
 
 
-def epsilon_without_doubt(claim: Claim) -> float:
+def epsilon_if_participation_known(claim: Claim) -> float:
     """Return epsilon, at the claim's delta, against an adversary who sees in which rounds the target takes part.
 
     Sampling then hides nothing. Such an adversary exists if samples have a fixed size: whoever knows which other units
@@ -73,7 +73,7 @@ def _consequence(opened: OpenedSecrets, found: TestResult, real: float | None) -
     claim = opened.claim
     if not found.violated or claim is None:
         return found
-    epsilon = epsilon_without_doubt(claim) if real is None else epsilon_at_rate(claim, real)
+    epsilon = epsilon_if_participation_known(claim) if real is None else epsilon_at_rate(claim, real)
     claimed = _epsilon(claim)
     return replace(found, more={**found.more, "epsilon": epsilon, "claimed": claimed}) if epsilon > claimed else found
 
@@ -108,7 +108,7 @@ def target_turns(opened: OpenedSecrets) -> TestResult:
         looks["where others take part"] = table_p(inside, others, *sizes)
     place = min(looks, key=lambda name: looks[name])
     limit = _detectable_rate(samples.rate, draws, TestName.TARGET_TURNS.level / len(looks))
-    p_value = of_looks(len(looks), looks[place])
+    p_value = bonferroni(len(looks), looks[place])
     found = TestResult(
         TestName.TARGET_TURNS, count, p_value, count / draws, samples.rate, limit, place, {"draws": draws}
     )
@@ -144,7 +144,7 @@ def unit_turns(opened: OpenedSecrets) -> TestResult:
             if p_value < best:
                 best, at, place = p_value, one, f"number {samples.numbers[one]}, {name}"
     limit = _detectable_rate(samples.rate, draws, TestName.UNIT_TURNS.level / looks)
-    found, share, more = of_looks(looks, best), float(counts[at]) / draws, {"looks": looks}
+    found, share, more = bonferroni(looks, best), float(counts[at]) / draws, {"looks": looks}
     result = TestResult(TestName.UNIT_TURNS, float(counts[at]), found, share, samples.rate, limit, place, more)
     return _consequence(opened, result, None) if "target" in place else result
 
@@ -203,12 +203,12 @@ def even_turns(opened: OpenedSecrets) -> TestResult:
     draws, both = int(pairs.size) * samples.units, int(pairs.sum())
     p_value = float(binomial_p(both, draws, samples.rate**2))
     if turns.p_value <= p_value:
-        return replace(turns, p_value=of_looks(2, turns.p_value))
+        return replace(turns, p_value=bonferroni(2, turns.p_value))
     ratio = both / draws / samples.rate**2
     found = TestResult(
         TestName.EVEN_TURNS,
         both,
-        of_looks(2, p_value),
+        bonferroni(2, p_value),
         ratio,
         1.0,
         turns.limit,
@@ -234,9 +234,9 @@ def shared_samples(opened: OpenedSecrets) -> TestResult:
     repeats, more = int(np.sum(often // 2)), {"counts": number}
     p_value = _repeats_p(samples, repeats)
     if spread.p_value <= p_value:
-        return replace(spread, p_value=of_looks(2, spread.p_value))
+        return replace(spread, p_value=bonferroni(2, spread.p_value))
     name, place = TestName.SHARED_SAMPLES, "distinct samples"
-    return TestResult(name, repeats, of_looks(2, p_value), 1 + repeats / number, 1.0, spread.limit, place, more)
+    return TestResult(name, repeats, bonferroni(2, p_value), 1 + repeats / number, 1.0, spread.limit, place, more)
 
 
 def _repeats_p(samples: OpenedParticipation, repeats: int) -> float:

@@ -18,8 +18,8 @@ from fl_audit.verdict.declared_tests import (
     NotTestedReason,
     TestName,
     TestResult,
+    bonferroni,
     if_known,
-    of_looks,
     only_if,
 )
 from fl_audit.verdict.noise_scale import NoiseAlongTarget
@@ -114,7 +114,7 @@ def _compared(name: TestName, members: Flags, found: dict[str, _Sides]) -> TestR
     level = name.level / len(usable)
     ratio = float(fdtri(freedom, others, 1 - level / 2) / fdtri(freedom, others, 1 - DETECTION_POWER))
     share = math.sqrt(with_d / freedom / (without / others)) if without > 0 else (math.inf if with_d > 0 else 1.0)
-    p_value, limit = of_looks(len(usable), p_values[place]), math.sqrt(ratio) - 1
+    p_value, limit = bonferroni(len(usable), p_values[place]), math.sqrt(ratio) - 1
     return TestResult(name, share**2, p_value, share, 1.0, limit, place, {"places": len(usable)})
 
 
@@ -178,12 +178,12 @@ def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
         number = measured.noise.places[at][0]
         shift = float(np.sqrt(np.mean(np.square(t)) / members.size))
         looks.append((float(chdtrc(t.size, total)), shift, f"the {kind} at all sampled coordinates"))
-        looks.append((of_looks(t.size, float(p_values[at])), float(t[at]) / math.sqrt(members.size),
+        looks.append((bonferroni(t.size, float(p_values[at])), float(t[at]) / math.sqrt(members.size),
                       f"the {kind} at coordinate {number}"))  # fmt: skip
     p_value, size, place = min(looks)
     level = TestName.SECRET_COORDINATES.level / len(looks) / sample.shape[-1]
     limit = 2 * detectable_mean(members.size, level) / math.sqrt(measured.rounds)
-    more, p_value = {"places": sample.shape[-1]}, of_looks(len(looks), p_value)
+    more, p_value = {"places": sample.shape[-1]}, bonferroni(len(looks), p_value)
     return TestResult(TestName.SECRET_COORDINATES, size, p_value, abs(size), 0.0, limit, place, more)
 
 
@@ -217,7 +217,7 @@ def secret_last_bits(opened: OpenedSecrets) -> TestResult:
         for place, counts in zip(found.places, found.odd_places, strict=True)
     ]
     p_value, place, shares = min(looks, key=lambda one: one[0])
-    gap, more, p_value = float(abs(shares[0] - shares[1])), {"looks": len(looks)}, of_looks(len(looks), p_value)
+    gap, more, p_value = float(abs(shares[0] - shares[1])), {"looks": len(looks)}, bonferroni(len(looks), p_value)
     level = TestName.SECRET_LAST_BITS.level / len(looks)
     reach = detectable_deviation(level / 2)
     limit = min(1.0, reach * math.sqrt(float(np.sum(0.25 / found.of_places))))

@@ -12,7 +12,7 @@ from scipy.special import chdtr
 
 from fl_audit.array_types import Floats
 from fl_audit.statistics.exact_counts import binomial_p
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, if_known, only_if
 from fl_audit.verdict.noise_scale import detectable_ratio
 from fl_audit.verdict.noise_shape import _TAIL, _TAIL_SHARE
 from fl_audit.verdict.null_distributions import (
@@ -54,7 +54,7 @@ def share_pairs(opened: OpenedSecrets) -> TestResult:
     limit = detectable_cosine(TestName.SHARE_PAIRS.level / pairs, found.draws)
     one, other = (int(found.clients[at]) for at in (first, second))
     place = f"clients {one} and {other}" if one != RESIDUAL else f"client {other} and the rest of the noise"
-    more, p_value = {"pairs": pairs, "draws": found.draws}, of_looks(pairs, tail)
+    more, p_value = {"pairs": pairs, "draws": found.draws}, bonferroni(pairs, tail)
     return TestResult(TestName.SHARE_PAIRS, largest, p_value, largest, 0.0, limit, place, more)
 
 
@@ -76,11 +76,11 @@ def bit_noise(opened: OpenedSecrets) -> TestResult:
         "its size": float(chdtr(count, squares)),
         "its mean": student_p(values)[1],
         "its repeats": _repeat_p(values),
-        "its shape": of_looks(len(shapes), min(shapes)),
+        "its shape": bonferroni(len(shapes), min(shapes)),
         "its size by side": _side_p(bits[opened.members], bits[~opened.members]),
     }
     place, level = min(looks, key=lambda name: looks[name]), TestName.BIT_NOISE.level / len(looks)
-    p_value, size = of_looks(len(looks), looks[place]), math.sqrt(squares / count)
+    p_value, size = bonferroni(len(looks), looks[place]), math.sqrt(squares / count)
     more = {"shift": float(values.mean()), "shift_limit": detectable_mean(count, level)}
     limit = 1 - detectable_ratio(count, level)
     return TestResult(TestName.BIT_NOISE, size, p_value, size, 1.0, limit, place, more)

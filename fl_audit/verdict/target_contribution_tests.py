@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import chdtr, chdtrc, fdtrc, stdtr
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, of_looks, only_if
+from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, bonferroni, if_known, only_if
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, detectable_ratio
 from fl_audit.verdict.null_distributions import detectable_shift
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
@@ -34,7 +34,7 @@ def drift_of_run(measured: NoiseMeasurements) -> TargetDrift | None:
 
     The drift is the sum of the noise in this direction, which grows if the unit counts more than once.
     """
-    noise, length = even_noise(measured.own_noise / measured.excess), measured.own_length
+    noise, length = reduced_noise(measured.own_noise / measured.excess), measured.own_length
     values, units = _by_round(noise, length)
     if not (used := int(np.count_nonzero(units))):
         return None
@@ -97,7 +97,7 @@ def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
     return np.divide(sums, units, out=np.zeros_like(sums), where=units > 0), units
 
 
-def even_noise(noise: Floats) -> Floats:
+def reduced_noise(noise: Floats) -> Floats:
     """Return noise whose scale is reduced to the claimed one wherever it is significantly larger.
 
     The scales of single trials, of single rounds and of all noise are reduced one after the other. A scale is estimated
@@ -163,9 +163,9 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
     corrected by Bonferroni.
     """
     only_if(measured.trials > 1, NotTestedReason.ONE_TRIAL)
-    noise = even_noise(measured.own_noise / measured.excess)
+    noise = reduced_noise(measured.own_noise / measured.excess)
     values, units = _by_round(noise, measured.own_length)
-    along, drawn, sides = even_noise(measured.innovations / measured.excess), [values[units > 0]], measured.members
+    along, drawn, sides = reduced_noise(measured.innovations / measured.excess), [values[units > 0]], measured.members
     names = [f"round {at + 1}" for at in np.flatnonzero(units > 0)]
     for rows, side in ((sides, "D"), (~sides, "D'")):
         part = along[rows]
@@ -203,7 +203,7 @@ def _largest(name: TestName, looks: _NormalDriftSums, variance: float, freedom: 
     at = int(np.abs(looks.values).argmax())
     value = float(looks.values[at])
     t = value / scale if scale > 0 else (math.copysign(math.inf, value) if value else 0.0)
-    p_value = of_looks(2 * len(looks.names), float(stdtr(freedom, -abs(t))))
+    p_value = bonferroni(2 * len(looks.names), float(stdtr(freedom, -abs(t))))
     return TestResult(name, t, p_value, t, 0.0, limit, looks.names[at], {"looks": len(looks.names)})
 
 
@@ -216,7 +216,7 @@ def signal_trial(measured: NoiseMeasurements) -> TestResult:
     counted slightly more often in some trials. Bonferroni's correction is over both tests.
     """
     only_if(measured.rounds > 1, NotTestedReason.ONE_ROUND)
-    noise = even_noise(measured.target_noise / measured.excess)
+    noise = reduced_noise(measured.target_noise / measured.excess)
     known = ~np.isnan(noise)
     sums, squares = np.nansum(noise, axis=1), np.nansum(np.square(noise), axis=1)
     own = np.nansum(np.where(np.isnan(measured.own_noise), np.nan, measured.own_length), axis=1)
@@ -248,7 +248,7 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     largest = _largest(TestName.SIGNAL_TRIAL, _NormalDriftSums(values, names), within / freedom, freedom, limit)
     ratio = between / counts.size / (within / freedom) if within > 0 else (math.inf if between > 0 else 1.0)
     spread = float(fdtrc(counts.size, freedom, ratio))
-    p_value, place = of_looks(2, min(largest.p_value, spread)), largest.place
+    p_value, place = bonferroni(2, min(largest.p_value, spread)), largest.place
     more = {**largest.more, "spread": ratio, "trials": int(counts.size)}
     return TestResult(largest.name, largest.statistic, p_value, largest.measured, 0.0, limit, place, more)
 
@@ -307,4 +307,4 @@ def _least(sums: list[tuple[Floats, Integers, str, int]]) -> TestResult:
     level, counts = TestName.NOISE_TRIAL.level / looks, sums[0][1][sums[0][1] > 0]
     limits = {"looks": looks, "best_limit": 1 - detectable_ratio(int(counts.max()), level)}
     ratio, limit = math.sqrt(max(0.0, variance)), 1 - detectable_ratio(int(counts.min()), level)
-    return TestResult(TestName.NOISE_TRIAL, ratio, of_looks(looks, least), ratio, 1.0, limit, place, limits)
+    return TestResult(TestName.NOISE_TRIAL, ratio, bonferroni(looks, least), ratio, 1.0, limit, place, limits)

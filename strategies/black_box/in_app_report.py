@@ -16,8 +16,8 @@ from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trial
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.audit_config import AuditConfig, TargetUpdateKind
-from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer
-from fl_audit.strategies.black_box.recorder import ERROR, FAILED, names_that_tell
+from fl_audit.strategies.black_box.message_tags import MetricsWithoutContribution, Observer
+from fl_audit.strategies.black_box.recorder import ERROR, FAILED, evidence_names
 from fl_audit.strategies.black_box.trial_store import ResultColumns, StoredTrials
 from fl_audit.strategies.black_box.working_copy import outside_words
 
@@ -155,7 +155,7 @@ def _result(campaign: StoredTrials) -> ClaimAudit:
     present = np.array([campaign.is_present(number) for number in numbers])
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
     kind += " record" if audit.is_about_records else ""
-    trials, failed = stacked(seen, campaign.columns, names_that_tell(seen)), [FAILED in one.numbers for one in seen]
+    trials, failed = stacked(seen, campaign.columns, evidence_names(seen)), [FAILED in one.numbers for one in seen]
     knows = audit.knows_others or campaign.is_of_server
     result = audit_online(audit.claim, kind, trials, present, audit.confidence, knows, np.array(failed))
     refusals = tuple(_refusals(kind, seen, present, campaign.probe))
@@ -174,7 +174,7 @@ def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
     if len(campaign.contributions) > 1:
         tried = f"The first trials tried the contributions {' and '.join(campaign.contributions)}"
         found.append(f"{tried}; all others played {campaign.chosen}, which told more.")
-    if audit.numbers is AbsentTargetMetrics.KEPT and not audit.is_about_records:
+    if audit.numbers is MetricsWithoutContribution.KEPT and not audit.is_about_records:
         kept = "The numbers that clients report were left as they are: nothing is said of them."
         found.append(f'{kept} numbers="withheld" has a claim cover them.')
     if audit.observer is Observer.CLIENT:

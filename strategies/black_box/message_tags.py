@@ -48,7 +48,7 @@ class UpdateFormat(StrEnum):
     UPDATES = "updates"
 
 
-class AbsentTargetMetrics(StrEnum):
+class MetricsWithoutContribution(StrEnum):
     """The metrics that the target's client reports in a trial without its contribution."""
 
     KEPT = "kept"  # metrics and example count are unchanged, since the claim covers models alone
@@ -63,7 +63,9 @@ class TrialTag:
     group: str = ""  # the group ID that the message has without the audit
     action: TargetAction | None = None  # action of the target's client; None for all other clients
     replies: UpdateFormat = UpdateFormat.MODELS  # whether the client replies with models or with updates
-    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT  # reported metrics if the client contributes nothing
+    numbers: MetricsWithoutContribution = (
+        MetricsWithoutContribution.KEPT
+    )  # reported metrics if the client contributes nothing
     length: float = 0.0  # L2 norm of crafted updates
     is_still: bool = False  # whether all clients except the target's repeat their replies of the first trial
     pull: TargetAction | None = None  # crafted action that replaces such a repeated reply; None repeats the reply
@@ -85,7 +87,7 @@ def read_note(message: Message) -> TrialTag | None:
         actions = {name: None if entries[name] is None else TargetAction(entries[name]) for name in ("action", "pull")}
         kinds = actions | {
             "replies": UpdateFormat(entries["replies"]),
-            "numbers": AbsentTargetMetrics(entries["numbers"]),
+            "numbers": MetricsWithoutContribution(entries["numbers"]),
         }
         note = TrialTag(**(entries | kinds))
     except (ValueError, KeyError, TypeError):  # a tag of another version is ignored, so that the app goes on

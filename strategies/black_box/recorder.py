@@ -257,7 +257,7 @@ def errors_in(seen: Transcript) -> list[str]:
     return [name.removeprefix(ERROR) for name in seen.numbers if name.startswith(ERROR)]
 
 
-def names_that_tell(seen: Sequence[Transcript]) -> tuple[str, ...]:
+def evidence_names(seen: Sequence[Transcript]) -> tuple[str, ...]:
     """Return the sorted names of all numbers in transcripts that may serve as evidence for D or D'.
 
     Numbers that count errors or missing replies of clients are left out.

@@ -34,7 +34,7 @@ from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, seed_generators
 from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial, model_of, sketch_of
-from fl_audit.strategies.black_box.recorder import errors_in, names_that_tell
+from fl_audit.strategies.black_box.recorder import errors_in, evidence_names
 from fl_audit.strategies.black_box.scenario import ModelKind, OtherContributions, Scenario
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FEW, MANY
 from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower, say
@@ -143,7 +143,7 @@ class _TrialLog:
 
         Returns the names of recorded numbers from which D and D' could be told apart.
         """
-        known, numbers = self.asked.get(name, ScenarioTrialsSummary()), names_that_tell(seen)
+        known, numbers = self.asked.get(name, ScenarioTrialsSummary()), evidence_names(seen)
         trials = max(known.trials, first + len(seen))
         self.asked[name] = ScenarioTrialsSummary(trials, tuple(dict.fromkeys((*known.names, *numbers))))
         self.failed.update(error for one in seen for error in errors_in(one)[:1])

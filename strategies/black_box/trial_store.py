@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fl_audit.atomic_files import atomic_file, remove_halves, write_json
+from fl_audit.atomic_files import atomic_file, remove_temporary_files, write_json
 from fl_audit.audits.black_box.claim import LESSONS
 from fl_audit.audits.black_box.claim_audit_results import OthersNoiseShareReason, Tell
 from fl_audit.audits.black_box.online_guessing import most_telling
@@ -17,7 +17,7 @@ from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError, require
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.audit_config import AuditConfig
-from fl_audit.strategies.black_box.recorder import FAILED, names_that_tell
+from fl_audit.strategies.black_box.recorder import FAILED, evidence_names
 
 _SETTINGS, _SECRET, _PROBE = "campaign.json", "challenger.json", "probe.json"
 _COLUMNS, _CHOICE, _STILL = "columns.json", "choice.json", "still.json"
@@ -83,7 +83,7 @@ class StoredTrials:
             numbers = [trial for trial in range(1, self.pilots + 1) if self.contribution(trial) == contribution]
             answered = [trial for trial in numbers if FAILED not in self.trial(trial).numbers] or numbers
             seen, present = [self.trial(trial) for trial in answered], [self.is_present(trial) for trial in answered]
-            tried.append((stacked(seen, columns, names_that_tell(seen)), np.array(present)))
+            tried.append((stacked(seen, columns, evidence_names(seen)), np.array(present)))
         write_json(
             self.directory / _CHOICE, {"contribution": self.contributions[most_telling(tried, self.audit.claim)]}
         )
@@ -215,7 +215,7 @@ def open_campaign(
     name = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in app)
     directory = audit.directory / f"{name}-{digest}"
     if (directory / _SETTINGS).exists() and (directory / _SECRET).exists():
-        remove_halves(directory)
+        remove_temporary_files(directory)
         return StoredTrials(directory, audit, _seed(directory), tried)
     others = audit.directory.glob(f"{name}-*/{_SETTINGS}")
     last = max(others, key=lambda path: path.stat().st_mtime_ns, default=None)

@@ -250,7 +250,7 @@ _LOGS = {
 """Functions and methods, keyed by module, that log to a tracker which the app has already started."""
 
 
-class _SilentFileWriter:
+class _NullTensorBoardWriter:
     """Replacement for TensorBoard's `FileWriter`: it opens no file, accepts any call, and does nothing."""
 
     def __init__(self, place: str = "", *_: Any, **__: Any) -> None:
@@ -277,6 +277,6 @@ def _silent_trackers() -> Iterator[None]:
                 except AttributeError:  # another version of the tracker
                     continue
                 if hasattr(found, function):
-                    silent = _SilentFileWriter if function == "FileWriter" else _nothing
+                    silent = _NullTensorBoardWriter if function == "FileWriter" else _nothing
                     stack.enter_context(patch.object(found, function, silent))
         yield

@@ -17,8 +17,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fl_audit.audits.canaries.canary_notes import NOTE, ReportedCanaryProperties, read_note
 from fl_audit.audits.canaries.observer_store import TrainingObserver
+from fl_audit.audits.canaries.reported_canary_properties import NOTE, ReportedCanaryProperties, read_note
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.legacy_adapter import layers_of
 

@@ -19,7 +19,7 @@ _MOST_LOOKS = 5  # number of times that a strategy may list the clients before i
 USUAL_NODES = 10  # Flower's default number of clients in a simulation
 
 
-class _ClientWaitLimitingGrid(InProcessGrid):
+class _ClientShortageDetectingGrid(InProcessGrid):
     """A grid that raises `InputError` if a strategy waits for more clients than there are."""
 
     _looks = 0
@@ -45,7 +45,7 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
         copy = adapted_strategy(deepcopy(innermost))
         with spared_generators(), no_news_from_flower():
             asked = copy.configure_train(
-                1, ArrayRecord(), ConfigRecord(), _ClientWaitLimitingGrid(nodes, lambda _: None)
+                1, ArrayRecord(), ConfigRecord(), _ClientShortageDetectingGrid(nodes, lambda _: None)
             )
             return len(list(asked))
     except Exception:  # a strategy may not work without its wrappers
@@ -84,7 +84,7 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
     return nodes, [said] if asked != made_for else []
 
 
-def early_of(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
+def too_few_clients(strategy: Strategy, made_for: int | None) -> tuple[int, int] | None:
     """Return two numbers of clients that show that a strategy may begin a round with too few clients.
 
     The noise of such a round is too small. The numbers are the clients for which the strategy waits, and the clients

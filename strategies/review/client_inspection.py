@@ -237,7 +237,7 @@ def _training(recorder: Recorder, reply: Message, place: int, number: int) -> Re
     arrays: dict[str, torch.Tensor] = {}
     for record in reply.content.array_records.values():
         arrays |= {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
-    left: TrainingOutputs = recorder.left_of(arrays, _numbers(reply), {})
+    left: TrainingOutputs = recorder.outputs_of(arrays, _numbers(reply), {})
     return recorder.training(left, place, number)
 
 

@@ -21,7 +21,7 @@ from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
 _MOST_NAMES = 30  # largest number of metrics that a strategy may look up in replies
 
 
-def rehearsed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, float, float, bool, tuple[str, ...]]:
+def probed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, float, float, bool, tuple[str, ...]]:
     """Run single trials to find out which metrics the app's strategy needs in replies, and how long a trial takes.
 
     Clients report more and more metrics until nothing is missing. Raises `InputError` if the app fails in the last

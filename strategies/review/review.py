@@ -17,10 +17,10 @@ from fl_audit.strategies.black_box.system_audit import audit_system, kinds_of
 from fl_audit.strategies.black_box.trial_models import template_of
 from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower
 from fl_audit.strategies.review import plan as planning
-from fl_audit.strategies.review.client_counts import early_of
+from fl_audit.strategies.review.client_counts import too_few_clients
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import fewest
-from fl_audit.strategies.review.probe_trials import rehearsed
+from fl_audit.strategies.review.probe_trials import probed
 from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention
 from fl_audit.strategies.review.review_result import ReviewResult
 from fl_audit.strategies.review.review_verdict import (
@@ -31,7 +31,7 @@ from fl_audit.strategies.review.review_verdict import (
     server_verdict,
 )
 from fl_audit.strategies.review.reviewed_app import REFERENCE, ReviewedApp, read_reviewed_app
-from fl_audit.strategies.review.side_channels import NUMBERS, SideChannel, leaks
+from fl_audit.strategies.review.side_channels import NUMBERS, SideChannel, side_channel_results
 from fl_audit.strategies.review.virtual_clients import TrialStrategyFactory
 from fl_audit.verdict.verdict import Verdict
 
@@ -79,7 +79,7 @@ def _planned(
 
     The time limit counts from `began`, a time of the monotonic clock in seconds.
     """
-    system, slow, quick, has_written, unoffered = rehearsed(read.system, read.claim)
+    system, slow, quick, has_written, unoffered = probed(read.system, read.claim)
     asked, stated, claim = dict(read.stage.most), read.stated, read.claim
     kinds = planning.telling_kinds(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
     left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
@@ -165,7 +165,7 @@ class _PlannedReview:
         cannot start with too few clients.
         """
         read = self.read
-        early = early_of(read.start.strategy, read.stated.clients)
+        early = too_few_clients(read.start.strategy, read.stated.clients)
         if early is None:
             return ()
         few = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
@@ -216,7 +216,7 @@ class _PlannedReview:
             budget=self.plan.words,
             result=result,
             beside=beside,
-            leaks=leaks(results, planned),
+            leaks=side_channel_results(results, planned),
             remarks=(*caught.remarks, *read.on_clients, *early, *read.on_model, *self.remarks),
             buffers=None if read.own is None else planning.buffers_of(read.own),
             of_records=self.names_found,

@@ -7,9 +7,8 @@ from typing import Any, assert_never
 from fl_audit.audits.black_box.claim_audit_messages import not_tried, opening, untried_words
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit
 from fl_audit.audits.black_box.findings import DistinguisherFinding, findings, result_json
-from fl_audit.local_training.assessment import assessment_json
+from fl_audit.local_training.assessment import assessment_json, report_lines
 from fl_audit.local_training.assessment import headline as headline_of_clients
-from fl_audit.local_training.assessment import screen as screen_of_clients
 from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.scenario import ModelKind
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
@@ -109,12 +108,12 @@ def screen(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     lines += [("Not loaded", f"{reason[0].upper()}{reason[1:]}.") for reason in review.unseen]
     lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
     if review.inside is None or inside is None:
-        return (*lines, *_lost_inside(review), ("Not seen", f"{_UNSEEN}."))
-    lines += [(f"Inside clients, {about[0].lower()}{about[1:]}", said) for about, said in screen_of_clients(inside)]
+        return (*lines, *_uninspected_clients(review), ("Not seen", f"{_UNSEEN}."))
+    lines += [(f"Inside clients, {about[0].lower()}{about[1:]}", said) for about, said in report_lines(inside)]
     return (*lines, ("Not seen", f"{_UNSEEN_OF_SERVER}."))
 
 
-def _lost_inside(review: ReviewResult) -> tuple[tuple[str, str], ...]:
+def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     """Return one line, as a heading and a text, on why clients could not be inspected; none without an inspection."""
     if review.inside is None:
         return ()

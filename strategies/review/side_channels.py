@@ -58,7 +58,7 @@ def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
     )
 
 
-def leaks(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChannelResult, ...]:
+def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) -> tuple[SideChannelResult, ...]:
     """Return for each side channel whether the trials found a leak through it.
 
     Parameters

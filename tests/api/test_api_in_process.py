@@ -55,7 +55,7 @@ def _state() -> dict[str, Any]:
         "threads of torch": torch.get_num_threads(),
         "modules": list(sys.path),
         "quiet": verbosity.is_quiet(),
-        "heard": verbosity.is_heard(),
+        "heard": verbosity.has_listener(),
         "here": Path.cwd(),
         "output": (sys.stdout, sys.stderr),
     }

@@ -14,7 +14,7 @@ from fl_audit.data.option_names import Dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan
@@ -36,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def plan_of(place: Path, changes: Sections) -> AuditPlan:
+def plan_of(place: Path, changes: Sections) -> ResolvedAudit:
     sections = settings_of(place, 1, 6, **changes)
     sections["model"] = {"name": "mean-embedding"}
     sections["training"]["rounds"] = 2

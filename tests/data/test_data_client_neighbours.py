@@ -11,7 +11,7 @@ from fl_audit.data.neighbours import (
     NeighbourRule,
     choose_client,
     client_dissimilarities,
-    stand_in_shard,
+    replacement_positions,
 )
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
@@ -133,14 +133,14 @@ def test_a_stand_in_is_a_sorted_set_of_its_size_of_one_owner_who_has_enough(
     pool = drawn(outside, outside, owners)
     if outside < size:
         with pytest.raises(InputError, match=f"has {size} records, .* {outside} are left"):
-            stand_in_shard(pool, size, seed, number)
+            replacement_positions(pool, size, seed, number)
         return
-    shard = stand_in_shard(pool, size, seed, number)
+    shard = replacement_positions(pool, size, seed, number)
     assert shard.dtype == np.int64
     assert shard.shape == (size,)
     assert (np.diff(shard) > 0).all()
     assert 0 <= shard[0] <= shard[-1] < outside
-    assert np.array_equal(shard, stand_in_shard(pool, size, seed, number))
+    assert np.array_equal(shard, replacement_positions(pool, size, seed, number))
     if pool.owner is not None and np.bincount(pool.owner).max() >= size:
         assert len(np.unique(pool.owner[shard])) == 1
 
@@ -162,9 +162,9 @@ def test_who_stands_in_follows_the_owners(inside: int, outside: int, owners: int
     free = np.flatnonzero(pool.owner != own[0]) if len(own) == 1 else np.arange(outside)
     if len(free) < size:
         with pytest.raises(InputError, match="its stand-in"):
-            stand_in_shard(pool, size, seed, inside=training, replaced=replaced)
+            replacement_positions(pool, size, seed, inside=training, replaced=replaced)
         return
-    whose = pool.owner[stand_in_shard(pool, size, seed, inside=training, replaced=replaced)]
+    whose = pool.owner[replacement_positions(pool, size, seed, inside=training, replaced=replaced)]
     if len(own) > 1:
         return
     assert own[0] not in whose
@@ -178,14 +178,14 @@ def test_who_stands_in_follows_the_owners(inside: int, outside: int, owners: int
 
 def test_stand_ins_of_other_numbers_and_seeds_are_other_draws() -> None:
     pool = drawn(200, 0)
-    shards = {tuple(stand_in_shard(pool, 10, seed, number)) for seed in range(3) for number in range(20)}
+    shards = {tuple(replacement_positions(pool, 10, seed, number)) for seed in range(3) for number in range(20)}
     assert len(shards) == 60
 
 
 def test_stand_ins_are_uniform() -> None:
     pool, counts = drawn(10, 0), np.zeros(10)
     for number in range(2000):
-        counts[stand_in_shard(pool, 4, 0, number)] += 1
+        counts[replacement_positions(pool, 4, 0, number)] += 1
     # Each count is binomial(2000, 0.4), standard deviation 22.
     assert np.abs(counts - 800).max() < 110
 
@@ -193,22 +193,22 @@ def test_stand_ins_are_uniform() -> None:
 def test_a_client_of_several_owners_is_replaced_by_a_mixture() -> None:
     pool, training = drawn(400, 0, 4), drawn(40, 1, 4)
     assert pool.owner is not None
-    shard = stand_in_shard(pool, 40, 0, inside=training, replaced=np.arange(40))
+    shard = replacement_positions(pool, 40, 0, inside=training, replaced=np.arange(40))
     assert len(np.unique(pool.owner[shard])) == 4
 
 
 @pytest.mark.parametrize(("size", "number", "words"), [(0, 0, "shard is 0"), (3, -1, "shard is -1")])
 def test_sizes_and_numbers_are_checked(size: int, number: int, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        stand_in_shard(drawn(10, 0), size, 0, number)
+        replacement_positions(drawn(10, 0), size, 0, number)
 
 
 def test_nothing_outside_is_refused() -> None:
     with pytest.raises(InputError, match=r"has 3 records, .* 0 are left"):
-        stand_in_shard(None, 3, 0)
+        replacement_positions(None, 3, 0)
 
 
 def test_no_other_owner_is_refused() -> None:
     pool, training = drawn(50, 0, 1), drawn(5, 1, 1)
     with pytest.raises(InputError, match=r"has 5 records, .* 0 of other owners"):
-        stand_in_shard(pool, 5, 0, inside=training, replaced=np.arange(5))
+        replacement_positions(pool, 5, 0, inside=training, replaced=np.arange(5))

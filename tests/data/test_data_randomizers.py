@@ -19,7 +19,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, LaplaceRelease, RandomizedResponse
 from fl_audit.privacy.identifiability_bounds import response_advantage, truth_probability
-from fl_audit.privacy.log_odds import TrueHypothesis, log_odds_distribution
+from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
 from fl_audit.randomness import Purpose, generator
 
 PUBLISHED = {0.1: 0.525, 0.5: 0.622, 1.0: 0.731, 2.0: 0.881, 3.0: 0.953}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pages import BLOCKS, FILES
 
-from fl_audit.experiments.black_box.review_process import reviewed
+from fl_audit.experiments.black_box.review_launcher import reviewed
 from fl_audit.strategies.review.app_loading import StubImportFinder, read_app
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.strategy_capture import catch

@@ -16,8 +16,8 @@ import pytest
 from pages import FILES, Block, makers
 from typer.main import get_command
 
-from fl_audit.experiments.black_box import strategy_process
-from fl_audit.experiments.black_box.strategy_process import StrategyOptions
+from fl_audit.experiments.black_box import strategy_audit_launcher
+from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions
 from fl_audit.experiments.black_box.strategy_program import held
 from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.config import PRIVACY_TARGETS, parse_config
@@ -86,7 +86,7 @@ class Workspace:
             if _name(words) == "report":  # The PDF takes seconds more, and has tests of its own.
                 patch.setattr("fl_audit.audits.page.report_files.write_pdf", lambda *_: None)
             if _name(words) == "strategy":  # A process of its own, which has tests of its own, takes seconds to begin.
-                patch.setattr(strategy_process, "held_apart", _held_here)
+                patch.setattr(strategy_audit_launcher, "held_apart", _held_here)
             with pytest.raises(SystemExit) as ended:
                 main()
         assert ended.value.code == 0, shlex.join(words)

@@ -4,11 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 
 
-class HalvedNoise(DPStrategy):
+class HalvedNoise(TrialBatchStrategy):
     """Strategy that adds half of the noise of its mechanism."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:

@@ -9,7 +9,7 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.federation.observed_rounds import InsiderView, _require_view
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind
@@ -74,14 +74,14 @@ Named = tuple[Any, ...]
 
 
 @pytest.fixture(scope="module")
-def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[Combination, AuditPlan | str]:
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[Combination, ResolvedAudit | str]:
     """The plan of every combination of the table, or the reason of its refusal."""
     records = tmp_path_factory.mktemp("guarantees") / "records.npz"
     write_records(records)
     return {one: _plan_or_reason(one, records) for one in combinations()}
 
 
-def _plan_or_reason(combination: Combination, records: Path) -> AuditPlan | str:
+def _plan_or_reason(combination: Combination, records: Path) -> ResolvedAudit | str:
     try:
         return plan_of(combination, records, 10, 0, {"noise-multiplier": 1.0})
     except InputError as error:
@@ -130,18 +130,20 @@ def test_every_kind_of_every_part_is_tried() -> None:
 
 
 @pytest.mark.long
-def test_the_table_lists_every_distribution_that_can_be_written_down(plans: dict[Combination, AuditPlan | str]) -> None:
+def test_the_table_lists_every_distribution_that_can_be_written_down(
+    plans: dict[Combination, ResolvedAudit | str],
+) -> None:
     listed = [
         _named(plan.public.mechanism, plan.public.threat_model)
         for one, plan in plans.items()
-        if isinstance(plan, AuditPlan) and not is_repetition(plan) and one.is_usual
+        if isinstance(plan, ResolvedAudit) and not is_repetition(plan) and one.is_usual
     ]
     assert len(listed) == len(set(listed))
     assert set(listed) == set(_offered())
 
 
 @pytest.mark.long
-def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combination, AuditPlan | str]) -> None:
+def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combination, ResolvedAudit | str]) -> None:
     """All units contribute at a fixed norm, and the adversary is a single client."""
     listed = {
         (
@@ -150,7 +152,7 @@ def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combinatio
             plan.public.mechanism.optimizer.kind,
         )
         for plan in plans.values()
-        if isinstance(plan, AuditPlan)
+        if isinstance(plan, ResolvedAudit)
     }
     for mechanism in _mechanisms():
         if not mechanism.adds_noise or mechanism.is_adaptive or not isinstance(mechanism.participation, Everybody):
@@ -172,7 +174,7 @@ def test_the_table_lists_what_may_become_of_every_release(plans: dict[Combinatio
 
 @pytest.mark.long
 def test_whatever_cannot_be_accounted_or_weighed_is_refused_with_its_reason(
-    plans: dict[Combination, AuditPlan | str],
+    plans: dict[Combination, ResolvedAudit | str],
 ) -> None:
     refused = {one: plan for one, plan in plans.items() if isinstance(plan, str)}
     assert 0 < len(refused) < len(plans)
@@ -180,7 +182,7 @@ def test_whatever_cannot_be_accounted_or_weighed_is_refused_with_its_reason(
 
 
 @pytest.mark.long
-def test_refused_combinations_stand_in_few_rows_and_each_in_one(plans: dict[Combination, AuditPlan | str]) -> None:
+def test_refused_combinations_stand_in_few_rows_and_each_in_one(plans: dict[Combination, ResolvedAudit | str]) -> None:
     refused = {one: plan for one, plan in plans.items() if isinstance(plan, str)}
     rows, spelled = 0, list[tuple[str, ...]]()
     for reason in set(refused.values()):

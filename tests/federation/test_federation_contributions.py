@@ -13,11 +13,11 @@ from fl_audit.experiments.runs.local_engine import LocalGrid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.protocol import Key, MessageRecordName
-from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
+from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import _lengths_at_most
-from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch, remaining_batches
 
 TRIALS = 4
@@ -34,7 +34,7 @@ class Released:
         self.made.append(made)
 
 
-def begun(changes: Changes, small_plan: MakePlan) -> tuple[DPStrategy, Released, list[Message]]:
+def begun(changes: Changes, small_plan: MakePlan) -> tuple[TrialBatchStrategy, Released, list[Message]]:
     """Return a strategy after its first request to the clients, and the honest replies."""
     plan, released = small_plan(**changes), Released()
     federation, grid = (
@@ -43,8 +43,8 @@ def begun(changes: Changes, small_plan: MakePlan) -> tuple[DPStrategy, Released,
     )
     (batch,) = remaining_batches(TRIALS, TRIALS, ())
     size = federation.model.layout.size
-    roster = discover_clients(MonitoredGrid(grid, 60.0), federation)
-    strategy = DPStrategy(plan.public, roster, SeededChallenger(0), [batch], size, 60.0, released)
+    roster = discover_clients(ReplyTimeoutGrid(grid, 60.0), federation)
+    strategy = TrialBatchStrategy(plan.public, roster, SeededChallenger(0), [batch], size, 60.0, released)
     arrays = ArrayRecord({batch.name: Array(np.zeros((TRIALS, size), dtype=np.float32))})
     return strategy, released, list(grid.send_and_receive(strategy.configure_train(1, arrays, ConfigRecord(), grid)))
 

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 
 import fl_audit.clients.app
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.local_engine import LocalGrid, run_locally
 from fl_audit.experiments.runs.ray_engine import Engine
@@ -46,7 +46,7 @@ class Kept:
         self.results.append(result)
 
 
-def play(plan: AuditPlan, client_app: ClientApp = fl_audit.clients.app.app) -> list[BatchResult]:
+def play(plan: ResolvedAudit, client_app: ClientApp = fl_audit.clients.app.app) -> list[BatchResult]:
     kept = Kept()
     batches = remaining_batches(plan.config.audit.trials, plan.config.run.trials_per_batch or 1, ())
     run_locally(build_server_app(federation_plan(plan, batches), kept.finish), client_app, plan.public.clients, 60.0)

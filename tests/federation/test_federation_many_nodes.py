@@ -7,8 +7,8 @@ from flwr.app import Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fl_audit.experiments.runs.local_engine import LocalGrid
-from fl_audit.server import monitored_grid
-from fl_audit.server.monitored_grid import MonitoredGrid
+from fl_audit.server import reply_timeout_grid
+from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
 
 
 class _CountingGrid(LocalGrid):
@@ -44,9 +44,9 @@ def test_only_so_many_messages_are_under_way_on_a_grid_that_is_asked(
     kind: type[_CountingGrid], pushed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All messages are answered nevertheless."""
-    monkeypatch.setattr(monitored_grid, "_UNDER_WAY", 4)
+    monkeypatch.setattr(reply_timeout_grid, "_UNDER_WAY", 4)
     grid = kind(_app(), 10, time_limit=60.0)
     messages = [Message(RecordDict(), node, "query.ask") for node in grid.get_node_ids()]
-    replies = MonitoredGrid(grid, 60.0).send_and_receive(messages)
+    replies = ReplyTimeoutGrid(grid, 60.0).send_and_receive(messages)
     assert sorted(reply.metadata.src_node_id for reply in replies) == sorted(grid.get_node_ids())
     assert grid.pushed == pushed

@@ -25,7 +25,7 @@ from torch import Tensor
 import fl_audit.clients.app
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import unpack
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay, stored_rounds
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
@@ -49,7 +49,7 @@ TRIALS = 6
 ROUNDING = 1e-5
 
 
-def play(name: str, small_plan: MakePlan, directory: Path, keep: int = TRIALS, **run: Any) -> AuditPlan:
+def play(name: str, small_plan: MakePlan, directory: Path, keep: int = TRIALS, **run: Any) -> ResolvedAudit:
     """Run a mechanism in six trials, of which `keep` are stored."""
     changes = {section: dict(values) for section, values in MECHANISMS[name].items()}
     changes["audit"] |= {"trials": TRIALS}
@@ -66,7 +66,7 @@ class Stored(NamedTuple):
     batch_trials: int
 
 
-def kept(plan: AuditPlan, directory: Path) -> Stored:
+def kept(plan: ResolvedAudit, directory: Path) -> Stored:
     (path,) = (directory / "public").glob("releases-*")
     federation, tensors = load_federation(plan.public), load_file(path)
     return Stored(federation, tuple(stored_rounds(federation, tensors)), int(tensors["batch_trials"]))
@@ -121,7 +121,7 @@ class Round(NamedTuple):
     """In which trials the differing unit takes part."""
 
 
-def round_by_hand(plan: AuditPlan, federation: LoadedFederation, made: ServerRound) -> Round:
+def round_by_hand(plan: ResolvedAudit, federation: LoadedFederation, made: ServerRound) -> Round:
     mechanism, public, models = plan.public.mechanism, plan.public, made.models[-2]
     challenger = SeededChallenger(plan.config.run.seed or 0)
     norms = made.side.norms
@@ -164,7 +164,7 @@ def round_by_hand(plan: AuditPlan, federation: LoadedFederation, made: ServerRou
     return Round(ByHand(total, bits + 0.5), present, absent, target)
 
 
-def chosen(plan: AuditPlan, one: Round) -> ByHand:
+def chosen(plan: ResolvedAudit, one: Round) -> ByHand:
     """Return what the differing unit, or its replacement, added in each trial."""
     bits = torch.from_numpy(SeededChallenger(plan.config.run.seed or 0).membership(range(TRIALS)).bits)
     total = torch.where(bits[:, None], one.present.total, one.absent.total) * one.target[:, None]
@@ -172,7 +172,7 @@ def chosen(plan: AuditPlan, one: Round) -> ByHand:
     return ByHand(total, torch.where(one.target, within, 0.5))
 
 
-def noise_by_hand(plan: AuditPlan, federation: LoadedFederation, made: ServerRound) -> Tensor:
+def noise_by_hand(plan: ResolvedAudit, federation: LoadedFederation, made: ServerRound) -> Tensor:
     """Return the noise of a release."""
     mechanism, size = plan.public.mechanism, federation.model.layout.size
     challenger = SeededChallenger(plan.config.run.seed or 0)
@@ -224,7 +224,7 @@ def test_a_release_is_what_its_distribution_says_and_the_insider_knows_what_it_m
     assert took_part > 0
 
 
-def _check_bits(plan: AuditPlan, made: ServerRound, hand: Round, own: ByHand) -> None:
+def _check_bits(plan: ResolvedAudit, made: ServerRound, hand: Round, own: ByHand) -> None:
     mechanism = plan.public.mechanism
     if not isinstance(mechanism.clipping, AdaptiveClipping):
         return
@@ -233,7 +233,7 @@ def _check_bits(plan: AuditPlan, made: ServerRound, hand: Round, own: ByHand) ->
     close(made.side.bits, hand.shared.within - 0.5 + own.within - 0.5 + mechanism.bit_sigma * draws, 1e-9)
 
 
-def _check_what_is_seen(plan: AuditPlan, stored: Stored, made: ServerRound, hand: Round, own: ByHand) -> None:
+def _check_what_is_seen(plan: ResolvedAudit, stored: Stored, made: ServerRound, hand: Round, own: ByHand) -> None:
     """Check that an observation minus its true mean is the noise that the insider does not know."""
     mechanism, threat_model, challenger = (
         plan.public.mechanism,
@@ -360,7 +360,7 @@ class Told(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> tuple[AuditPlan, list[Told]]:
+def told_in(name: str, small_plan: MakePlan, directory: Path, **audit: Any) -> tuple[ResolvedAudit, list[Told]]:
     """Run a mechanism, and return every message to a client."""
     told: list[Told] = []
 

@@ -19,12 +19,12 @@ from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
-from fl_audit.server.monitored_grid import MonitoredGrid, discover_clients
+from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
-from fl_audit.strategies.dp_strategy import DPStrategy
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch, remaining_batches
 
 Transcript = list[tuple[str, int, set[str], set[str]]]
@@ -88,15 +88,15 @@ class _Released:
         self.batches.append(batch.name)
 
 
-def _strategy(small_plan: MakePlan, released: _Released) -> tuple[DPStrategy, LocalGrid, ArrayRecord]:
+def _strategy(small_plan: MakePlan, released: _Released) -> tuple[TrialBatchStrategy, LocalGrid, ArrayRecord]:
     plan = small_plan()
     federation = load_federation(plan.public)
     grid = LocalGrid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0)
     batches = remaining_batches(4, 2, ())
     size = federation.model.layout.size
-    strategy = DPStrategy(
+    strategy = TrialBatchStrategy(
         plan.public,
-        discover_clients(MonitoredGrid(grid, 60.0), federation),
+        discover_clients(ReplyTimeoutGrid(grid, 60.0), federation),
         SeededChallenger(0),
         batches,
         size,

@@ -14,14 +14,14 @@ from torch import Tensor
 from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
 from fl_audit.audits.canaries.findings_one_run import judge_canaries, measure_one_run
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
 
@@ -31,7 +31,7 @@ NOISE = {"belief": None, "noise-multiplier": 1.0, "sensitivity": None, "accounta
 AUDIT = {"kind": "canaries", "trials": None, "canaries": 6, "epsilon-star": False, "evaluate-every": 40}
 
 
-def one_run_plan(small_plan: MakePlan, training: dict[str, Any], **changes: dict[str, Any]) -> AuditPlan:
+def one_run_plan(small_plan: MakePlan, training: dict[str, Any], **changes: dict[str, Any]) -> ResolvedAudit:
     model = {"name": "dense-128"}
     parts = {
         "data": {"clients": 6, **changes.get("data", {})},
@@ -43,7 +43,7 @@ def one_run_plan(small_plan: MakePlan, training: dict[str, Any], **changes: dict
     return small_plan(model=model, **parts)
 
 
-def played(plan: AuditPlan, directory: Path, **options: Any) -> ReportContents:
+def played(plan: ResolvedAudit, directory: Path, **options: Any) -> ReportContents:
     return run_audit(plan, directory, Engine.LOCAL, with_report=False, **options)
 
 
@@ -98,7 +98,7 @@ def test_scores_hold_their_canaries_and_the_noise_of_the_mechanism(
 
 
 def test_noise_that_is_missing_is_found(small_plan: MakePlan, tmp_path: Path) -> None:
-    class TenthOfTheNoise(DPStrategy):
+    class TenthOfTheNoise(TrialBatchStrategy):
         """Strategy that adds a tenth of the noise of its mechanism."""
 
         def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: NDArray[np.float64]) -> Tensor:

@@ -15,7 +15,7 @@ from small_audits import small_settings
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import require_playable, run_audit
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "images"
 
 
-def plan_of(folder: Path, **changes: dict[str, Any]) -> AuditPlan:
+def plan_of(folder: Path, **changes: dict[str, Any]) -> ResolvedAudit:
     values: dict[str, dict[str, Any]] = {
         "data": {"name": "images", "path": str(folder), "records": 40, "test-records": 40, "population-records": 100},
         "privacy": {"belief": None, "epsilon": 5.0, "adjacency": "add-remove-record", "sensitivity": None,

@@ -17,14 +17,14 @@ from fl_audit.audits.common.findings_record_guarantee import advantage_of, measu
 from fl_audit.data.packed_graphs import unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
-from fl_audit.federation.randomised_records import randomised_records, record_pair, told_by
+from fl_audit.federation.randomised_records import randomised_records, randomised_shard, record_pair
 from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.run_files import read_json
@@ -58,7 +58,7 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images.npz"
 
 
-def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> AuditPlan:
+def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> ResolvedAudit:
     base: dict[str, dict[str, Any]] = {
         "data": {
             "name": "fl_audit.experiments.reproductions.bernau2019.collab:collab",
@@ -76,7 +76,7 @@ def graphs_plan(make: MakePlan, directory: Path, **changes: dict[str, Any]) -> A
     return make(**{name: base.get(name, {}) | changes.get(name, {}) for name in {**base, **changes}})
 
 
-def images_plan(make: MakePlan, path: Path, **changes: dict[str, Any]) -> AuditPlan:
+def images_plan(make: MakePlan, path: Path, **changes: dict[str, Any]) -> ResolvedAudit:
     pixels = {"local-randomizer": "pixelation", "record-epsilon": 40.0, "pixelation-pixels": 16, "pixelation-block": 2}
     base: dict[str, dict[str, Any]] = {
         "data": {"name": "npz", "path": str(path), "records": 20, "test-records": 10, "clients": 2},
@@ -136,15 +136,15 @@ def test_a_frozen_core_reads_what_became_of_the_records(images: Path, small_plan
         nn.Sequential(nn.Flatten(), nn.Linear(64, 3)),
     )
     behind = replace(federation, core=core)
-    told = told_by(behind, 0, ClientRandomness(5, (3, 4))).shard.features
+    told = randomised_shard(behind, 0, ClientRandomness(5, (3, 4))).shard.features
     for row, trial in enumerate((3, 4)):
         records = randomised_records(behind, 0, 5, trial)[: len(federation.shards[0])]
         assert torch.allclose(told[row], core(torch.from_numpy(records)).detach(), atol=1e-6)
     # What is kept of a federation is its own.
-    assert told_by(federation, 0, ClientRandomness(5, (3, 4))).shard.features.shape[2:] == (1, 8, 8)
+    assert randomised_shard(federation, 0, ClientRandomness(5, (3, 4))).shard.features.shape[2:] == (1, 8, 8)
 
 
-def _drawn(plan: AuditPlan, trials: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _drawn(plan: ResolvedAudit, trials: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     columns = record_draws(load_federation(plan.public), SeededChallenger(3), TrialBatch(0, 0, trials)).trials
     return columns[OF_FIRST], columns[OF_SECOND]
 

@@ -17,12 +17,12 @@ from small_audits import MakePlan
 import fl_audit.clients.request
 from fl_audit.clients.app import build_app
 from fl_audit.data.randomizers import RandomisedBits
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
-from fl_audit.federation.randomised_records import LocallyRandomisedRecords, _TensorCache, told_by
+from fl_audit.federation.randomised_records import LocallyRandomisedRecords, _TensorCache, randomised_shard
 from fl_audit.learning.models import ModelSpec, initial_models
 from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.protocol import Key, MessageRecordName
@@ -50,7 +50,7 @@ def bits(epsilon: float = 1.0) -> dict[str, Any]:
     return {"local-randomizer": "randomised-response", "record-epsilon": epsilon}
 
 
-def carts_plan(make: MakePlan, **changes: dict[str, Any]) -> AuditPlan:
+def carts_plan(make: MakePlan, **changes: dict[str, Any]) -> ResolvedAudit:
     """Return the plan of a run of one round without clipping and noise, on a few shopping carts."""
     base: dict[str, dict[str, Any]] = {
         "data": CARTS | {"records": 60, "clients": 3},
@@ -68,12 +68,12 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     seen: Told = {}
 
     def note(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
-        found = told_by(federation, client, draws)
+        found = randomised_shard(federation, client, draws)
         for row, trial in enumerate(draws.trials):
             seen.setdefault((client, trial), []).append(found.shard.features[row].numpy().copy())
         return found
 
-    monkeypatch.setattr(fl_audit.clients.request, "told_by", note)
+    monkeypatch.setattr(fl_audit.clients.request, "randomised_shard", note)
     return seen
 
 

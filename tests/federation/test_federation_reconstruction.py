@@ -14,7 +14,7 @@ from small_audits import small_settings
 from fl_audit.audits.membership.insider_increments import increments
 from fl_audit.audits.reconstruction.candidate_ranks import true_candidates
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
@@ -29,7 +29,7 @@ DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10
 PRIVACY = {"belief": None, "reconstruction": 0.5, "candidates": 20, "sensitivity": None, "accountant": None}
 
 
-def plan_of(strategy: str = "dp-fedsgd", **changes: dict[str, Any]) -> AuditPlan:
+def plan_of(strategy: str = "dp-fedsgd", **changes: dict[str, Any]) -> ResolvedAudit:
     audit = {"kind": "reconstruction", "candidates": 20, "trials": 200, "epsilon-star": False}
     values: dict[str, dict[str, Any]] = {"audit": audit, "privacy": PRIVACY, "run": {"trials-per-batch": 200}}
     for section, more in changes.items():

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
@@ -47,7 +47,7 @@ SAMPLED: dict[str, Any] = {
 WITHOUT_GUARANTEE = {"private": False, **dict.fromkeys(("belief", "epsilon", "clipping-norm", "sensitivity"))}
 
 
-def _plan(small_plan: MakePlan, **changes: dict[str, Any]) -> AuditPlan:
+def _plan(small_plan: MakePlan, **changes: dict[str, Any]) -> ResolvedAudit:
     """Return the plan of the sampled setting with changes; a change to None removes a setting."""
     sections = {name: SAMPLED.get(name, {}) | changes.get(name, {}) for name in {*SAMPLED, *changes}}
     return small_plan(**sections)
@@ -94,7 +94,7 @@ def test_packed_participation_is_read_as_it_was(records: int) -> None:
 # One round by hand.
 
 
-def _released_by_hand(plan: AuditPlan, federation: LoadedFederation, trials: range) -> Tensor:
+def _released_by_hand(plan: ResolvedAudit, federation: LoadedFederation, trials: range) -> Tensor:
     """Return the models after one round, from float64 gradients of single records."""
     seed, mechanism, challenger = plan.config.run.seed, plan.public.mechanism, SeededChallenger(plan.config.run.seed)
     spec = ModelSpec(plan.public.model, federation.model.feature_shape, federation.classes)

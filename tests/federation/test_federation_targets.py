@@ -32,7 +32,7 @@ from fl_audit.report.report_elements import ReportContents
 from fl_audit.server.release_evaluation import CheckpointSelector, ReleaseEvaluator
 from fl_audit.server.trial_batch_results import WHITE_BOX, TargetOutputsCollector
 from fl_audit.strategies.challenger import SeededChallenger
-from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
 
@@ -303,7 +303,7 @@ def test_less_noise_is_found_however_little_the_targets_stand_out(
     noise = _GUARANTEE | {"epsilon": None, "noise-multiplier": 1.0} | privacy
     plan = small_plan(data={"clients": 5}, privacy=noise, training=training | {"rounds": 2}, audit=audit)
     verdicts, ratios = {}, []
-    for strategy in (DPStrategy, HalvedNoise):
+    for strategy in (TrialBatchStrategy, HalvedNoise):
         parties, directory = ClientAppAndStrategy(strategy=strategy), tmp_path / strategy.__name__
         found = run_audit(plan, directory, Engine.LOCAL, parties=parties, with_report=False)
         told = {test["name"]: test["violated"] for test in found.summary["noise"]["tests"]}
@@ -311,7 +311,7 @@ def test_less_noise_is_found_however_little_the_targets_stand_out(
         is_clear = found.summary["signal"]["conclusive"]
         ratios.append(found.summary["noise"]["along_record"])
     kept = "consistent" if is_clear else "inconclusive"
-    assert verdicts == {DPStrategy: (kept, False, False), HalvedNoise: ("violated", True, False)}
+    assert verdicts == {TrialBatchStrategy: (kept, False, False), HalvedNoise: ("violated", True, False)}
     assert ratios == pytest.approx([1, 0.5], rel=0.25)
 
 

@@ -20,7 +20,7 @@ import fl_audit.strategies.contributors
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_as_victim, contribute_members
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
@@ -31,7 +31,7 @@ from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.models import ModelSpec, initial_models
-from fl_audit.learning.user_batching import UserRecords
+from fl_audit.learning.user_batching import RecordsSortedByUser
 from fl_audit.learning.user_gradients import clipped_user_sum
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.verdict.judging import run_family
@@ -45,7 +45,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_hospital(tmp_path_factory.mktemp("hospital"))
 
 
-def plan_of(table: Path, **changes: dict[str, Any]) -> AuditPlan:
+def plan_of(table: Path, **changes: dict[str, Any]) -> ResolvedAudit:
     settings: Changes = {
         "data": {"name": "csv", "path": str(table), "label": "readmitted", "user": "patient_id", "records": 150,
                  "drop": ["hospital"], "clients": 3, "test-records": 60},
@@ -201,7 +201,7 @@ def _by(whose: Callable[[Tensor], Tensor]) -> Contribute:
         taking_part: Tensor | None = None,
     ) -> ContributionByTrial:
         assert examples.user is not None
-        records = UserRecords.of(examples.features, examples.labels, whose(examples.user))
+        records = RecordsSortedByUser.of(examples.features, examples.labels, whose(examples.user))
         return ContributionByTrial(clipped_user_sum(federation.model, models, records, 1.0, None, taking_part).total)
 
     return contributed

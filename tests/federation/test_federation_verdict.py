@@ -13,7 +13,7 @@ from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 
 SECTIONS: dict[str, dict[str, Any]] = {
     "data": {"name": "breast-cancer", "records": 60, "clients": 2},
@@ -28,7 +28,9 @@ SECTIONS: dict[str, dict[str, Any]] = {
 pytestmark = pytest.mark.xdist_group("verdict")
 
 
-def play(directory: Path, strategy: type[DPStrategy] = DPStrategy, **changes: dict[str, Any]) -> ReportContents:
+def play(
+    directory: Path, strategy: type[TrialBatchStrategy] = TrialBatchStrategy, **changes: dict[str, Any]
+) -> ReportContents:
     settings = {name: values | changes.get(name, {}) for name, values in SECTIONS.items()}
     plan = resolve(parse_config(small_settings(**settings)))
     return run_audit(
@@ -42,11 +44,11 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> ReportContents:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("strategy", "verdict"), [(DPStrategy, "consistent"), (HalvedNoise, "violated")])
+@pytest.mark.parametrize(("strategy", "verdict"), [(TrialBatchStrategy, "consistent"), (HalvedNoise, "violated")])
 def test_two_thousand_trials_tell_an_honest_server_from_one_that_halves_its_noise(
-    strategy: type[DPStrategy], verdict: str, honest: ReportContents, tmp_path: Path
+    strategy: type[TrialBatchStrategy], verdict: str, honest: ReportContents, tmp_path: Path
 ) -> None:
-    contents = honest if strategy is DPStrategy else play(tmp_path, strategy)
+    contents = honest if strategy is TrialBatchStrategy else play(tmp_path, strategy)
     found = contents.summary["empirical_epsilon"]
     assert contents.summary["verdict"] == verdict
     assert contents.summary["innovations"]["holds"] is (verdict == "consistent")

@@ -21,7 +21,7 @@ from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.server.release_evaluation import ReleaseWithOutputs, utility
-from fl_audit.server.user_losses import means_by_unit, of_users
+from fl_audit.server.user_epsilon_star import means_by_unit, of_users
 from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.trials import TrialBatch
 

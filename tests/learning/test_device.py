@@ -10,7 +10,7 @@ from small_audits import MakePlan
 from fl_audit import torch_device
 from fl_audit.device import Device
 from fl_audit.errors import InputError
-from fl_audit.federation.contributions import ContributionByTrial, RoundContext, nothing
+from fl_audit.federation.contributions import ContributionByTrial, RoundContext, zero_contribution
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning import local_training
 from fl_audit.learning.local_training import LocalSchedule, local_batches
@@ -76,7 +76,7 @@ def test_local_training_stays_on_the_device_of_the_models(name: str, records: in
 
 def test_bits_and_missing_contributions_lie_where_the_models_are() -> None:
     models = torch.zeros(2, 4, device=ELSEWHERE)
-    absent = nothing(models, is_adaptive=True)
+    absent = zero_contribution(models, is_adaptive=True)
     assert absent.within is not None
     found = (absent.total, absent.within, absent.centred_bits, ContributionByTrial(models).centred_bits)
     assert {one.device for one in found} == {ELSEWHERE}

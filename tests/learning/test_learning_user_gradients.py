@@ -8,7 +8,7 @@ from torch.func import functional_call, grad
 
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.stacked_model import StackedModel
-from fl_audit.learning.user_batching import UserRecords
+from fl_audit.learning.user_batching import RecordsSortedByUser
 from fl_audit.learning.user_gradients import clipped_user_sum, user_gradients
 
 TRIALS = 3
@@ -79,7 +79,7 @@ def clipped(each: Tensor, norm: float | None) -> Tensor:
 @pytest.mark.parametrize("norm", [None, 0.7, 1e-3])
 def test_clipped_sums_of_users_equal_a_direct_computation(name: str, norm: float | None) -> None:
     model, template, models, features, labels = made(name)
-    found, bits = clipped_user_sum(model, models, UserRecords.of(features, labels, USERS), norm)
+    found, bits = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), norm)
     for trial in range(TRIALS):
         each = sums_of_users(template, model, models[trial], (features, labels, USERS))
         truth = clipped(each, norm).sum(0)
@@ -95,7 +95,7 @@ def test_samples_of_users_sum_those_that_are_in(name: str, share: float, monkeyp
     drawn = torch.from_numpy(np.random.default_rng(1).random((TRIALS, len(SIZES))) < share)
     drawn[2] = False
     part = drawn.repeat_interleave(torch.tensor(SIZES), dim=1)
-    whole = clipped_user_sum(model, models, UserRecords.of(features, labels, USERS), 0.7, taking_part=part)
+    whole = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), 0.7, taking_part=part)
     for trial in range(TRIALS):
         each = sums_of_users(template, model, models[trial], (features, labels, USERS))
         truth = clipped(each, 0.7)[drawn[trial]]
@@ -105,12 +105,12 @@ def test_samples_of_users_sum_those_that_are_in(name: str, share: float, monkeyp
     # Users are never parted, however little a pass holds, and the order of records does not matter.
     monkeypatch.setattr(pass_budgets, "PASS_BUDGET", 4 * model.activations)
     monkeypatch.setattr(pass_budgets, "CACHE_BUDGET", 4 * model.activations)
-    parted = clipped_user_sum(model, models, UserRecords.of(features, labels, USERS), 0.7, taking_part=part)
+    parted = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), 0.7, taking_part=part)
     torch.testing.assert_close(parted.total, whole.total, rtol=1e-4, atol=1e-5)
     assert torch.equal(parted.centred_bits, whole.centred_bits)
     order = torch.randperm(RECORDS, generator=torch.Generator().manual_seed(2))
     mixed = clipped_user_sum(
-        model, models, UserRecords.of(features[order], labels[order], USERS[order]), 0.7, None, part[:, order]
+        model, models, RecordsSortedByUser.of(features[order], labels[order], USERS[order]), 0.7, None, part[:, order]
     )
     torch.testing.assert_close(mixed.total, whole.total, rtol=1e-4, atol=1e-5)
 
@@ -118,9 +118,9 @@ def test_samples_of_users_sum_those_that_are_in(name: str, share: float, monkeyp
 def test_norms_of_each_trial_clip_it() -> None:
     model, _, models, features, labels = made("dense")
     norms = torch.tensor([0.2, 0.5, 2.0], dtype=torch.float64)
-    found = clipped_user_sum(model, models, UserRecords.of(features, labels, USERS), norms)
+    found = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), norms)
     for trial, norm in enumerate(norms.tolist()):
-        alone = clipped_user_sum(model, models[[trial]], UserRecords.of(features, labels, USERS), norm)
+        alone = clipped_user_sum(model, models[[trial]], RecordsSortedByUser.of(features, labels, USERS), norm)
         torch.testing.assert_close(found.total[[trial]], alone.total, rtol=1e-5, atol=1e-6)
         assert found.centred_bits[trial] == alone.centred_bits[0]
 
@@ -128,9 +128,11 @@ def test_norms_of_each_trial_clip_it() -> None:
 def test_the_first_trials_of_a_batch_are_worked_out_again_to_the_bit() -> None:
     model, _, models, features, labels = made("dense")
     for norms in (torch.tensor([0.2, 0.5, 2.0], dtype=torch.float64), torch.tensor(0.5)):
-        whole = clipped_user_sum(model, models, UserRecords.of(features, labels, USERS), norms)
+        whole = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), norms)
         own = norms[:2] if norms.dim() else norms
-        again = clipped_user_sum(model, models[:2], UserRecords.of(features, labels, USERS), own, batch_trials=TRIALS)
+        again = clipped_user_sum(
+            model, models[:2], RecordsSortedByUser.of(features, labels, USERS), own, batch_trials=TRIALS
+        )
         assert torch.equal(again.total, whole.total[:2])
         assert torch.equal(again.centred_bits, whole.centred_bits[:2])
 
@@ -142,15 +144,17 @@ def test_gradients_that_cancel_keep_the_norm_of_their_sum() -> None:
     features = torch.cat([base.repeat(60, 1), base[:, :] * 1e-4])
     labels = torch.tensor([0, 1] * 30 + [0])
     found = clipped_user_sum(
-        model, torch.zeros(1, 100), UserRecords.of(features, labels, torch.zeros(61, dtype=torch.int64)), 0.05
+        model, torch.zeros(1, 100), RecordsSortedByUser.of(features, labels, torch.zeros(61, dtype=torch.int64)), 0.05
     )
     assert float(found.total.norm()) <= 0.05 * (1 + 1e-5)
 
 
 def test_a_part_of_a_batch_is_worked_out_in_the_shapes_of_the_whole() -> None:
     model, _, models, features, labels = made("dense")
-    whole = clipped_user_sum(model, models, UserRecords.of(features, labels, USERS), 0.7)
-    part = clipped_user_sum(model, models[:1], UserRecords.of(features, labels, USERS), 0.7, batch_trials=TRIALS)
+    whole = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, USERS), 0.7)
+    part = clipped_user_sum(
+        model, models[:1], RecordsSortedByUser.of(features, labels, USERS), 0.7, batch_trials=TRIALS
+    )
     assert torch.equal(part.total, whole.total[:1])
 
 
@@ -167,7 +171,7 @@ def test_norms_and_products_are_those_of_the_sums(name: str) -> None:
 
 def test_users_of_one_record_are_records() -> None:
     model, _, models, features, labels = made("convolutions")
-    alone = clipped_user_sum(model, models, UserRecords.of(features, labels, torch.arange(RECORDS)), 0.3)
+    alone = clipped_user_sum(model, models, RecordsSortedByUser.of(features, labels, torch.arange(RECORDS)), 0.3)
     torch.testing.assert_close(alone.total, model.clipped_sum(models, features, labels, 0.3), rtol=1e-4, atol=1e-5)
-    none = clipped_user_sum(model, models, UserRecords.of(features[:0], labels[:0], torch.arange(0)), 0.3)
+    none = clipped_user_sum(model, models, RecordsSortedByUser.of(features[:0], labels[:0], torch.arange(0)), 0.3)
     assert not none.total.any()

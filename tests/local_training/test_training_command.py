@@ -7,7 +7,7 @@ import pytest
 
 from fl_audit.experiments.black_box.page import write_assessment
 from fl_audit.experiments.cli.main import main
-from fl_audit.local_training.assessment import assess, assessment_json, headline, screen
+from fl_audit.local_training.assessment import assess, assessment_json, headline, report_lines
 from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.training_facts import RecordedTraining
 from fl_audit.verdict.verdict import Verdict
@@ -80,4 +80,4 @@ def test_what_was_not_seen_is_said_on_the_page(tmp_path: Path) -> None:
     path = write_assessment(found, assessment_json(found), tmp_path)
     text = path.read_text()
     assert headline(found) in text
-    assert all(about in text for about, _ in screen(found))
+    assert all(about in text for about, _ in report_lines(found))

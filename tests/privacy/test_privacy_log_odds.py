@@ -22,7 +22,7 @@ from fl_audit.privacy.events import (
     SampledGaussianRelease,
     gaussian_rounds,
 )
-from fl_audit.privacy.log_odds import NormalLogOdds, TrueHypothesis, log_odds_distribution
+from fl_audit.privacy.log_odds_distribution import NormalLogOdds, TrueHypothesis, log_odds_distribution
 
 ALARM = 1e-4
 ADD_REMOVE, REPLACE = Adjacency.ADD_REMOVE_RECORD, Adjacency.REPLACE_CLIENT

@@ -4,7 +4,7 @@ import numpy as np
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.audit import PlannedAuditRun
-from fl_audit.audits.common.federation_requirements import require_clients, require_targets, require_weighable
+from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr, require_targets
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
@@ -22,7 +22,7 @@ class FirstTargetGuaranteeTests:
         """Refuse what targets cannot be played with."""
         require_clients(public, 2)
         require_targets(public, "first-target")
-        require_weighable(public)
+        require_computable_llr(public)
 
     def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return what insiders find of the noise, along their targets alone."""

@@ -27,7 +27,7 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import played
-from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.journal import append, blocks, read, until
@@ -109,11 +109,11 @@ def settings_of(place: Path, seed: int, trials: int, **changes: dict[str, Any]) 
     return {name: section | changes.get(name, {}) for name, section in sections.items()}
 
 
-class Halved(DPStrategy):
+class Halved(TrialBatchStrategy):
     """A server that adds half of the noise that it claims."""
 
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
-        """Return the noised sums of a batch, as `DPStrategy` does, with half of the noise."""
+        """Return the noised sums of a batch, as `TrialBatchStrategy` does, with half of the noise."""
         return super().noise(batch, server_round, total, 0.5 * sigma)
 
 

@@ -18,7 +18,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.estimates_from_beliefs import chance_of_being_right
 from fl_audit.audits.identifiability.identifiability_adversary import weigh
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.run import run_audit
@@ -110,7 +110,7 @@ def compare(comparison: KnowledgeComparison, trials: int) -> Compared:
     return Compared(comparison, float(right.mean()), float(less_right.mean()), both[0], both[1].high)
 
 
-def _seen_from(plan: AuditPlan, colluders: tuple[int, int] | None, place: int) -> AuditPlan:
+def _seen_from(plan: ResolvedAudit, colluders: tuple[int, int] | None, place: int) -> ResolvedAudit:
     run = plan.config.run.model_copy(update={"keep_releases": plan.config.audit.trials})
     config = plan.config.model_copy(update={"run": run})
     if colluders is None:
@@ -120,7 +120,7 @@ def _seen_from(plan: AuditPlan, colluders: tuple[int, int] | None, place: int) -
     return replace(plan, config=config.model_copy(update={"audit": audit}), public=public)
 
 
-def _without_own(plan: AuditPlan, directory: Path) -> Floats:
+def _without_own(plan: ResolvedAudit, directory: Path) -> Floats:
     """Return the log-odds of an insider who subtracts no noise of its own, and takes all noise for that of others."""
     federation, mechanism = load_federation(plan.public), plan.public.mechanism
     assert isinstance(mechanism.noise, DistributedGaussian), "there is a share to subtract"

@@ -15,7 +15,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.verdict.participation_tests import epsilon_without_doubt
+from fl_audit.verdict.participation_tests import epsilon_if_participation_known
 from tests.validation.breach_kinds import Breach
 from tests.validation.corpus.truth import NONE, gaussian, laplace, mixed, outside, sampled, tail
 from tests.validation.held_back_breaches import LAG, SHARE
@@ -126,7 +126,7 @@ def _shifts(parameters: int) -> dict[str, float]:
 def _opened() -> dict[str, float]:
     """Return the epsilons of breaches of samples, shares and bits, where one holds."""
     claim = Claim(Adjacency.ADD_REMOVE_RECORD, gaussian_rounds(_OPENED_MULTIPLIER, ROUNDS, _RATE), DELTA)
-    seen = epsilon_without_doubt(claim)
+    seen = epsilon_if_participation_known(claim)
 
     def at(rate: float, multiplier: float = _OPENED_MULTIPLIER, rounds: int = ROUNDS) -> float:
         return sampled(multiplier, rounds, rate, DELTA)

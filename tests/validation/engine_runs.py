@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, _federate, _play
@@ -31,7 +31,7 @@ from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.run_tables import RunTables
 from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.protocol import Key, MessageRecordName
-from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.stored_measurements import measured_in
@@ -42,7 +42,7 @@ _CLIENTS = 3
 _LAST_ROUND = 30
 
 
-def breach_plan(seed: int, **changes: dict[str, Any]) -> AuditPlan:
+def breach_plan(seed: int, **changes: dict[str, Any]) -> ResolvedAudit:
     """Return the plan of one batch of 100 trials and 30 rounds: logistic regression on digits, 650 parameters.
 
     Parameters
@@ -104,7 +104,7 @@ def _write_nasty_records(path: Path) -> None:
     np.savez(path, x=features[:160], y=labels[:160], x_test=features[160:], y_test=labels[160:])
 
 
-def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPlan]:
+def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[ResolvedAudit]:
     """Return plans of honest runs: many mechanisms and models, 2 to 200 trials, 4 to 12 rounds, plain and nasty
     records.
 
@@ -137,7 +137,7 @@ def honest_plans(count: int, directory: Path, seed: int = 0) -> Iterator[AuditPl
         yield breach_plan(int(rng.integers(2**32)), **merged)
 
 
-def measured_run(plan: AuditPlan, parties: ClientAppAndStrategy = HONEST) -> NoiseMeasurements:
+def measured_run(plan: ResolvedAudit, parties: ClientAppAndStrategy = HONEST) -> NoiseMeasurements:
     """Play a temporary run, in one thread, and return the insider's measurements, without its report and summary.
 
     Parameters
@@ -170,7 +170,7 @@ def parties_of(breach: Breach) -> ClientAppAndStrategy:
     # Honest noise of every batch by round, and what a breach keeps of its own: drawing it takes longer than a round.
     honest, kept = dict[int, dict[int, Floats]](), dict[int, dict[int, Floats]]()
 
-    class Broken(DPStrategy):
+    class Broken(TrialBatchStrategy):
         def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
             own = honest.setdefault(batch.first, {})
 

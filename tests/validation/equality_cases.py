@@ -16,11 +16,11 @@ from fl_audit.audits.black_box.claim_audit_results import QUICK, TrialBudget
 from fl_audit.audits.black_box.findings import findings, result_json
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
-from fl_audit.audits.canaries.canary_notes import ReportedCanaryProperties
 from fl_audit.audits.canaries.live_audit import measure_live
 from fl_audit.audits.canaries.observer_store import TrainingObserver
+from fl_audit.audits.canaries.reported_canary_properties import ReportedCanaryProperties
 from fl_audit.device import Device
-from fl_audit.experiments.black_box.review_process import reviewed
+from fl_audit.experiments.black_box.review_launcher import reviewed
 from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine

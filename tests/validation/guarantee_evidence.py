@@ -11,12 +11,12 @@ from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees
 from fl_audit.audits.identifiability.estimates_from_beliefs import advantage_from_beliefs
 from fl_audit.audits.identifiability.findings_roc import ScoreAucFinding
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, SampledGaussianRelease
-from fl_audit.privacy.log_odds import TrueHypothesis, log_odds_distribution
+from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.statistics.advantage import empirical_advantage
 from fl_audit.verdict.noise_estimate import ratio_interval
@@ -121,7 +121,7 @@ class Scored(_Shown):
 Evidence = ShownLoss | Scored  # the evidence on a combination that is offered
 
 
-def evidence_of(plan: AuditPlan, contents: ReportContents) -> Evidence:
+def evidence_of(plan: ResolvedAudit, contents: ReportContents) -> Evidence:
     """Return the evidence of a run.
 
     Parameters
@@ -134,7 +134,7 @@ def evidence_of(plan: AuditPlan, contents: ReportContents) -> Evidence:
     return _found(plan, contents.run) if plan.public.mechanism.has_exact_llr else _scored(plan, contents)
 
 
-def _scored(plan: AuditPlan, contents: ReportContents) -> Scored:
+def _scored(plan: ResolvedAudit, contents: ReportContents) -> Scored:
     assert plan.guarantee is not None, "every combination guarantees something"
     scores, kept, run = contents.find(ScoreAucFinding), contents.find(ClientGuarantees), contents.run
     assert scores is not None, "the trials are enough that some are with the record and some without"
@@ -158,7 +158,7 @@ def _scored(plan: AuditPlan, contents: ReportContents) -> Scored:
     )
 
 
-def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
+def _found(plan: ResolvedAudit, run: FinishedRun) -> ShownLoss:
     assert plan.guarantee is not None, "every combination guarantees something"
     measured, (events, theory) = measured_in(run), _theory_of(plan, run)
     advantage = advantage_from_beliefs(run.log_odds, _CONFIDENCE)
@@ -186,7 +186,7 @@ def _found(plan: AuditPlan, run: FinishedRun) -> ShownLoss:
     )
 
 
-def _theory_of(plan: AuditPlan, run: FinishedRun) -> tuple[tuple[ReleaseEvent, ...] | None, str]:
+def _theory_of(plan: ResolvedAudit, run: FinishedRun) -> tuple[tuple[ReleaseEvent, ...] | None, str]:
     """Return the theory for the log-odds of a run, from the sensitivities that it really had.
 
     The first part is releases whose log-odds have an exactly known distribution, None where only the scores of single

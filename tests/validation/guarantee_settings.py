@@ -20,10 +20,10 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.neighbours import stand_in_shard
+from fl_audit.data.neighbours import replacement_positions
 from fl_audit.data.record_selection import Split, select_records
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.federation_of_config import data_spec
 from fl_audit.federation.loaded_federation import load_federation
@@ -170,7 +170,7 @@ def boxes(chosen: Iterable[Combination]) -> list[tuple[frozenset[str], ...]]:
     return found
 
 
-def is_repetition(plan: AuditPlan) -> bool:
+def is_repetition(plan: ResolvedAudit) -> bool:
     """Return whether an adversary knows the noise of clients where these add none, which repeats `client`."""
     return plan.public.threat_model.colluders > 0 and not plan.public.mechanism.clients_add_noise
 
@@ -183,7 +183,7 @@ def write_records(path: Path) -> None:
     np.savez(path, x=features, y=np.tile([0, 1], _TWINS), x_test=test, y_test=np.tile([0, 1], 5))
 
 
-def plan_of(combination: Combination, records: Path, trials: int, seed: int, target: dict[str, float]) -> AuditPlan:
+def plan_of(combination: Combination, records: Path, trials: int, seed: int, target: dict[str, float]) -> ResolvedAudit:
     """Return the plan of a combination.
 
     Parameters
@@ -258,7 +258,7 @@ def _replaced_client(config: RunConfig, split: Split) -> NeighbourPair:
     """Return a client of one record, and the number of its twin, which replaces it."""
     shards = load_federation(resolve(config, NeighbourPair(0, 0)).public).shards
     for number in range(100 * _TWINS):
-        drawn = int(stand_in_shard(split.outside, 1, config.data.seed, number)[0])
+        drawn = int(replacement_positions(split.outside, 1, config.data.seed, number)[0])
         for client, shard in enumerate(shards):
             if _twin(split, int(shard[0])) == drawn:
                 return NeighbourPair(client, number)

@@ -27,7 +27,7 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.identifiability_adversary import weigh
 from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import Progress, no_progress, progress_bar
 from fl_audit.experiments.runs.ray_engine import Engine
@@ -56,7 +56,7 @@ class LlrCheckResult(NamedTuple):
     advantage: float  # its advantage
 
 
-def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) -> AuditPlan:
+def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) -> ResolvedAudit:
     """Return the plan of a setting that comes with the package.
 
     Parameters
@@ -90,7 +90,7 @@ WRONG_INSIDERS: dict[str, Weigh] = {
 
 
 def study(
-    plan: AuditPlan, directory: Path, progress: Progress = no_progress, wrong_trials: int | None = None
+    plan: ResolvedAudit, directory: Path, progress: Progress = no_progress, wrong_trials: int | None = None
 ) -> list[LlrCheckResult]:
     """Run one setting and check the honest insider and the wrong ones.
 
@@ -132,7 +132,7 @@ def _increments_of_wrong_insiders(directory: Path, federation: LoadedFederation)
     return dict(zip(WRONG_INSIDERS, np.concatenate(batches, axis=1), strict=True))
 
 
-def _shown(setting: str, plan: AuditPlan, results: list[LlrCheckResult], console: Console) -> list[str]:
+def _shown(setting: str, plan: ResolvedAudit, results: list[LlrCheckResult], console: Console) -> list[str]:
     """Print the table of a setting, and return the contradictions to the distribution."""
     assert plan.guarantee is not None, "every setting of the study makes a guarantee"
     trials, bound = plan.config.audit.trials, plan.guarantee.advantage_bound_exact

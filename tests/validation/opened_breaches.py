@@ -22,7 +22,7 @@ from fl_audit.federation.observed_rounds import SideInformation
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.contributors import UnnoisedRoundSum
-from fl_audit.strategies.dp_strategy import DPStrategy
+from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.declared_tests import TestName as T
 from fl_audit.verdict.run_measurements import NoiseMeasurements
@@ -41,7 +41,7 @@ class OpenedBreach:
     name: str  # its description, in plain English
     tests: tuple[T, ...]  # the tests that are to find it, any of them
     change: Change  # its change of honest draws
-    strategy: type[DPStrategy] | None = None  # its form on a real server; None where no real run is played
+    strategy: type[TrialBatchStrategy] | None = None  # its form on a real server; None where no real run is played
     mechanism: dict[str, dict[str, Any]] = field(default_factory=dict)  # changes of `breach_plan` of a real run
     below: str = ""  # why it may pass, where it is smaller than a limit of detection; empty elsewhere
     setting: OpenedSetting = field(default_factory=OpenedSetting)
@@ -184,7 +184,7 @@ def _norm_of_true_bits(drawn: OpenedDraws) -> None:
     drawn.wrong_norms[:, 1:] = 1.0
 
 
-class _Sampling(DPStrategy):
+class _Sampling(TrialBatchStrategy):
     """Puts another sampler in the challenger's place."""
 
     def __post_init__(self) -> None:
@@ -252,14 +252,14 @@ class _TargetFollows(_Sampling):
         return found
 
 
-class _OneSeed(DPStrategy):
+class _OneSeed(TrialBatchStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         told, insider = self.challenger.noise_seed, min(self.roster.insiders)
         self.challenger.noise_seed = lambda client: told(insider)  # type: ignore[method-assign]
 
 
-class _TwoAlike(DPStrategy):
+class _TwoAlike(TrialBatchStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         told, victim = self.challenger.noise_seed, self.roster.victim
@@ -267,8 +267,8 @@ class _TwoAlike(DPStrategy):
         self.challenger.noise_seed = lambda client: told(victim if client == other else client)  # type: ignore[method-assign]
 
 
-def _with_bits(factor: float, again: bool = False) -> type[DPStrategy]:
-    class Bits(DPStrategy):
+def _with_bits(factor: float, again: bool = False) -> type[TrialBatchStrategy]:
+    class Bits(TrialBatchStrategy):
         def __post_init__(self) -> None:
             super().__post_init__()
             drawn = self.challenger.quantile_normals
@@ -281,7 +281,7 @@ def _with_bits(factor: float, again: bool = False) -> type[DPStrategy]:
     return Bits
 
 
-class _StepBySecret(DPStrategy):
+class _StepBySecret(TrialBatchStrategy):
     def _release(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> Array:
         super()._release(batch, server_round, read)
         transcript = self.transcripts[batch.name]
@@ -294,7 +294,7 @@ class _StepBySecret(DPStrategy):
         return Array(*pack(moved.numpy()))
 
 
-class _LastBitOfRelease(DPStrategy):
+class _LastBitOfRelease(TrialBatchStrategy):
     def noise(self, batch: TrialBatch, server_round: int, total: Tensor, sigma: Floats) -> Tensor:
         found = super().noise(batch, server_round, total, sigma)
         members = torch.from_numpy(self.challenger.membership(batch.trials).bits).int()
@@ -303,7 +303,7 @@ class _LastBitOfRelease(DPStrategy):
         return found
 
 
-class _NormOfTrueBits(DPStrategy):
+class _NormOfTrueBits(TrialBatchStrategy):
     def _side_information(self, batch: TrialBatch, server_round: int, read: UnnoisedRoundSum) -> SideInformation:
         norms = self.transcripts[batch.name].norms
         side = super()._side_information(batch, server_round, read)

@@ -29,7 +29,7 @@ from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import measured
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import played
@@ -109,7 +109,7 @@ def _write_visits(path: Path) -> None:
     table.assign(left=np.where(draw.random(240) < 0.5, "yes", "no")).to_csv(path, index=False)
 
 
-def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tuple[str, AuditPlan]]:
+def honest_readings(count: int, directory: Path, first: int = 0) -> Iterator[tuple[str, ResolvedAudit]]:
     """Yield honest runs with their kinds: every second one is of `_FEDERATIONS`, the others are those of
     `honest_plans`.
 

@@ -25,7 +25,7 @@ from fl_audit.statistics.exact_counts import (
 from fl_audit.verdict.declared_tests import OF_OPENED, NotTestedReason, TestName, TestNotApplicableError
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.opened_secrets import OpenedParticipation, OpenedSecrets
-from fl_audit.verdict.participation_tests import epsilon_at_rate, epsilon_without_doubt
+from fl_audit.verdict.participation_tests import epsilon_at_rate, epsilon_if_participation_known
 from fl_audit.verdict.run_measurements import OPENED_TESTS
 from fl_audit.verdict.verdict_messages import TestMessage
 from tests.validation.opened_breaches import OPENED_BREACHES, OpenedBreach, measured_of
@@ -120,7 +120,7 @@ def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
     claim = Claim("add-remove-record", gaussian_rounds(2.0, 30, 0.2), 1e-2)
     assert test.name is TestName.SAMPLE_SIZES
     assert test.more["claimed"] == pytest.approx(claim.profile.epsilon(claim.delta), rel=1e-9)
-    assert test.more["epsilon"] == pytest.approx(epsilon_without_doubt(claim), rel=1e-9)
+    assert test.more["epsilon"] == pytest.approx(epsilon_if_participation_known(claim), rel=1e-9)
     said = TestMessage(test, WORDS).sentence
     assert re.search(rf"epsilon is {test.more['epsilon']:.3g}\b.* {test.more['claimed']:.3g}\b.* Poisson", said)
 
@@ -128,7 +128,7 @@ def test_a_sentence_says_what_samples_of_a_fixed_size_come_to() -> None:
 def test_without_doubt_about_participation_epsilon_is_a_mean_over_binomial_turns() -> None:
     """delta(eps) = sum over j of P(j turns) times that of j Gaussian rounds, at the epsilon that is named."""
     claim, rounds, rate, z = Claim("add-remove-record", gaussian_rounds(2.0, 30, 0.2), 1e-2), 30, 0.2, 2.0
-    epsilon, delta = epsilon_without_doubt(claim), 0.0
+    epsilon, delta = epsilon_if_participation_known(claim), 0.0
     for turns in range(1, rounds + 1):
         mu = math.sqrt(turns) / z
         one = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)

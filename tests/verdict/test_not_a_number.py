@@ -10,7 +10,7 @@ from fl_audit.errors import InputError
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.verdict.declared_tests import TestName, TestResult, of_looks
+from fl_audit.verdict.declared_tests import TestName, TestResult, bonferroni
 from fl_audit.verdict.judging import judge, judge_scores, run_family
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, SquareSum
 from fl_audit.verdict.run_measurements import NoiseMeasurements
@@ -70,7 +70,7 @@ def test_sums_that_rounding_leaves_below_zero_are_those_of_no_noise(honest: Nois
 
 
 def test_no_result_has_a_p_value_that_is_none() -> None:
-    assert np.isnan(of_looks(3, np.nan))
+    assert np.isnan(bonferroni(3, np.nan))
     for p_value in (np.nan, -0.1, 1.1):
         with pytest.raises(InputError, match=rf"{TestName.SHAPE} .*p-value {p_value}: .* 0 to 1"):
             TestResult(TestName.SHAPE, 1.0, p_value, 1.0, 1.0)

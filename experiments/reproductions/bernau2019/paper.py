@@ -7,7 +7,7 @@ from html import escape
 
 from fl_audit.audits.page.html_building_blocks import page_table
 from fl_audit.experiments.reproductions.bernau2019 import settings
-from fl_audit.experiments.reproductions.bernau2019.adversaries import adversaries_item
+from fl_audit.experiments.reproductions.bernau2019.adversary_comparison_figure import adversaries_item
 from fl_audit.experiments.reproductions.bernau2019.claims import claims_item, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import EPOCHS_A_ROUND, PATIENCE, all_values
 from fl_audit.experiments.reproductions.bernau2019.epsilons import EpsilonVerdict, guarantees, table_2, table_3

@@ -175,7 +175,7 @@ def _published(study: MembershipDatasetName, name: str, model: str, classes: int
     size = DataSetRunExtent(2 * recipe.members, recipe.epochs, recipe.central_epochs)
     return MembershipDatasetRecipe(
         study,
-        f"{_HERE}.purchases_and_texas:{name}",
+        f"{_HERE}.purchases_and_texas_loaders:{name}",
         title,
         classes,
         model,

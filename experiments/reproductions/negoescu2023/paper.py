@@ -6,9 +6,9 @@ from html import escape
 from typing import Any
 
 from fl_audit.experiments.reproductions.item_results import ItemResult
-from fl_audit.experiments.reproductions.negoescu2023 import estimators, log_ratios, mixture_fits
+from fl_audit.experiments.reproductions.negoescu2023 import error_rate_log_ratios, estimators, mixture_fits
+from fl_audit.experiments.reproductions.negoescu2023.error_rate_log_ratios import figure_3
 from fl_audit.experiments.reproductions.negoescu2023.estimators import figure_4, figure_5
-from fl_audit.experiments.reproductions.negoescu2023.log_ratios import figure_3
 from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import figure_6
 from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import figure_1, figure_2
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES
@@ -87,8 +87,8 @@ def _settings(extent: ComputeExtent) -> Iterator[Any]:
             yield asdict(own), own.values(None)
     yield asdict(estimators.SETTINGS[extent]), asdict(estimators.MANY[extent])
     yield (
-        log_ratios.LOSSES[extent],
-        log_ratios.SAMPLES[extent],
+        error_rate_log_ratios.LOSSES[extent],
+        error_rate_log_ratios.SAMPLES[extent],
         mixture_fits.SIZES[extent],
         mixture_fits.COMPONENTS[extent],
     )

@@ -18,7 +18,7 @@ from flwr.app import ConfigRecord, Context, Message
 from ray import cloudpickle
 
 from fl_audit.audits.registry import audit_of
-from fl_audit.experiments.runs.cluster.call_errors import room_is_told
+from fl_audit.experiments.runs.cluster.call_errors import call_error_if_full
 from fl_audit.experiments.runs.cluster.pool import ORDINARY
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
@@ -147,7 +147,7 @@ class CallContextPacker:
     def _reference(self, key: Hashable, packed: Callable[[], Callable[[], None]]) -> Any:
         with self._lock:
             if key not in self._references:
-                with room_is_told():
+                with call_error_if_full():
                     self._references[key] = ray.put(PortableValue(packed(), cloudpickle.dumps))
             return self._references[key]
 

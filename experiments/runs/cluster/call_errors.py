@@ -25,7 +25,7 @@ class LostCallsError(Exception):
 
 
 @contextmanager
-def room_is_told() -> Iterator[None]:
+def call_error_if_full() -> Iterator[None]:
     """Raise a one-line `CallError` if Ray reports in a `with` block that its object store or a disk is full."""
     try:
         yield

@@ -150,7 +150,7 @@ class CallScheduler:
             calls = self._part(line, process)
             line.idle -= bool(calls)
         left, words = self._made(line, process, calls) if calls else ([], None)
-        if words is None or not self._see_to_lost(line, process, left, words):
+        if words is None or not self._requeue_lost(line, process, left, words):
             self._pool.give_back(process)
         with self._changed:
             line.idle += bool(calls)
@@ -203,13 +203,13 @@ class CallScheduler:
             answers = self._pool.call(process, load)
             process.has |= has
             line.note(left, answers)
-            left = self._settled(left, answers.made)
+            left = self._report_outcomes(left, answers.made)
             while answers.under_way:
                 # They alone keep the process busy: those behind them are for everybody.
                 left, others = left[: answers.under_way], left[answers.under_way :]
                 self._put_back(line, others)
                 answers = self._pool.rest(process, answers.under_way)
-                left = self._settled(left, answers.made)
+                left = self._report_outcomes(left, answers.made)
             self._put_back(line, left)
         except LostCallsError as error:
             return left, error.words
@@ -228,7 +228,7 @@ class CallScheduler:
         large = [shared.get(id(array.data)) or bytes_of(array) for array in arrays]
         return ProcessCalls(lights, holes, contexts, large, packed.references, packed.own), packed.keys
 
-    def _settled(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
+    def _report_outcomes(self, calls: list[_Call], made: Sequence[CallReply]) -> list[_Call]:
         """Report the outcomes of the calls that were made, and return the calls that are left.
 
         `made` holds the outcomes in the order of `calls`, and may be shorter.
@@ -249,7 +249,7 @@ class CallScheduler:
             line.calls[:0] = calls
             self._changed.notify_all()
 
-    def _see_to_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
+    def _requeue_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
         """Put lost calls back into the queue, or report that they failed, and return whether their process died.
 
         A single call fails after too many deaths, or if Ray failed with a message. `words` is Ray's message; it is

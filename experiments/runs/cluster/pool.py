@@ -22,7 +22,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_audit.experiments import verbosity
 from fl_audit.experiments.runs.cluster.array_transport import SharedArray, StoreViews
-from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError, room_is_told
+from fl_audit.experiments.runs.cluster.call_errors import CallError, LostCallsError, call_error_if_full
 from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallReply, ProcessCalls, process_class
 from fl_audit.experiments.runs.cluster.machine_versions import versions_of
 from fl_audit.experiments.runs.cluster.nodes import RayMachine, living_nodes, viewed_bytes
@@ -151,7 +151,7 @@ class ClientPool:
         LostCallsError
             If the process or its machine is lost, or the calls or their results cannot be unpickled.
         """
-        with room_is_told():
+        with call_error_if_full():
             large = [one.reference() for one in load.large if isinstance(one, SharedArray)]
             single = [None if isinstance(one, SharedArray) else one for one in load.large]
             # By itself Ray asks Python of each object how it is to be pickled, and messages have many.
@@ -259,7 +259,7 @@ class ClientPool:
     def _outcome(self, process: ClientProcess, reference: Any) -> CallReplies:
         """Wait for the results of calls in a process, and return them."""
         try:
-            with room_is_told():
+            with call_error_if_full():
                 while not ray.wait([reference], timeout=_SECONDS_BETWEEN_LOOKS)[0]:
                     if self._closed.is_set():
                         raise CallError(_ENDED)

@@ -122,7 +122,7 @@ def private_directory() -> Path:
     return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=next(iter(short), None)))
 
 
-def close_a_ray_to_come() -> Path | None:
+def restrict_later_ray() -> Path | None:
     """Set environment variables so that a Ray that this process starts later admits only its own processes.
 
     A random token is set, unless the user has configured Ray's authentication.

@@ -81,12 +81,14 @@ def audit_claim(
     choice = search.choice()
     level = (1 - confidence) / max(1, len(choice.tried) + (choice.finest is not None))
     keep(search.result(choice, ()))
-    attempts = _tried(choice.tried, play, budget, level, tell, lambda so_far: keep(search.result(choice, so_far)))
+    attempts = _tested_in_stages(
+        choice.tried, play, budget, level, tell, lambda so_far: keep(search.result(choice, so_far))
+    )
     if not attempts and choice.tried:
         attempts = _tried_by_halves(search, budget.tried, confidence)
     floating = list[DistinguisherTest]()
     if choice.finest is not None and not (budget.until_broken and verdict_of(attempts) is Verdict.VIOLATED):
-        floating = _tried([choice.finest], play, budget, level, tell)
+        floating = _tested_in_stages([choice.finest], play, budget, level, tell)
     return search.result(choice, attempts, floating)
 
 
@@ -177,7 +179,7 @@ class _DistinguisherSearch:
 
         Returns the dropped distinguishers that seem to refute the claim and do not use only the low bits of releases.
         """
-        closely = _kept(self.ranked, self.budget.kept)
+        closely = _selected_scenarios(self.ranked, self.budget.kept)
         for kind in closely:
             self.tell(f"looking closely: {kind}")
             with suppress(OutOfTimeError):
@@ -227,7 +229,7 @@ def _by_bits(scouted: Mapping[str, list[Distinguisher]]) -> tuple[list[Distingui
     return [distinguisher for distinguisher in every if distinguisher not in low], low
 
 
-def _kept(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
+def _selected_scenarios(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
     """Return the scenarios in which the best distinguishers were found, in their order in `scouted`.
 
     The best are the `count` distinguishers with the largest margins, and the one with the largest margin among those
@@ -252,7 +254,7 @@ def _tried_by_halves(search: _DistinguisherSearch, most: int, confidence: float)
     return [_attempt(*one, 1 - level) for one in found[:most]]
 
 
-def _tried(
+def _tested_in_stages(
     chosen: Sequence[Distinguisher],
     play: Play,
     budget: TrialBudget,

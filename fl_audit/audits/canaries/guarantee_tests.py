@@ -3,7 +3,7 @@
 from fl_audit.adjacency import Unit
 from fl_audit.audits.audit import GuaranteeTests
 from fl_audit.audits.canaries.findings_one_run import judge_canaries
-from fl_audit.audits.common.federation_requirements import require_clients, require_weighable
+from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
@@ -39,7 +39,7 @@ class CanaryGuaranteeTests(GuaranteeTests):
             not by_server,
             f"adversary is 'server' with {federation}, which would see every canary: accepted is 'client'",
         )
-        require_weighable(public)
+        require_computable_llr(public)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return the judgement from the canaries of all trainings pooled; None if nothing could be tested."""

@@ -31,9 +31,9 @@ from fl_audit.audits.canaries.observer_store import StoredGuarantee, stored_guar
 from fl_audit.audits.canaries.stored_rounds import (
     ExcludedCanary,
     StoredRound,
-    carried_on,
+    earlier_rounds_of_same_training,
     fitting_rounds,
-    misnamed,
+    misnumbered,
     opened,
     whole_rounds,
 )
@@ -175,7 +175,7 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     claim = kept.terms.claim(kept.delta)
     whole_ones, every = whole_rounds(directory, kept.canaries)
     rounds, wrong = fitting_rounds(whole_ones, kept.terms, coins)
-    last, before = every[-1].number, carried_on(directory, every)
+    last, before = every[-1].number, earlier_rounds_of_same_training(directory, every)
     released, seen = len(every) + before, opened(rounds, coins, kept.canaries)
     whole = sum(one.number <= claim.rounds for one in rounds)
     looks = _interim_analyses(seen, whole, claim, confidence, is_over or last >= claim.rounds)
@@ -203,7 +203,7 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
         last=last,
         released=released,
         carried_on=before,
-        misnamed=misnamed(every, kept.canaries),
+        misnamed=misnumbered(every, kept.canaries),
         misfits=wrong,
         doubts=doubts_about(every, rounds, (scores, tossed, decoys), kept, hidden, weights),
         limit=over_the_training(claim, found * kept.terms.noise_multiplier) if isfinite(found) else inf,

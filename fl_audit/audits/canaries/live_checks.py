@@ -175,7 +175,7 @@ def doubts_about(
     """
     (scores, coins, decoys), relation = opened, guarantee.terms.adjacency.relation
     claimed = 1 / guarantee.terms.noise_multiplier
-    faint, shown = _faint(scores, coins, claimed, hidden, weights), weights.min() * hidden.shown(claimed)
+    faint, shown = _too_weak_canaries(scores, coins, claimed, hidden, weights), weights.min() * hidden.shown(claimed)
     uneven, steps = _uneven_rounds(every), [pair for pair in pairwise(every) if pair[1].number == pair[0].number + 1]
     knows = all(note.is_replaced is not None and note.coins is not None for one in whole for note in one.present)
     found = {
@@ -207,7 +207,7 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
     return below * root > noncentral_t_quantile(1 - FAMILY_LEVEL, degrees, 0.0)
 
 
-def _faint(
+def _too_weak_canaries(
     scores: Floats, coins: Floats, claimed: float, hidden: OtherClientsVariance, weights: Floats
 ) -> tuple[int, ...]:
     """Return the numbers of the canaries whose scores grow too little when the canary is in, by the audit's coins.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Floats
 from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score
-from fl_audit.audits.canaries.canary_notes import ReportedCanaryProperties, fingerprint
+from fl_audit.audits.canaries.reported_canary_properties import ReportedCanaryProperties, fingerprint
 from fl_audit.audits.canaries.stored_rounds import StoredRound, kept_round, stored_in
 from fl_audit.errors import InputError, as_directory, in_a_line, require, require_number
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json

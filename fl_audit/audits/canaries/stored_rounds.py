@@ -19,7 +19,12 @@ import numpy as np
 from fl_audit.adjacency import Relation
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_coins
-from fl_audit.audits.canaries.canary_notes import ReportedCanaryProperties, converted, fingerprint, note_of_json
+from fl_audit.audits.canaries.reported_canary_properties import (
+    ReportedCanaryProperties,
+    converted,
+    fingerprint,
+    note_of_json,
+)
 from fl_audit.errors import InputError, require
 from fl_audit.privacy.stated_releases import StatedReleases
 
@@ -171,7 +176,7 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], lis
     """
     found, every = _kept_rounds(directory), tuple(range(canaries))
     whole = [one for one in found if one.numbers == every and len(one.scores) == canaries + DECOYS]
-    wrong = misnamed(found, canaries)
+    wrong = misnumbered(found, canaries)
     named = f" once each, since clients name {', '.join(map(str, wrong))} twice or beside them" if wrong else ""
     what = f"{directory} holds no round in which {canaries} canaries answered{named}"
     require(bool(whole), f"{what}: accepted is one or more")
@@ -203,7 +208,7 @@ def fitting_rounds(
     return fitting, order
 
 
-def misnamed(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]:
+def misnumbered(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]:
     """Return the numbers of wrongly numbered canaries, in ascending order.
 
     These are the numbers that two clients used in the same round, and the numbers out of range.
@@ -219,7 +224,7 @@ def misnamed(rounds: Iterable[StoredRound], canaries: int) -> tuple[int, ...]:
     return tuple(sorted(set(named)))
 
 
-def carried_on(directory: Path, rounds: list[StoredRound]) -> int:
+def earlier_rounds_of_same_training(directory: Path, rounds: list[StoredRound]) -> int:
     """Return the number of rounds in the subdirectories `earlier-*` that belong to the same training as `rounds`.
 
     If a training is restarted from one of its released models, it is still the same training, so its new rounds compose

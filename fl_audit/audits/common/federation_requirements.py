@@ -33,7 +33,7 @@ def require_clients(public: Federation, fewest: int) -> None:
         require(colluders <= most, f"{found}: accepted are 0 to {most}, all but the insider and the victim")
 
 
-def require_weighable(public: Federation) -> None:
+def require_computable_llr(public: Federation) -> None:
     """Check that the insider, if there is one, can compute log-likelihood ratios.
 
     Without an insider, check that the noise is not scaled to the difference between D and D', which only an insider can

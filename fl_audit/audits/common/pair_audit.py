@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fl_audit.adjacency import Unit
-from fl_audit.audits.audit import WITHOUT_INSIDER, AuditKind, ClientRole, LossesAndMembership, LossesOf
+from fl_audit.audits.audit import WITHOUT_INSIDER, BaseAudit, ClientRole, LossesAndMembership, LossesOf
 from fl_audit.errors import require
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fl_audit.federation.target_membership import TargetMembership
 
 
-class PairAudit(AuditKind):
+class PairAudit(BaseAudit):
     """Base class of the audits whose trials train either on D or on D', which differ in one unit.
 
     The victim is the client that holds the differing unit.
@@ -68,7 +68,7 @@ class PairAudit(AuditKind):
                 enough = not is_on or count >= 2
                 require(enough, f"{what} needs 2 records in {name}, there are {count}: use more, or {key} = false")
 
-    def not_weighed_again(self, public: "Federation") -> str:
+    def why_not_recomputed(self, public: "Federation") -> str:
         """Return the reason why log-likelihood ratios cannot be recomputed; empty if they can.
 
         The only reason is that the run has no insider.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.audit import WITHOUT_INSIDER, AuditKind, ClientRole, LossesAndMembership, LossesOf
+from fl_audit.audits.audit import WITHOUT_INSIDER, BaseAudit, ClientRole, LossesAndMembership, LossesOf
 from fl_audit.errors import require
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SURELY_TWO = 40  # with this many fair coins, the probability of fewer than two heads is 1 in 2.7e10
 
 
-class TargetsAudit(AuditKind):
+class TargetsAudit(BaseAudit):
     """Base class of audits with many targets, each of which is a member in some trials and not in others."""
 
     def role(self, federation: "LoadedFederation", client: int) -> ClientRole:
@@ -67,7 +67,7 @@ class TargetsAudit(AuditKind):
         """Return True: each insider learns in which rounds its own target is sampled."""
         return True
 
-    def not_weighed_again(self, public: "Federation") -> str:
+    def why_not_recomputed(self, public: "Federation") -> str:
         """Return why log-likelihood ratios cannot be recomputed: they depend on the other targets' membership."""
         if not public.with_insider:
             return WITHOUT_INSIDER

@@ -4,8 +4,8 @@ from fl_audit.audits.audit import GuaranteeTests, PlannedAuditRun
 from fl_audit.audits.common.federation_requirements import (
     require_candidates,
     require_clients,
+    require_computable_llr,
     require_targets,
-    require_weighable,
 )
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.federation.federation import Federation
@@ -29,7 +29,7 @@ class TargetsGuaranteeTests(GuaranteeTests):
         require_clients(public, 2 if public.with_insider else 1)
         require_targets(public, self.kind)
         require_candidates(public)
-        require_weighable(public)
+        require_computable_llr(public)
 
     def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return how large a lack of noise along the targets a planned run would detect; None without an insider.

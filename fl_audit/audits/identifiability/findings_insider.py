@@ -99,7 +99,7 @@ def measure_insiders(run: FinishedRun, _: Findings) -> SeveralInsidersFinding | 
 
 
 @dataclass(frozen=True)
-class LlrIncrementFinding:
+class LlrIncrementTestFinding:
     """The result of testing that the innovations are independent N(0, 1)."""
 
     check: LlrIncrementTest
@@ -117,11 +117,11 @@ class LlrIncrementFinding:
         return (1, self.check.members), (0, self.check.nonmembers)
 
 
-def measure_innovations(run: FinishedRun, _: Findings) -> LlrIncrementFinding | None:
+def measure_innovations(run: FinishedRun, _: Findings) -> LlrIncrementTestFinding | None:
     """Return the test of the innovations, which are the standardised increments of the insider's log-odds.
 
     None without a guarantee, an insider or an exact log-likelihood ratio.
     """
     if not run.facts.has_guarantee or not run.has_insider or not run.facts.federation.mechanism.has_exact_llr:
         return None
-    return LlrIncrementFinding(check_scores(measured_in(run).innovations, run.bits))
+    return LlrIncrementTestFinding(check_scores(measured_in(run).innovations, run.bits))

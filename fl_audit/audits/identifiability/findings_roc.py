@@ -116,7 +116,7 @@ def curve_of(run: FinishedRun, alarms: Floats, confidence: float) -> TradeoffBan
     return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, confidence)
 
 
-def found_at(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
+def tpr_interval(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
     """Return the two ends of a confidence interval for the insider's TPR at one FPR.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from fl_audit.adjacency import Relation
 from fl_audit.audits.audit import GuaranteeTests, PlannedAuditRun
-from fl_audit.audits.common.federation_requirements import require_clients, require_weighable
+from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
@@ -19,7 +19,7 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
     def require_playable(self, public: Federation) -> None:
         """Raise `InputError` if an insider could not compute likelihood ratios or scores in this federation."""
         require_clients(public, 2)
-        require_weighable(public)
+        require_computable_llr(public)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return the judgement of the guarantee by tests of log-likelihood ratios and noise, or from scores.

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtri
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.privacy.log_odds import GriddedLogOdds, LogOddsDistribution, NormalLogOdds
+from fl_audit.privacy.log_odds_distribution import GriddedLogOdds, LogOddsDistribution, NormalLogOdds
 
 LARGEST_Z_SCORE = 4.0  # the test of innovations fails if the absolute value of a z-score is larger
 SMALLEST_P_VALUE = 0.001  # the test of innovations fails if the Kolmogorov-Smirnov p-value is not larger

@@ -14,7 +14,7 @@ from fl_audit.audits.identifiability import findings_insider as evidence
 from fl_audit.audits.identifiability.llr_distribution import belief_band, belief_density, belief_grid
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
-from fl_audit.privacy.log_odds import LogOddsDistribution
+from fl_audit.privacy.log_odds_distribution import LogOddsDistribution
 from fl_audit.report import figure_style as drawing
 from fl_audit.report.figure_style import BIT_STYLES, INK, LIMIT, MUTED, draw_band, finish_axes
 from fl_audit.report.formatting import number_text, percent
@@ -232,7 +232,7 @@ BELIEF_ROUNDS = Section(
 )  # fmt: skip
 
 
-def _innovations_sentence(numbers: evidence.LlrIncrementFinding, contents: ReportContents) -> str:
+def _innovations_sentence(numbers: evidence.LlrIncrementTestFinding, contents: ReportContents) -> str:
     check = numbers.check
     what = (
         "One innovation is one round's step of the log-odds, less what the distribution expects, in units of its "
@@ -250,7 +250,7 @@ def _innovations_sentence(numbers: evidence.LlrIncrementFinding, contents: Repor
     )
 
 
-def _innovations_tables(numbers: evidence.LlrIncrementFinding, _: ReportContents) -> list[Table]:
+def _innovations_tables(numbers: evidence.LlrIncrementTestFinding, _: ReportContents) -> list[Table]:
     columns = ("Trials", "Count", "Mean (distribution: 0)", "Variance (distribution: 1)",
         "Serial correlation (distribution: 0)",
                "p-value, Kolmogorov-Smirnov")  # fmt: skip
@@ -263,7 +263,7 @@ def _innovations_tables(numbers: evidence.LlrIncrementFinding, _: ReportContents
 
 
 INNOVATIONS = Section(
-    "innovations", "Whether every step of the evidence follows its distribution", evidence.LlrIncrementFinding,
+    "innovations", "Whether every step of the evidence follows its distribution", evidence.LlrIncrementTestFinding,
     evidence.measure_innovations, keys=("innovations",), sentence=_innovations_sentence, tables=_innovations_tables,
 )  # fmt: skip
 

@@ -124,7 +124,7 @@ def _tradeoff_rows(numbers: evidence.TprAtFprFinding, contents: ReportContents) 
             is_share=True,
             largest=1.0,
             on_page=True,
-            wide=partial(evidence.found_at, contents.run, numbers.false_alarms),
+            wide=partial(evidence.tpr_interval, contents.run, numbers.false_alarms),
         ),
     ]
 

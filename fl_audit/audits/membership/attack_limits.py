@@ -26,7 +26,7 @@ from fl_audit.array_types import Floats
 from fl_audit.errors import require
 from fl_audit.privacy import pld
 from fl_audit.privacy.accounting import PrivacyProfile
-from fl_audit.privacy.log_odds import fine_curves
+from fl_audit.privacy.log_odds_distribution import fine_curves
 
 
 def largest_tpr(profile: PrivacyProfile, fpr: ArrayLike) -> Floats:

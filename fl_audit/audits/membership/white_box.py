@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats, Floats32
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
-from fl_audit.audits.membership.white_box_networks import AttackNetworks, WhiteBoxPart, WhiteBoxSettings
+from fl_audit.audits.membership.white_box_networks import AttackNetworks, WhiteBoxFeatureGroup, WhiteBoxSettings
 from fl_audit.errors import require, require_number
 from fl_audit.federation.target_membership import TargetMembership
 
@@ -72,26 +72,26 @@ def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, c
 
     shown = {}
     for part in sorted(rule.parts):
-        match WhiteBoxPart(part):
-            case WhiteBoxPart.GRADIENT:
+        match WhiteBoxFeatureGroup(part):
+            case WhiteBoxFeatureGroup.GRADIENT:
                 # Because of the 1, scaling and shifting h does not change the linear maps of d (h, 1)'. (If the layer
                 # has no bias, d is still known, as output minus label.) The signals are not centred: a shift would add
                 # the activations.
                 inputs = scaled(features.inputs)
                 shown["inputs"] = torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1)
                 shown["signals"] = scaled(features.signals, centred=False)
-            case WhiteBoxPart.ACTIVATIONS:
+            case WhiteBoxFeatureGroup.ACTIVATIONS:
                 shown[part] = scaled(features.inputs).flatten(2)
-            case WhiteBoxPart.OUTPUT:
+            case WhiteBoxFeatureGroup.OUTPUT:
                 shown[part] = scaled(features.log_probabilities).flatten(2)
-            case WhiteBoxPart.LOSS:
+            case WhiteBoxFeatureGroup.LOSS:
                 losses = torch.from_numpy(features.losses)
                 shown[part] = torch.cat([scaled(losses), scaled(_label_log_odds(losses))], -1)
-            case WhiteBoxPart.LABEL:
+            case WhiteBoxFeatureGroup.LABEL:
                 one_hot = F.one_hot(torch.from_numpy(features.labels), features.log_probabilities.shape[-1]).float()
                 shown[part] = one_hot.expand(features.trials, -1, -1)
             case _:
-                assert_never(WhiteBoxPart(part))
+                assert_never(WhiteBoxFeatureGroup(part))
     return shown
 
 

@@ -24,7 +24,7 @@ The part "gradient" is replaced by its two factors `signals` and `inputs`, each 
 """
 
 
-class WhiteBoxPart(StrEnum):
+class WhiteBoxFeatureGroup(StrEnum):
     """A part of a target's features that the attack network may use.
 
     GRADIENT: the gradient of the loss with respect to weight and bias of the last dense layer. ACTIVATIONS: the outputs
@@ -39,7 +39,9 @@ class WhiteBoxPart(StrEnum):
     LABEL = "label"
 
 
-_AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBoxPart.LOSS, WhiteBoxPart.LABEL})
+_AUTHORS_PARTS = frozenset(
+    {WhiteBoxFeatureGroup.GRADIENT, WhiteBoxFeatureGroup.OUTPUT, WhiteBoxFeatureGroup.LOSS, WhiteBoxFeatureGroup.LABEL}
+)
 """The parts that the code of Bernau et al. 2019 uses."""
 
 
@@ -47,7 +49,9 @@ _AUTHORS_PARTS = frozenset({WhiteBoxPart.GRADIENT, WhiteBoxPart.OUTPUT, WhiteBox
 class WhiteBoxSettings:
     """Settings of the white-box attack: the inputs, sizes and training of its networks."""
 
-    parts: frozenset[WhiteBoxPart] = _AUTHORS_PARTS  # the parts used, one or more; each has a branch of two layers
+    parts: frozenset[WhiteBoxFeatureGroup] = (
+        _AUTHORS_PARTS  # the parts used, one or more; each has a branch of two layers
+    )
     # Number of learned linear maps of each class's row of the gradient, the same for all classes, 1 or more.
     filters: int = 8
     branch: tuple[int, int] = (32, 16)  # widths of the two layers of a branch
@@ -63,7 +67,10 @@ class WhiteBoxSettings:
     def __post_init__(self) -> None:
         require(len(self.parts) > 0, "no parts are shown to the attack network: accepted is one or more")
         for part in self.parts:
-            require(part in set(WhiteBoxPart), f"part {part!r} is unknown: accepted are {', '.join(WhiteBoxPart)}")
+            require(
+                part in set(WhiteBoxFeatureGroup),
+                f"part {part!r} is unknown: accepted are {', '.join(WhiteBoxFeatureGroup)}",
+            )
         whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
         for name, value in whole.items():
             require_number(f"{name} is", value, "whole numbers from 1")
@@ -104,7 +111,7 @@ class AttackNetworks:
             made.biases[name] = torch.zeros(networks, 1, outs, requires_grad=True)
 
         for branch in made.branches:
-            if branch == WhiteBoxPart.GRADIENT:
+            if branch == WhiteBoxFeatureGroup.GRADIENT:
                 _, _, releases, width = examples["inputs"].shape
                 drawn = torch.randn(releases, width, rule.filters, generator=source) * (releases * width) ** -0.5
                 made.weights["filters"] = drawn.expand(networks, -1, -1, -1).clone().requires_grad_()
@@ -130,8 +137,8 @@ class AttackNetworks:
         """
         seen = []
         for branch in self.branches:
-            inputs = self._filtered(shown) if branch == WhiteBoxPart.GRADIENT else shown[branch]
-            kept = source if branch != WhiteBoxPart.LOSS else None
+            inputs = self._filtered(shown) if branch == WhiteBoxFeatureGroup.GRADIENT else shown[branch]
+            kept = source if branch != WhiteBoxFeatureGroup.LOSS else None
             hidden = torch.relu(self._layer(f"{branch} 1", inputs, kept))
             seen.append(torch.relu(self._layer(f"{branch} 2", hidden)))
         values, last = torch.cat(seen, -1), len(self.rule.trunk)

@@ -51,7 +51,7 @@ def total_variation(pictures: Tensor) -> Tensor:
     return down + across
 
 
-def descended(
+def images_by_descent(
     shared: UpdateFunction,
     seen: Tensor,
     labels: Tensor,
@@ -192,17 +192,17 @@ def drawn_pictures(
         Callback that receives the number of finished iterations over all starts.
     """
     if noise > 0:
-        chosen = _together(others.labels[:MOST_OTHERS], count, draw)
+        chosen = _random_sets(others.labels[:MOST_OTHERS], count, draw)
         pictures, labels = others.pictures[chosen], others.labels[chosen]
         return _of_population(seen, noise, pictures, shared.of_many(pictures, labels))
     if count == 1 and shared.schedule is None and reads_first_layer(shared.model):
         return _of_first_layer(shared.model, seen)
     with torch.no_grad():
         labels = _inferred_labels(shared, seen, count, others.pictures[:MOST_OTHERS], others.labels[:MOST_OTHERS])
-        return descended(shared, seen, labels, draw, descent, on_step)
+        return images_by_descent(shared, seen, labels, draw, descent, on_step)
 
 
-def _together(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
+def _random_sets(labels: Tensor, count: int, draw: np.random.Generator) -> Tensor:
     """Draw as many random sets of images as there are images, and return the indices of their members.
 
     The shape is (images, count). Each set is sorted by label, because an update does not reveal the order of its

@@ -91,7 +91,7 @@ class RandomisedEdges:
         require_pair(seen, one, other)
         require(bool(seen.any(axis=-1).all()), "an observed node has no edge: accepted is what `perturb` returns")
         agreeing = (seen == one).astype(np.int64) - (seen == other)
-        agreeing[_made_anyhow(seen)] = 0
+        agreeing[_repaired_edges(seen)] = 0
         return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
 
     def differing(self, first: Floats32, second: Floats32) -> int | None:
@@ -164,7 +164,7 @@ def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
     return joined
 
 
-def _made_anyhow(observed: AdjacencyMatrix) -> AdjacencyMatrix:
+def _repaired_edges(observed: AdjacencyMatrix) -> AdjacencyMatrix:
     """Return True for each edge that would exist even if randomised response had not reported it.
 
     Such an edge is the only edge of a node, and joins the node to its partner (see `_partners`).

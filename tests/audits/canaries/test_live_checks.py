@@ -10,11 +10,11 @@ import pytest
 
 from fl_audit.adjacency import Relation
 from fl_audit.array_types import Floats
-from fl_audit.audits.canaries.canary_notes import ReportedCanaryProperties, fingerprint, read_note
 from fl_audit.audits.canaries.live_audit import LiveFinding, measure_live
 from fl_audit.audits.canaries.live_checks import Inconsistency, _is_other_out
 from fl_audit.audits.canaries.live_page import live_lines, write_live_page
 from fl_audit.audits.canaries.observer_store import TrainingObserver
+from fl_audit.audits.canaries.reported_canary_properties import ReportedCanaryProperties, fingerprint, read_note
 from fl_audit.audits.canaries.stored_rounds import MismatchedCanaryProperty
 from fl_audit.clients.canary import Canary
 from fl_audit.errors import InputError

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
-from fl_audit.audits.canaries.canary_notes import ReportedCanaryProperties
 from fl_audit.audits.canaries.live_audit import declared_looks, measure_live
 from fl_audit.audits.canaries.live_page import live_lines, write_live_page
 from fl_audit.audits.canaries.observer_store import TrainingObserver, seed_in
+from fl_audit.audits.canaries.reported_canary_properties import ReportedCanaryProperties
 from fl_audit.clients.canary import Canary
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main

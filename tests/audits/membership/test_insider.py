@@ -23,7 +23,7 @@ from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
 from fl_audit.privacy.events import gaussian_rounds
-from fl_audit.privacy.log_odds import TrueHypothesis, log_odds_distribution
+from fl_audit.privacy.log_odds_distribution import TrueHypothesis, log_odds_distribution
 
 Array = NDArray[np.float64]
 

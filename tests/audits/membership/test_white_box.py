@@ -15,7 +15,7 @@ from fl_audit.audits.membership import white_box
 from fl_audit.audits.membership.roc_metrics import membership_rates
 from fl_audit.audits.membership.white_box import _label_log_odds, _learnt_log_odds, known_halves, white_box_scores
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures, white_box_features
-from fl_audit.audits.membership.white_box_networks import AttackNetworks, WhiteBoxPart, WhiteBoxSettings
+from fl_audit.audits.membership.white_box_networks import AttackNetworks, WhiteBoxFeatureGroup, WhiteBoxSettings
 from fl_audit.audits.membership.yeom_attack import loss_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
@@ -68,8 +68,8 @@ def trained(seed: int, trials: int, targets: int, model: str) -> tuple[WhiteBoxF
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", WhiteBoxPart)
-def test_it_finds_what_leaks_where_it_is_looked_for(part: WhiteBoxPart) -> None:
+@pytest.mark.parametrize("part", WhiteBoxFeatureGroup)
+def test_it_finds_what_leaks_where_it_is_looked_for(part: WhiteBoxFeatureGroup) -> None:
     """The leak is in products of d and h alone: only the gradient shows it.
 
     Where nothing leaks, the AUC of a trial of n members and n others has variance (2 n + 1) / (12 n^2); the limits lie
@@ -79,15 +79,15 @@ def test_it_finds_what_leaks_where_it_is_looked_for(part: WhiteBoxPart) -> None:
     known = known_halves(8, 200, np.random.default_rng(1))
     rule = WhiteBoxSettings(frozenset({part}), filters=4, steps=100)
     auc = areas(white_box_scores(features, membership, known, rule), membership).mean()
-    if part is WhiteBoxPart.GRADIENT:
+    if part is WhiteBoxFeatureGroup.GRADIENT:
         assert auc > 0.75
-    elif part is not WhiteBoxPart.ACTIVATIONS:  # d > 0 twice as often as not, so h by itself shows a little
+    elif part is not WhiteBoxFeatureGroup.ACTIVATIONS:  # d > 0 twice as often as not, so h by itself shows a little
         assert auc == pytest.approx(0.5, abs=3 / np.sqrt(600 * 8))
 
 
 @pytest.mark.long
 def test_more_releases_tell_more() -> None:
-    rule, found = WhiteBoxSettings(frozenset({WhiteBoxPart.GRADIENT}), filters=4, steps=60), []
+    rule, found = WhiteBoxSettings(frozenset({WhiteBoxFeatureGroup.GRADIENT}), filters=4, steps=60), []
     for releases in (1, 4):
         features, membership = synthetic(4, 4, 200, leak=0.5, releases=releases)
         known = known_halves(4, 200, np.random.default_rng(1))
@@ -209,7 +209,7 @@ def test_filters_are_those_of_a_convolution_over_the_gradient() -> None:
         "signals": torch.from_numpy(features.signals),
         "inputs": torch.cat([torch.from_numpy(features.inputs), torch.ones(2, 9, 3, 1)], -1),
     }
-    rule = WhiteBoxSettings(frozenset({WhiteBoxPart.GRADIENT}), filters=4)
+    rule = WhiteBoxSettings(frozenset({WhiteBoxFeatureGroup.GRADIENT}), filters=4)
     networks = AttackNetworks.initial(rule, shown, torch.Generator().manual_seed(0))
     gradients = shown["signals"].unsqueeze(-1) * shown["inputs"].unsqueeze(-2)  # of the weight and of the bias
     for trial in range(2):
@@ -222,7 +222,7 @@ def test_losses_of_any_size_have_log_odds() -> None:
     features, membership = synthetic(3, 2, 60, leak=1.0)
     known = known_halves(2, 60, np.random.default_rng(0))
     features.losses[0, :4, 0] = [0.0, 1e-30, 1000.0, 1e-3]
-    rule = replace(QUICK, parts=frozenset({WhiteBoxPart.LOSS}))
+    rule = replace(QUICK, parts=frozenset({WhiteBoxFeatureGroup.LOSS}))
     assert np.isfinite(_learnt_log_odds(features, membership.is_in, known, rule)).all()
     found = _label_log_odds(torch.tensor([1e-3, 0.5, 1000.0]))
     np.testing.assert_allclose(found, [logit(np.exp(-1e-3)), logit(np.exp(-0.5)), -1000.0], rtol=1e-5)

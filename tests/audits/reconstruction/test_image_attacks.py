@@ -13,8 +13,8 @@ from fl_audit.audits.reconstruction.image_attacks import (
     _inferred_labels,
     _of_first_layer,
     _of_population,
-    descended,
     drawn_pictures,
+    images_by_descent,
     reads_first_layer,
     total_variation,
 )
@@ -109,7 +109,7 @@ def test_descent_finds_the_pictures_of_a_dense_network() -> None:
     shared, told = UpdateFunction(model, start), list[int]()
     seen = shared.of_many(smooth, labels)
     descent = DescentSettings(iterations=250, smoothness=1e-3)
-    found = descended(shared, seen, labels, np.random.default_rng(0), descent, told.append)
+    found = images_by_descent(shared, seen, labels, np.random.default_rng(0), descent, told.append)
     assert float((found - smooth).square().mean()) < 0.002  # 27 dB; a grey picture has 0.02
     assert told == list(range(1, 251))
     assert found.min() >= 0
@@ -122,7 +122,9 @@ def test_of_two_starts_the_one_that_fits_better_counts() -> None:
     seen = shared.of_many(features, labels)
 
     def misfit(restarts: int) -> Tensor:
-        found = descended(shared, seen, labels, np.random.default_rng(0), DescentSettings(15, 0.1, 0.0, restarts))
+        found = images_by_descent(
+            shared, seen, labels, np.random.default_rng(0), DescentSettings(15, 0.1, 0.0, restarts)
+        )
         return 1 - torch.cosine_similarity(shared.of_many(found, labels), seen)
 
     assert (misfit(3) <= misfit(1) + 1e-6).all()
@@ -133,7 +135,7 @@ def test_a_time_limit_ends_the_search() -> None:
     (model, start), (features, labels) = started("logistic"), records(2, 1)
     shared, told = UpdateFunction(model, start), list[int]()
     descent = DescentSettings(iterations=10**6, restarts=5, seconds=0.2)
-    descended(shared, shared.of_many(features, labels), labels, np.random.default_rng(0), descent, told.append)
+    images_by_descent(shared, shared.of_many(features, labels), labels, np.random.default_rng(0), descent, told.append)
     assert 1 <= len(told) < 10**5
 
 

@@ -16,8 +16,8 @@ from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit_messages import claim_words, refusal_words
 from fl_audit.audits.black_box.claim_audit_results import TrialBudget
 from fl_audit.errors import InputError
-from fl_audit.experiments.black_box import strategy_process
-from fl_audit.experiments.black_box.strategy_process import StrategyOptions
+from fl_audit.experiments.black_box import strategy_audit_launcher
+from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions
 from fl_audit.experiments.black_box.strategy_program import held
 from fl_audit.experiments.cli.main import app
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, system_of
@@ -56,7 +56,7 @@ def _strategy(*arguments: str) -> str:
 def _importable_and_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play in this process; that of its own, which takes seconds to begin, is tested with the ends of commands."""
     monkeypatch.setitem(sys.modules, "strategies_of_mine", sys.modules[__name__])
-    monkeypatch.setattr(strategy_process, "held_apart", _held_here)
+    monkeypatch.setattr(strategy_audit_launcher, "held_apart", _held_here)
 
 
 def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions import dataset_availability, reproduce, run_scheduling
 from fl_audit.experiments.reproductions.bernau2019 import configurations, runs, sequential_trial_allocation
-from fl_audit.experiments.reproductions.bernau2019.adversaries import adversaries_item
+from fl_audit.experiments.reproductions.bernau2019.adversary_comparison_figure import adversaries_item
 from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import _seed_of, values_of
 from fl_audit.experiments.reproductions.bernau2019.epsilons import (

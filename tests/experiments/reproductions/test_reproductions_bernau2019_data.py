@@ -94,8 +94,8 @@ def test_spoilt_faces_are_refused(
 @pytest.mark.parametrize(
     ("name", "classes", "file"),
     [
-        *(("purchases_and_texas:purchases", classes, f"purchase{classes}") for classes in (10, 20, 50, 100)),
-        *(("purchases_and_texas:texas", classes, f"texas{classes}") for classes in (100, 150, 200, 300)),
+        *(("purchases_and_texas_loaders:purchases", classes, f"purchase{classes}") for classes in (10, 20, 50, 100)),
+        *(("purchases_and_texas_loaders:texas", classes, f"texas{classes}") for classes in (100, 150, 200, 300)),
     ],
 )
 def test_class_counts_have_files_of_their_own(tmp_path: Path, name: str, classes: int, file: str) -> None:
@@ -111,9 +111,9 @@ def test_class_counts_have_files_of_their_own(tmp_path: Path, name: str, classes
 
 def test_other_class_counts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="classes is 30: accepted are 10, 20, 50, 100"):
-        load("purchases_and_texas:purchases", tmp_path, classes=30)
+        load("purchases_and_texas_loaders:purchases", tmp_path, classes=30)
     with pytest.raises(InputError, match="classes is 10: accepted are 100, 150, 200, 300"):
-        load("purchases_and_texas:texas", tmp_path, classes=10)
+        load("purchases_and_texas_loaders:texas", tmp_path, classes=10)
 
 
 @pytest.mark.parametrize("classes", SKEWED_CLASSES)

@@ -35,7 +35,7 @@ from fl_audit.experiments.reproductions.negoescu2023.studies import (
     EpsilonStarTaskSettings,
 )
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, NoDataError
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
@@ -176,7 +176,7 @@ TINY_MANY = replace(
 
 
 def play_here(
-    plans: Mapping[str, AuditPlan], directory: Path, options: object, progress: object, told: Any, secret: object
+    plans: Mapping[str, ResolvedAudit], directory: Path, options: object, progress: object, told: Any, secret: object
 ) -> None:
     """Play points in this process, one after the other."""
     for name, plan in plans.items():

@@ -12,7 +12,7 @@ from scipy import stats
 from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions.item_results import COLUMNS, ItemResult
 from fl_audit.experiments.reproductions.negoescu2023 import paper
-from fl_audit.experiments.reproductions.negoescu2023.log_ratios import CUT, DELTA, _exact_curves
+from fl_audit.experiments.reproductions.negoescu2023.error_rate_log_ratios import CUT, DELTA, _exact_curves
 from fl_audit.experiments.reproductions.negoescu2023.paper import PAPER
 from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     EMPIRICAL,

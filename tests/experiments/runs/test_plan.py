@@ -14,7 +14,7 @@ from opacus.accountants.analysis.rdp import compute_rdp
 from small_audits import MakePlan, small_settings
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of, sampling_rate
 from fl_audit.privacy.renyi import RDP_ORDERS
@@ -27,7 +27,9 @@ def _config(**training: Any) -> RunConfig:
     return parse_config(small_settings(training={"rounds": None} | training, audit=ALONE, privacy=GLOBAL))
 
 
-def _sampled(small_plan: MakePlan, accountant: str, adjacency: str = "add-remove-record", **privacy: Any) -> AuditPlan:
+def _sampled(
+    small_plan: MakePlan, accountant: str, adjacency: str = "add-remove-record", **privacy: Any
+) -> ResolvedAudit:
     named = {"belief": None, "noise-multiplier": 1.3} | privacy
     return small_plan(
         training={"rounds": 40, "sampling-rate": 0.05},

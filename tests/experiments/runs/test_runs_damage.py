@@ -16,7 +16,7 @@ from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import InputError
 from fl_audit.experiments.comparisons.rows import rows
 from fl_audit.experiments.runs import trial_batch_store
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.ray_engine import Engine
@@ -29,7 +29,7 @@ from fl_audit.run_files import read_json, require_sealed
 Damage = Callable[[Path], object]
 
 
-def plan_with(trials: int = 6, seed: int = 0) -> AuditPlan:
+def plan_with(trials: int = 6, seed: int = 0) -> ResolvedAudit:
     changes = {"trials": trials, "epsilon-star": False, "membership": False}
     return resolve(parse_config(small_settings(training={"rounds": 2}, audit=changes, run={"seed": seed})))
 

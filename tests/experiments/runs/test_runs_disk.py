@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from small_audits import MakePlan
 
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError
@@ -38,7 +38,7 @@ def batches(run: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in run.glob("challenger/batches/batch-*")}
 
 
-def failure(plan: AuditPlan, run: Path, resume: bool = False) -> str:
+def failure(plan: ResolvedAudit, run: Path, resume: bool = False) -> str:
     """Return the line with which a run ends."""
     try:
         run_audit(plan, run, Engine.LOCAL, resume=resume, with_report=False)

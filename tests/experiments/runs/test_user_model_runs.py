@@ -9,7 +9,7 @@ import pytest
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import AuditPlan, resolve
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config_file import load_values
 from fl_audit.experiments.runs.run import run_audit
@@ -89,7 +89,7 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def plan_of(texts: Path, name: str) -> AuditPlan:
+def plan_of(texts: Path, name: str) -> ResolvedAudit:
     (texts / "audit.toml").write_text(CONFIG.replace("NAME", name))
     return resolve(parse_config(load_values(texts / "audit.toml")))
 

@@ -30,11 +30,11 @@ from flwr.serverapp.strategy import (
 from flwr.simulation import run_simulation
 
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction
-from fl_audit.audits.canaries.canary_notes import NOTE, ReportedCanaryProperties, fingerprint
 from fl_audit.audits.canaries.live_audit import measure_live
 from fl_audit.audits.canaries.live_checks import Inconsistency
 from fl_audit.audits.canaries.live_page import live_lines
 from fl_audit.audits.canaries.observer_store import TrainingObserver
+from fl_audit.audits.canaries.reported_canary_properties import NOTE, ReportedCanaryProperties, fingerprint
 from fl_audit.audits.canaries.stored_rounds import opened, whole_rounds
 from fl_audit.clients.canary import Canary, canary_mod, watching_mod
 from fl_audit.errors import InputError

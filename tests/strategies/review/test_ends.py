@@ -14,7 +14,7 @@ import pytest
 from apps import with_strategy, write_app
 
 from fl_audit.experiments.black_box.isolated_process import ProcessResult, run_isolated
-from fl_audit.experiments.black_box.strategy_process import StrategyOptions, held_apart
+from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions, held_apart
 from fl_audit.strategies.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
 
 SECONDS_TO_END, SECONDS_TO_BEGIN = 15.0, 120.0

@@ -26,7 +26,7 @@ from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box import isolated_process
-from fl_audit.experiments.black_box.review_process import reviewed
+from fl_audit.experiments.black_box.review_launcher import reviewed
 from fl_audit.experiments.cli.main import app as command
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
 from fl_audit.strategies.black_box.audited_system import Observer, modified
@@ -37,7 +37,7 @@ from fl_audit.strategies.black_box.trial_models import template_of, update_of
 from fl_audit.strategies.flower_grids import FIRST_NODE, InProcessGrid
 from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
-from fl_audit.strategies.review.client_counts import asked_of, early_of, nodes_of
+from fl_audit.strategies.review.client_counts import asked_of, nodes_of, too_few_clients
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import fewest, plan_of, telling_kinds
 from fl_audit.strategies.review.review import review
@@ -387,14 +387,14 @@ def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     assert nodes == 50
     assert re.search(r"\b20 clients .*\b50 clients .*\b10$", said[-1])
     # Flower's FedAvg begins with two clients, whose mean gets the noise of a mean of twenty.
-    assert early_of(strategy, 20) == (2, 2)
+    assert too_few_clients(strategy, 20) == (2, 2)
     waiting = FedAvg(fraction_evaluate=0.0)
     waiting.configure_train = _waits_for_twenty  # type: ignore[method-assign, assignment]
     assert nodes_of(DifferentialPrivacyServerSideFixedClipping(waiting, 1.0, 1.0, 20), 20, 20) == (20, [])
     patient = FedAvg(fraction_train=0.2, fraction_evaluate=0.0, min_available_nodes=100)
     assert nodes_of(DifferentialPrivacyServerSideFixedClipping(patient, 1.0, 1.0, 20), None, 20) == (100, [])
-    assert early_of(patient, 20) is None
-    assert early_of(strategy, None) is None
+    assert too_few_clients(patient, 20) is None
+    assert too_few_clients(strategy, None) is None
 
 
 def _waits_for_twenty(_round: int, _arrays: ArrayRecord, _config: ConfigRecord, grid: InProcessGrid) -> list[Message]:

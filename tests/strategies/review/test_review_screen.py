@@ -31,13 +31,13 @@ from fl_audit.strategies.black_box.scenarios import FIXES, PROVISOS, WORDS
 from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.strategies.review.claims import StatedAppClaim
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.probe_trials import rehearsed
+from fl_audit.strategies.review.probe_trials import probed
 from fl_audit.strategies.review.record_privacy_mentions import of_records, of_records_words, of_settings
 from fl_audit.strategies.review.review import review
 from fl_audit.strategies.review.review_messages import headline, review_json, screen
 from fl_audit.strategies.review.review_result import ReviewResult
 from fl_audit.strategies.review.review_verdict import server_verdict
-from fl_audit.strategies.review.side_channels import SideChannel, leaks
+from fl_audit.strategies.review.side_channels import SideChannel, side_channel_results
 from fl_audit.verdict.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("small_working_directory", "searched_as_before")
@@ -161,7 +161,7 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
 
 
 def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:
-    return dict(screen(_review(result, leaks=leaks([result], kinds), **changes)))["Beside the model"]
+    return dict(screen(_review(result, leaks=side_channel_results([result], kinds), **changes)))["Beside the model"]
 
 
 def test_what_told_nothing_is_said_with_the_trials_that_asked() -> None:
@@ -171,7 +171,10 @@ def test_what_told_nothing_is_said_with_the_trials_that_asked() -> None:
         "evaluation": ScenarioTrialsSummary(80, ("form: y",)),
     }
     result, kinds = _result(three, asked=asked), ["metrics", "evaluation"]
-    found = {leak.aside: (leak.is_played, leak.trials, leak.share, leak.names) for leak in leaks([result], kinds)}
+    found = {
+        leak.aside: (leak.is_played, leak.trials, leak.share, leak.names)
+        for leak in side_channel_results([result], kinds)
+    }
     assert found[SideChannel.METRICS] == (True, 460, None, ("acc",))
     assert found[SideChannel.EVALUATION] == (True, 80, None, ())
     assert all(part in _beside(result, kinds) for part in ("epsilon 2.5 in 460 trials", "80 trials"))
@@ -186,8 +189,10 @@ def test_what_was_not_tried_is_not_said_to_tell_nothing(where: str) -> None:
     )
     said = _beside(result, kinds)
     assert "told nothing" not in said
-    assert {kind for leak in leaks([result], kinds) for some in leak.untried.values() for kind in some} == set(kinds)
-    assert not any(leak.is_played for leak in leaks([result], kinds))
+    assert {
+        kind for leak in side_channel_results([result], kinds) for some in leak.untried.values() for kind in some
+    } == set(kinds)
+    assert not any(leak.is_played for leak in side_channel_results([result], kinds))
     assert said.count("not tried") == len(SideChannel)
 
 
@@ -196,7 +201,9 @@ def test_too_few_trials_to_refute_anything_tell_not_nothing(verdict: Verdict) ->
     """Of 25 trials all may be told, and no bound of so few passes what is claimed."""
     kind = "more examples than true"
     few = replace(_attempt(kind, "examples", bound=0.6), ceiling=0.6)
-    found = leaks([_result(verdict=verdict, attempts=(few,), asked={kind: ScenarioTrialsSummary(85)})], [kind])
+    found = side_channel_results(
+        [_result(verdict=verdict, attempts=(few,), asked={kind: ScenarioTrialsSummary(85)})], [kind]
+    )
     assert [leak.untried for leak in found if leak.aside is SideChannel.EXAMPLES] == [{TOO_FEW: (kind,)}]
 
 
@@ -210,7 +217,7 @@ def test_what_told_nothing_is_held_to_a_claim_only_where_there_is_one() -> None:
 def test_of_two_kinds_about_one_thing_the_one_that_was_not_tried_is_named() -> None:
     kinds = ["many examples", "more examples than true"]
     result = _result(asked={kinds[0]: ScenarioTrialsSummary(60)}, unplayed=(kinds[1],))
-    (found,) = (leak for leak in leaks([result], kinds) if leak.aside is SideChannel.EXAMPLES)
+    (found,) = (leak for leak in side_channel_results([result], kinds) if leak.aside is SideChannel.EXAMPLES)
     assert (found.is_played, found.trials) == (True, 60)
     assert list(found.untried.values()) == [(kinds[1],)]
     assert f"not tried: '{kinds[1]}'" in _beside(result, kinds)
@@ -241,7 +248,7 @@ def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
         attempts=(_attempt("metrics", "metrics: loss"),),
         asked={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))},
     )
-    told = leaks([result], ["metrics"])
+    told = side_channel_results([result], ["metrics"])
     line = dict(screen(_review(result, leaks=told)))["Beside the model"]
     assert [(leak.share, leak.by) for leak in told if leak.aside is SideChannel.METRICS] == [(1.0, "metrics: loss")]
     assert "(metrics: loss, which" in line
@@ -284,7 +291,7 @@ class Looking(FedAvg):
 @pytest.mark.parametrize("how", ["[]", "get", "in", "in keys", "unbearable", "nothing"])
 def test_numbers_are_offered_however_a_strategy_looks_for_them(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Looking, "how", how)
-    system, *_, unoffered = rehearsed(AuditedSystem(Looking), CLAIM)
+    system, *_, unoffered = probed(AuditedSystem(Looking), CLAIM)
     assert system.metrics == (("acc",) if how not in ("nothing", "unbearable") else ())
     assert unoffered == (("acc",) if how == "unbearable" else ())
 
@@ -296,7 +303,7 @@ def test_a_strategy_of_the_old_interface_is_offered_numbers_and_gives_out_all_ki
         return {"one": np.float32(values[0]), "all": values, "by": {"first": values[0]}, "n": len(values)}
 
     strategy = OldFedAvg(fit_metrics_aggregation_fn=added, initial_parameters=ndarrays_to_parameters([np.ones(3)]))
-    system, *_ = rehearsed(AuditedSystem(lambda: strategy), CLAIM)
+    system, *_ = probed(AuditedSystem(lambda: strategy), CLAIM)
     assert system.metrics == ("acc",)
     few = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
     result = audit_system(system, CLAIM, budget=few, include=["metrics"])

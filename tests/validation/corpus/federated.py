@@ -11,7 +11,7 @@ from fl_audit.audits.black_box.transcript import Transcript
 from fl_audit.local_training.replay_state import random_states, set_random_states
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, seed_generators
 from fl_audit.strategies.black_box.black_box_trial import BlackBoxTrial
-from fl_audit.strategies.black_box.recorder import names_that_tell
+from fl_audit.strategies.black_box.recorder import evidence_names
 from fl_audit.strategies.black_box.scenarios import BY_NAME
 from fl_audit.strategies.black_box.trial_models import template
 from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower
@@ -162,7 +162,7 @@ class _Form(NamedTuple):
 
 def _form_of(seen: list[Transcript], scenario: str) -> _Form:
     rounds, size = seen[0].steps.shape
-    numbers, has_own = names_that_tell(seen), any(bool(np.any(one.own)) for one in seen)
+    numbers, has_own = evidence_names(seen), any(bool(np.any(one.own)) for one in seen)
     own = template(BY_NAME[scenario].model).tensors
     # A large model is seen by sums of its parameters.
     tensors = (

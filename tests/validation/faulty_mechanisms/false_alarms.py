@@ -5,8 +5,9 @@ scenarios, the next audit others, so that all kinds have their turn. At a confid
 most 5 % of the audits may call it violated, but for chance: of 200, up to 18 (with probability 0.99 or more if each is
 called with probability 5 %). With `--out` the verdicts are written as they come, and a second call goes on after them.
 
-Trainings with the software's own strategy (`fl_audit.strategies.dp_strategy`) cannot be played here: its clients hold
-data, compute gradients of stacked trials and answer in records of their own, where black-box trials send model updates.
+Trainings with the software's own strategy (`fl_audit.strategies.trial_batch_strategy`) cannot be played here: its
+clients hold data, compute gradients of stacked trials and answer in records of their own, where black-box trials send
+model updates.
 Its mechanisms are audited by `python -m tests.validation.verdicts`; the honest mechanisms here follow the same
 mechanisms: central, distributed and local Gaussian noise, adaptive clipping, sampled records, and both relations.
 """

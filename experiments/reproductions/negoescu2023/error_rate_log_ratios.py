@@ -32,7 +32,7 @@ _STYLES = (("-", "#12426e", "first quantity"), ("--", "#b35806", "second quantit
 
 
 @dataclass(frozen=True)
-class LogRatioCurves:
+class ErrorRateLogRatios:
     """The log ratios ln(TNR / FNR) and ln(TPR / FPR) of threshold tests, as in definition 2 of Negoescu et al. 2023."""
 
     fpr: Floats  # false-positive rates, shape (..., thresholds)
@@ -42,20 +42,20 @@ class LogRatioCurves:
     values: Floats
 
 
-def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> LogRatioCurves:
+def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> ErrorRateLogRatios:
     kept = (fpr >= cut) & (fnr >= cut)
     with np.errstate(divide="ignore"):
         both = np.log([largest_ratio([pair], DELTA) for pair in ((tnr, fnr), (tpr, fpr))])
-    return LogRatioCurves(fpr, fnr, np.where(kept, both, np.nan))
+    return ErrorRateLogRatios(fpr, fnr, np.where(kept, both, np.nan))
 
 
-def _exact_curves(thresholds: Floats, cut: float = CUT) -> LogRatioCurves:
+def _exact_curves(thresholds: Floats, cut: float = CUT) -> ErrorRateLogRatios:
     """Return the log ratios of the exact loss distributions at thresholds; NaN where a rate is below `cut`."""
     from_population = thresholds - POPULATION_MEAN
     return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)
 
 
-def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, LogRatioCurves]:
+def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> tuple[Floats, ErrorRateLogRatios]:
     """Draw normal losses of members and population `samples` times; return thresholds and log ratios of error rates.
 
     `losses` is the number of losses in each set. The thresholds have the shape (samples, thresholds).
@@ -80,7 +80,7 @@ def figure_3(context: ItemContext) -> ItemResult:
     figure = new_figure(4.1)
     panels = figure.subplots(1, 2, sharey=True)
     _draw(panels[0], exact)
-    _draw(panels[1], LogRatioCurves(sampled.fpr[0], sampled.fnr[0], sampled.values[:, 0]))
+    _draw(panels[1], ErrorRateLogRatios(sampled.fpr[0], sampled.fnr[0], sampled.values[:, 0]))
     finish_axes(panels[0], "(a) Exact distributions", "FPR (probability)", "Log ratio (nats)")
     finish_axes(panels[1], f"(b) Samples of {losses:,}", "FPR (probability)", "")
     legend_below(figure, list(panels))
@@ -107,14 +107,14 @@ def figure_3(context: ItemContext) -> ItemResult:
     )  # fmt: skip
 
 
-def _draw(axes: Axes, curves: LogRatioCurves) -> None:
+def _draw(axes: Axes, curves: ErrorRateLogRatios) -> None:
     for values, (line, colour, name) in zip(curves.values, _STYLES, strict=True):
         shown = np.isfinite(values)
         axes.plot(curves.fpr[shown], values[shown], line, color=colour, linewidth=1.6, label=name)
     axes.set_xscale("log")
 
 
-def _rows_of_largest(exact: LogRatioCurves, sampled: LogRatioCurves, losses: int) -> Iterator[ItemRow]:
+def _rows_of_largest(exact: ErrorRateLogRatios, sampled: ErrorRateLogRatios, losses: int) -> Iterator[ItemRow]:
     for index, name in enumerate(NAMES):
         top, largest = int(np.nanargmax(exact.values[index])), np.nanmax(sampled.values[index], axis=-1)
         yield measured_row(

@@ -8,7 +8,7 @@ import psutil
 from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
-from fl_audit.experiments.runs.audit_plan import AuditPlan
+from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.run_directory_checks import nearest_existing
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.server.run_queries import measured_layout
@@ -54,14 +54,14 @@ class DiskUsageByContent:
         return self.tables * 6 // 5
 
 
-def footprint(plan: AuditPlan) -> DiskUsageByContent:
+def footprint(plan: ResolvedAudit) -> DiskUsageByContent:
     """Return an estimate of the disk space of a planned run; a run with membership attacks needs slightly more."""
     public, run, trials = plan.public, plan.config.run, plan.config.audit.trials
     federation = load_federation(public)
     model = federation.model.layout.size * _NUMBER
     audit = audit_of(public)
     measures = audit.query(public) is ReleaseQueryKind.LOG_ODDS
-    kept = 0 if audit.not_weighed_again(public) else min(run.keep_releases or 0, trials)
+    kept = 0 if audit.why_not_recomputed(public) else min(run.keep_releases or 0, trials)
     columns = _COLUMNS_A_ROUND + (len(replace(measured_layout(federation), sides=1).names) if measures else 0)
     return DiskUsageByContent(
         releases=kept * (public.rounds + 1) * model,
@@ -70,7 +70,7 @@ def footprint(plan: AuditPlan) -> DiskUsageByContent:
     )
 
 
-def require_room(plan: AuditPlan, directory: Path) -> None:
+def require_room(plan: ResolvedAudit, directory: Path) -> None:
     """Raise `InputError` if a run needs more disk space than is free at its run directory.
 
     Runs of less than a gigabyte are always accepted.

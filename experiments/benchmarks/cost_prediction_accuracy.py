@@ -1,6 +1,6 @@
 """Benchmark of the estimates of `fl-audit check`: predicted and measured time and memory of runs.
 
-    python -m fl_audit.experiments.benchmarks.cost_prediction [--only NAME ...] [--engine local|ray]
+    python -m fl_audit.experiments.benchmarks.cost_prediction_accuracy [--only NAME ...] [--engine local|ray]
 
 Five settings are predicted and then run on each engine, local and Ray: an audit of many small trials with an evaluation
 after every round, an audit of a wide dense network, DP-FedAvg with 1,000 clients, a membership audit, and a large
@@ -121,7 +121,7 @@ def _child(file: Path, engine: Engine) -> None:
 
 def _costs(file: Path, engine: Engine) -> MeasuredCosts:
     """Run a configuration file in a new process, and measure its time and memory."""
-    module = "fl_audit.experiments.benchmarks.cost_prediction"
+    module = "fl_audit.experiments.benchmarks.cost_prediction_accuracy"
     program = f"import json, sys, pathlib; from {module} import play; play(*sys.argv[1:])"
     began = time.monotonic()
     run = subprocess.Popen(

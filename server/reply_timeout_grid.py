@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
-from fl_audit.strategies.contributors import ClientRoster
+from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.flower_grids import DelegatingGrid
 from fl_audit.strategies.reply_checks import reason_line
@@ -30,7 +30,7 @@ _GRACE_SECONDS = 5.0
 """Extra seconds of the server beyond a client's own time limit, so that the client can end its call first."""
 
 
-class MonitoredGrid(DelegatingGrid):
+class ReplyTimeoutGrid(DelegatingGrid):
     """Flower grid that gives up if no reply arrives within the time limit of one client call.
 
     The total time is not limited: if all clients work, some reply arrives in time, no matter how many calls are queued.
@@ -74,7 +74,7 @@ class MonitoredGrid(DelegatingGrid):
         return replies
 
 
-def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> ClientRoster:
+def discover_clients(grid: ReplyTimeoutGrid, federation: LoadedFederation) -> ClientRoles:
     """Return the roster of clients, i.e. their nodes and records, once all clients have registered.
 
     A client's number is its partition. If the engine does not know the partitions, every client is asked; otherwise
@@ -110,7 +110,7 @@ def discover_clients(grid: MonitoredGrid, federation: LoadedFederation) -> Clien
         _ask(grid, federation, [known[client] for client in _first_needed(federation)])
     colluders = {insider: federation.colluders(insider) for insider in federation.insiders}
     shards = tuple(federation.units_of(client) for client in range(len(federation.shards)))
-    return ClientRoster(known, federation.holders, colluders, shards, federation.units)
+    return ClientRoles(known, federation.holders, colluders, shards, federation.units)
 
 
 def _first_needed(federation: LoadedFederation) -> list[int]:
@@ -124,12 +124,12 @@ def _first_needed(federation: LoadedFederation) -> list[int]:
     return [*apart, *islice((one for one in others if one not in apart), _MOST_ASKED - len(apart))]
 
 
-def _ask(grid: MonitoredGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:
+def _ask(grid: ReplyTimeoutGrid, federation: LoadedFederation, nodes: list[int]) -> dict[int, int]:
     """Ask nodes for their partitions, and return the node ID of each partition, keyed by partition."""
     config = RecordDict({MessageRecordName.CONFIG: ConfigRecord({Key.FEDERATION: federation.public.to_json()})})
     questions = [Message(config, node, f"query.{NonTrainingQuery.IDENTIFY}") for node in nodes]
     found = {}
-    for reply in MonitoredGrid(grid.grid, _START_SECONDS, grid.is_interrupted).send_and_receive(questions):
+    for reply in ReplyTimeoutGrid(grid.grid, _START_SECONDS, grid.is_interrupted).send_and_receive(questions):
         if reply.has_error():
             raise FederationError(f"a client could not start: {reason_line(reply.error.reason)}")
         answer = reply.content.config_records.get(MessageRecordName.CONFIG)

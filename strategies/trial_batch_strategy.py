@@ -33,7 +33,7 @@ from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.challenger_log import ChallengerLog
 from fl_audit.strategies.contributors import (
     CalledClients,
-    ClientRoster,
+    ClientRoles,
     ReceivedContribution,
     UnnoisedRoundSum,
     call_of,
@@ -50,11 +50,11 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False)
-class DPStrategy(Strategy):
+class TrialBatchStrategy(Strategy):
     """Flower strategy that trains several batches of trials under a DP mechanism, and sends an audit's queries."""
 
     public: Federation  # public facts of the federation: clients, training and mechanism
-    roster: ClientRoster  # nodes, units and roles of the clients
+    roster: ClientRoles  # nodes, units and roles of the clients
     challenger: SeededChallenger  # source of membership, samples and noise
     batches: Sequence[TrialBatch]  # batches of trials; all are trained at once
     parameters: int  # number of scalar parameters of one model
