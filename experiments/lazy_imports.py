@@ -1,8 +1,8 @@
 """Late imports: modules that take seconds to import are imported when a command first uses them.
 
 Commands are declared in modules that import nothing slow, so that help, shell completion and error messages appear
-without delay. A late module is an attribute of this one: `lazy_imports.audit_plan.resolve(...)` imports
-`experiments.runs.audit_plan` and calls its function `resolve`.
+without delay. A late module is an attribute of this one: `lazy_imports.resolved_audit.resolve(...)` imports
+`experiments.runs.resolved_audit` and calls its function `resolve`.
 """
 
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ PLACES = (
     "fl_audit.experiments.runs.data_warnings",
     "fl_audit.experiments.runs.init_options",
     "fl_audit.experiments.runs.new_config",
-    "fl_audit.experiments.runs.audit_plan",
+    "fl_audit.experiments.runs.resolved_audit",
     "fl_audit.experiments.runs.replay",
     "fl_audit.experiments.runs.run",
     "fl_audit.experiments.runs.run_check",
@@ -68,12 +68,12 @@ if TYPE_CHECKING:
     from fl_audit.experiments.figures import guarantee as guarantee
     from fl_audit.experiments.reproductions import papers as papers
     from fl_audit.experiments.reproductions import reproduce as reproduce
-    from fl_audit.experiments.runs import audit_plan as audit_plan
     from fl_audit.experiments.runs import data_warnings as data_warnings
     from fl_audit.experiments.runs import init_options as init_options
     from fl_audit.experiments.runs import new_config as new_config
     from fl_audit.experiments.runs import non_private_run as non_private_run
     from fl_audit.experiments.runs import replay as replay
+    from fl_audit.experiments.runs import resolved_audit as resolved_audit
     from fl_audit.experiments.runs import run as run
     from fl_audit.experiments.runs import run_check as run_check
     from fl_audit.experiments.runs import run_report as run_report

@@ -29,8 +29,8 @@ from fl_audit.server.run_queries import known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
 from fl_audit.server.user_epsilon_star import of_users
 from fl_audit.strategies.challenger import PrefetchingChallenger, SeededChallenger, record_draws
-from fl_audit.strategies.challenger_log import ChallengerLog
 from fl_audit.strategies.contributors import ClientRoles
+from fl_audit.strategies.round_secrets_log import RoundSecretsLog
 from fl_audit.trials import TrialBatch, waves
 from fl_audit.verdict.noise_measurement import sampled_places
 
@@ -222,14 +222,14 @@ def _result_of(
     )
 
 
-def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> ChallengerLog | None:
+def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:
     """Return the challenger's log of secrets, which are opened after training; None if the audit opens none."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):
         return None
     places = tuple(number for number, _ in sampled_places(federation.model.layout))
-    return ChallengerLog(public, challenger, audit.opened_target(federation), places)
+    return RoundSecretsLog(public, challenger, audit.opened_target(federation), places)
 
 
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:

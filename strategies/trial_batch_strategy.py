@@ -30,7 +30,6 @@ from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noise_addition import add_noise
 from fl_audit.protocol import Key, MessageRecordName, models_key
 from fl_audit.strategies.challenger import SeededChallenger
-from fl_audit.strategies.challenger_log import ChallengerLog
 from fl_audit.strategies.contributors import (
     CalledClients,
     ClientRoles,
@@ -42,6 +41,7 @@ from fl_audit.strategies.contributors import (
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
+from fl_audit.strategies.round_secrets_log import RoundSecretsLog
 from fl_audit.trials import TrialBatch
 
 _ROUNDING = 1e-3  # relative amount by which rounding may enlarge the norm of a float32 sum
@@ -63,7 +63,7 @@ class TrialBatchStrategy(Strategy):
     round_queries: Sequence[RunQueries] = ()  # the audit's queries to clients, besides requests for contributions
     # Function that returns whether training has to end early by a public rule; used only without queries.
     is_over: Callable[[], bool] = lambda: False
-    opening: ChallengerLog | None = None  # the challenger's log of secrets for the verdict; None logs nothing
+    opening: RoundSecretsLog | None = None  # the challenger's log of secrets for the verdict; None logs nothing
     transcripts: dict[str, BatchTrainingState] = field(
         init=False, default_factory=dict
     )  # training state, by batch name

@@ -29,8 +29,8 @@ from fl_audit.audits.page.first_screen import Fact
 from fl_audit.audits.page.stylesheet import STYLESHEET
 from fl_audit.audits.sections import SECTIONS
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch

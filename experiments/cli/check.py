@@ -44,7 +44,7 @@ def check(
     settings = load_config(config, set_ or [], str(data_dir) if data_dir else None)
 
     with at_work("getting ready"):
-        resolve, check_plan = lazy_imports.audit_plan.resolve, lazy_imports.run_check.check_plan
+        resolve, check_plan = lazy_imports.resolved_audit.resolve, lazy_imports.run_check.check_plan
 
     with at_work(f"loading the data, choosing the neighbour: {settings.audit.neighbour}"):
         plan = resolve(settings)

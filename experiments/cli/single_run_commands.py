@@ -25,7 +25,7 @@ from fl_audit.experiments.terminal import console
 from fl_audit.experiments.verbosity import is_quiet
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.audit_plan import ResolvedAudit
+    from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
     from fl_audit.report.report_elements import ReportContents
 
 OutOption = Annotated[Path | None, option("DIR", "Run directory; must be new.  [default: runs/NAME-TIME]")]

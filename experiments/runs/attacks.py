@@ -23,7 +23,7 @@ from fl_audit.audits.membership.findings_attribute_inference import (
 from fl_audit.audits.membership.white_box import known_halves
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.experiments.runs.attack_queries import attribute_of
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.trial_batch_store import TrialBatchStore
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.target_membership import TargetMembership

@@ -12,7 +12,7 @@ from fl_audit.data.loaded_dataset import DataWarning, IdentifyingColumn, LoadedD
 from fl_audit.data.option_names import PartitionScheme
 from fl_audit.data.record_selection import Split
 from fl_audit.errors import Remedy, settings_text
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
 

@@ -8,7 +8,7 @@ import psutil
 from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import require
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run_directory_checks import nearest_existing
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.server.run_queries import measured_layout

@@ -154,7 +154,7 @@ def _is_finite(federation: LoadedFederation, models: Tensor, examples: Examples,
     return bool(torch.isfinite(total).all()) and bool(np.isfinite(federation.losses(models, examples)).all())
 
 
-class _StepSizeSetting(NamedTuple):
+class _SuspectSetting(NamedTuple):
     """A setting that affects the size of steps or noise: its name in messages, its value, and a usual value."""
 
     name: str
@@ -168,7 +168,7 @@ class _StepSizeSetting(NamedTuple):
         return inf if not isfinite(ratio) else -inf if ratio == 0 else log10(ratio)
 
 
-def _too_large(said: str, levers: Sequence[_StepSizeSetting]) -> str:
+def _too_large(said: str, levers: Sequence[_SuspectSetting]) -> str:
     name, value, _ = max(levers, key=lambda lever: lever.orders)
     return (
         f"{said}, and 32-bit floating-point numbers end at {_LARGEST:.1e}: accepted for {name}, which is {value:.6g}, "
@@ -176,14 +176,14 @@ def _too_large(said: str, levers: Sequence[_StepSizeSetting]) -> str:
     )
 
 
-def _step_settings(config: RunConfig, federation: LoadedFederation) -> list[_StepSizeSetting]:
+def _step_settings(config: RunConfig, federation: LoadedFederation) -> list[_SuspectSetting]:
     """Return the settings that determine the length of a server step: learning rate, and settings of the noise."""
     usual = float(TrainingSection.model_fields["learning_rate"].default)
-    rate = _StepSizeSetting("learning-rate in [training]", config.training.learning_rate, usual)
+    rate = _SuspectSetting("learning-rate in [training]", config.training.learning_rate, usual)
     return [rate, *_noise_levers(config, federation)]
 
 
-def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_StepSizeSetting]:
+def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_SuspectSetting]:
     """Return the settings that determine the noise; an empty list without a claim."""
     privacy, mechanism = config.privacy, federation.public.mechanism
     if not privacy.private:
@@ -191,9 +191,9 @@ def _noise_levers(config: RunConfig, federation: LoadedFederation) -> list[_Step
     usual = float(PrivacySection.model_fields["clipping_norm"].default)
     asked = "the noise multiplier that the guarantee in [privacy] asks for"
     named = asked if privacy.noise_multiplier is None else "noise-multiplier in [privacy]"
-    noise = _StepSizeSetting(named, mechanism.noise_multiplier)
-    found = [_StepSizeSetting("clipping-norm in [privacy]", privacy.clipping_norm, usual), noise]
+    noise = _SuspectSetting(named, mechanism.noise_multiplier)
+    found = [_SuspectSetting("clipping-norm in [privacy]", privacy.clipping_norm, usual), noise]
     if isinstance(mechanism.contribution, PrivateTraining):
         rate = mechanism.contribution.schedule.learning_rate
-        found = [_StepSizeSetting("local-learning-rate in [training]", rate, _USUAL_LOCAL_RATE), *found]
+        found = [_SuspectSetting("local-learning-rate in [training]", rate, _USUAL_LOCAL_RATE), *found]
     return found

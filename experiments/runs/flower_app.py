@@ -17,9 +17,9 @@ from flwr.superlink.grid import InMemoryGrid
 import fl_audit.experiments  # noqa: F401  # sets the environment before Ray is imported
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.exit_statuses import STOPPED, VIOLATED, WRONG_INPUT
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.cluster.flower_runtime_patch import grid_on_pool
 from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import play_on, require_playable
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_report import finish

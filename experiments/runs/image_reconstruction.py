@@ -16,7 +16,7 @@ from fl_audit.audits.reconstruction.reconstruction_metrics import (
 )
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.errors import require
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.local_training import local_batches

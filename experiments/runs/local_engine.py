@@ -25,7 +25,7 @@ _AHEAD = 8  # most messages that a thread takes at a time where they are read ah
 ReadAhead = Callable[[Sequence[tuple[Message, Context]]], None]
 
 
-class LocalGrid(Grid):
+class LocalFlowerGrid(Grid):
     """A Flower grid that calls the ClientApp in threads of this process; a client answers one message at a time.
 
     Parameters
@@ -316,7 +316,7 @@ def run_locally(
     context = Context(
         run_id=_RUN_ID, node_id=_SERVER_NODE_ID, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
     )
-    grid = LocalGrid(client_app, clients, time_limit, actors, read_ahead)
+    grid = LocalFlowerGrid(client_app, clients, time_limit, actors, read_ahead)
     try:
         server_app(grid=grid, context=context)
     finally:

@@ -16,12 +16,12 @@ from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.data_paths import data_directory
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, expanded_path, require
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.init_options import flags_of_setting, in_options, text_in_options
 from fl_audit.experiments.runs.planned_limits import trials_that_tell
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 

@@ -4,7 +4,7 @@ from math import ceil, floor, log10
 
 from fl_audit.audits.audit import PlannedAuditRun
 from fl_audit.audits.registry import audit_of
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 

@@ -22,7 +22,7 @@ import torch
 import fl_audit.errors as errors
 from fl_audit.data.catalogue import PREFIX, load_source
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.trial_batch_store import write_sealed
 from fl_audit.federation.loaded_federation import load_federation

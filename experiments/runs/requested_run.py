@@ -19,7 +19,7 @@ from fl_audit.experiments.runs.progress import at_work, progress_bar
 from fl_audit.experiments.runs.run_directory_checks import is_begun, require_new_run_path
 
 if TYPE_CHECKING:
-    from fl_audit.experiments.runs.audit_plan import ResolvedAudit
+    from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
     from fl_audit.report.report_elements import ReportContents
 
 OnPlan = Callable[["ResolvedAudit"], None]
@@ -98,7 +98,7 @@ def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportCon
             if asked.engine is Engine.RAY and asked.ray_address is None and not asked.resume:
                 start_ray(ray, asked.config.run)
             # Torch and Flower take seconds to import, which Ray needs to start too.
-            resolve, run_audit = lazy_imports.audit_plan.resolve, lazy_imports.run.run_audit
+            resolve, run_audit = lazy_imports.resolved_audit.resolve, lazy_imports.run.run_audit
         with at_work(f"loading the data, choosing the neighbour: {asked.config.audit.neighbour}"):
             plan = resolve(asked.config)
         if plan.public.weights is not None:

@@ -21,7 +21,6 @@ from fl_audit.clients.app import app as default_client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.runs import lazy_imports
 from fl_audit.experiments.runs.attack_queries import more_queries
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at
 from fl_audit.experiments.runs.config import EpsilonStarLocation
 from fl_audit.experiments.runs.disk_space_estimate import require_room
@@ -31,6 +30,7 @@ from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.progress import Progress, at_work, no_progress
 from fl_audit.experiments.runs.provenance import note_session
 from fl_audit.experiments.runs.ray_engine import Engine, local_calls, run_on_ray
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_report import TIMING, finish
 from fl_audit.federation.loaded_federation import load_federation

@@ -7,10 +7,10 @@ from fl_audit.array_types import finite
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.loaded_dataset import ColumnReadResult, DataWarning
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.disk_space_estimate import DiskUsageByContent, footprint
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate, probe
 from fl_audit.federation.loaded_federation import load_federation

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fl_audit.atomic_files import remove_temporary_files, write_json
 from fl_audit.errors import InputError, first_line, require
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit, guarantee_of
 from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, guarantee_of
 from fl_audit.experiments.runs.run_directory_checks import CONFIGURATION, is_begun, require_new_run_path
 from fl_audit.experiments.runs.run_identity import GROWING, contradictions, data_digests, differences
 from fl_audit.experiments.runs.trial_batch_store import TrialBatchStore, make_private, write_sealed

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fl_audit.data.records import Records
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.config.data_section import DATA_PATHS
 from fl_audit.experiments.runs.config.model_section import MODEL_PATH
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.federation.federation_records import split_of
 
 _OPERATIONAL = ("run.client-time-limit", "run.client-retries", "run.actors", "run.batches-in-flight")

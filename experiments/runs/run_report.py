@@ -8,11 +8,11 @@ from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs import lazy_imports
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by
 from fl_audit.experiments.runs.non_private_run import note_unprotected, read_unprotected
 from fl_audit.experiments.runs.progress import at_work, steps_bar
 from fl_audit.experiments.runs.provenance import read_provenance
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_plan
 from fl_audit.experiments.runs.trial_batch_store import write_sealed, write_table
 from fl_audit.federation.run_tables import SECRET_TABLES, RunTables

@@ -9,9 +9,9 @@ from fl_audit.audits.canaries.canary_contributions import canary_facts
 from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
 from fl_audit.audits.registry import audit_of
 from fl_audit.audits.sections import report_contents
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.data_warnings import most_records, report_lines
 from fl_audit.experiments.runs.neighbour_pairs import looked_at
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.federation.crafted_records import CraftedMeasures, measured
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun, RunDescription

@@ -13,10 +13,10 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as client_app
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.cluster.ray_connection import calls_on_all_cores
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.ray_engine import local_calls
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import federation_plan
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.server.app import build_server_app

@@ -25,10 +25,10 @@ from torch import nn
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.crafted_records import told_record
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.neighbour_pairs import looked_at
 from fl_audit.experiments.runs.progress import progress_bar
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import played
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models

@@ -29,9 +29,9 @@ from fl_audit.audits.membership.findings_attacks import AllAttacksFinding
 from fl_audit.audits.reconstruction.findings_reconstruction import CandidateRanksFinding, TopGuessRate
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.attacks import by_target
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.progress import progress_bar
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import played
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation

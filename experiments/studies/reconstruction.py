@@ -34,10 +34,10 @@ from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
 from fl_audit.data.data_paths import data_directory
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by
 from fl_audit.experiments.runs.progress import progress_bar, steps_bar
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.experiments.studies.inversion_without_privacy import COMPARED, SETTINGS, beside_reference, quality
 from fl_audit.experiments.studies.study_commands import end, parser_of, table_of

@@ -25,10 +25,10 @@ from fl_audit.atomic_files import write_bytes
 from fl_audit.data.catalogue import DataSpec, bring_source, load_source
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.cluster.nodes import alive_rows
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
 from fl_audit.experiments.runs.progress import Progress, RunsProgress, part_of
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.trial_batch_store import make_private

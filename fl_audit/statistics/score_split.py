@@ -41,7 +41,7 @@ _SPLITS = 25
 _BEGINNING = 1024  # number of rows of a table of ranks that are compared first
 
 
-class GroupedScores(NamedTuple):
+class TwoSampleScores(NamedTuple):
     """Scores of both groups in one part of a split, or their ranks from 0.
 
     They are ascending in each group and have the shapes (n1,) and (n0,).
@@ -55,8 +55,8 @@ class GroupedScores(NamedTuple):
 class ScoreSplit:
     """Scores of both groups, divided into a part that chooses a threshold and a part that measures it."""
 
-    choosing: GroupedScores  # the part that chooses a threshold
-    measuring: GroupedScores  # the part of which the scores above the threshold are counted
+    choosing: TwoSampleScores  # the part that chooses a threshold
+    measuring: TwoSampleScores  # the part of which the scores above the threshold are counted
     values: int  # number of different scores
 
     def ways(self) -> tuple["ScoreSplit", ...]:
@@ -65,12 +65,12 @@ class ScoreSplit:
         In each direction, `first` is the group that is expected to score higher, and `second` is the reference. Every
         event `score > threshold` bounds epsilon from below by log((P(first) - delta) / P(second)).
         """
-        one, two = (GroupedScores(-part.first[::-1], -part.second[::-1]) for part in (self.choosing, self.measuring))
+        one, two = (TwoSampleScores(-part.first[::-1], -part.second[::-1]) for part in (self.choosing, self.measuring))
         down = ScoreSplit(one, two, self.values)
         return self, down._exchanged(), down, self._exchanged()
 
     def _exchanged(self) -> "ScoreSplit":
-        return ScoreSplit(GroupedScores(*self.choosing[::-1]), GroupedScores(*self.measuring[::-1]), self.values)
+        return ScoreSplit(TwoSampleScores(*self.choosing[::-1]), TwoSampleScores(*self.measuring[::-1]), self.values)
 
 
 def number_that_chooses(size: int) -> int:
@@ -135,7 +135,7 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
         places[np.lexsort((bits.random_raw(sum(sizes)), together))] = np.arange(together.size)
         groups = [places[: groups[0].size], places[groups[0].size :]]
     first, second = ((np.sort(group[lots]), np.sort(group[~lots])) for group, lots in zip(groups, chosen, strict=True))
-    return ScoreSplit(GroupedScores(first[0], second[0]), GroupedScores(first[1], second[1]), values=len(counts))
+    return ScoreSplit(TwoSampleScores(first[0], second[0]), TwoSampleScores(first[1], second[1]), values=len(counts))
 
 
 def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:

@@ -31,7 +31,7 @@ _MOST_FREEDOM = 10**6  # with so many degrees of freedom Student's t is normal
 
 
 @dataclass(frozen=True)
-class TargetDrift:
+class NoiseSumAlongTarget:
     """Drift along a target: the standardised noise in the direction of its contributions, summed over the run.
 
     The sum is normal with mean (k - 1) `unit` if the target counts k times. Its standard deviation is the ratio of the
@@ -100,7 +100,7 @@ class SignalDetectionLimit:
         }
 
 
-def limit_of(drift: TargetDrift, unit: float) -> float:
+def limit_of(drift: NoiseSumAlongTarget, unit: float) -> float:
     """Return the limit of detection of a target whose contribution counts several times in the released sums.
 
     The result is the smallest number k of times that the test of the drift finds, infinite if `unit` is 0. If the noise
@@ -118,7 +118,7 @@ def limit_of(drift: TargetDrift, unit: float) -> float:
     return 1 + scale * detectable_shift(drift.freedom, TestName.SIGNAL.level) / unit if unit > 0 else math.inf
 
 
-def signal_limit(drift: TargetDrift | None, lengths: Floats, trials: int) -> SignalDetectionLimit:
+def signal_limit(drift: NoiseSumAlongTarget | None, lengths: Floats, trials: int) -> SignalDetectionLimit:
     """Compute after a run the limits of detection of a target whose contribution counts several times in released sums.
 
     The result also has the measured number of times that the contribution counts. If nothing was measured, all limits

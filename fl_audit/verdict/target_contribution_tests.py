@@ -23,13 +23,13 @@ from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResul
 from fl_audit.verdict.noise_scale import NoiseAlongTarget, detectable_ratio
 from fl_audit.verdict.null_distributions import detectable_shift
 from fl_audit.verdict.run_measurements import EVIDENT, NoiseMeasurements, of_family
-from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit, TargetDrift, limit_of, signal_limit
+from fl_audit.verdict.signal_detection_limit import NoiseSumAlongTarget, SignalDetectionLimit, limit_of, signal_limit
 
 _OVER_ROUNDS = "the sums over all rounds"
 _FEWEST = 3  # values from which a drift is tested
 
 
-def drift_of_run(measured: NoiseMeasurements) -> TargetDrift | None:
+def drift_of_run(measured: NoiseMeasurements) -> NoiseSumAlongTarget | None:
     """Return the drift along the target unit's contribution over a whole run, or None if it contributes nothing.
 
     The drift is the sum of the noise in this direction, which grows if the unit counts more than once.
@@ -46,10 +46,10 @@ def drift_of_run(measured: NoiseMeasurements) -> TargetDrift | None:
         parts = np.divide(lengths, units, out=np.zeros_like(units), where=units > 0)
         claimed = measured.claimed_length * float(parts.sum()) / math.sqrt(used)
     squares = float(np.square(noise[known]).sum())
-    return TargetDrift(value, max(0.0, squares - value**2), int(known.sum()) - 1, unit, claimed)
+    return NoiseSumAlongTarget(value, max(0.0, squares - value**2), int(known.sum()) - 1, unit, claimed)
 
 
-def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
+def drift_along(along: NoiseAlongTarget) -> NoiseSumAlongTarget | None:
     """Return the drift along the target units' contributions, from the noise in their direction summed over rounds.
 
     None if no target unit contributes or the sums were not measured.
@@ -60,7 +60,7 @@ def drift_along(along: NoiseAlongTarget) -> TargetDrift | None:
     count = int(along.freedom[held].sum())
     value, unit = (float(of[held].sum()) / math.sqrt(count) for of in (along.sums, along.lengths))
     claimed = None if along.claimed_length is None else along.claimed_length * math.sqrt(count)
-    return TargetDrift(value, max(0.0, float(along.squares[held].sum()) - value**2), count - 1, unit, claimed)
+    return NoiseSumAlongTarget(value, max(0.0, float(along.squares[held].sum()) - value**2), count - 1, unit, claimed)
 
 
 def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
@@ -130,7 +130,7 @@ def signal(measured: NoiseMeasurements) -> TestResult:
     return signal_of(drift_of_run(measured))
 
 
-def signal_of(drift: TargetDrift | None) -> TestResult:
+def signal_of(drift: NoiseSumAlongTarget | None) -> TestResult:
     """Return the test of whether the target unit counts more than once in the released sums, from its drift.
 
     Raises `TestNotApplicableError` if `drift` is None.

@@ -9,7 +9,7 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.federation.observed_rounds import InsiderView, _require_view
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.learning.optimizers import ServerOptimizer, ServerOptimizerKind

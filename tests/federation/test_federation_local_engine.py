@@ -20,7 +20,7 @@ from torch import nn
 
 from fl_audit.device import Device
 from fl_audit.experiments.runs.cluster import ray_connection
-from fl_audit.experiments.runs.local_engine import LocalGrid, _Contexts, _MessageExchange
+from fl_audit.experiments.runs.local_engine import LocalFlowerGrid, _Contexts, _MessageExchange
 from fl_audit.experiments.runs.ray_engine import Engine, local_calls
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.learning.stacked_model import StackedModel
@@ -46,7 +46,7 @@ def test_clients_at_the_same_time_change_no_bit(actors: int, small_plan: MakePla
     assert_same(one, several)
 
 
-def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) -> LocalGrid:
+def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) -> LocalFlowerGrid:
     app = ClientApp()
 
     @app.query()
@@ -54,10 +54,10 @@ def _grid(answer: Callable[[int], None], actors: int, time_limit: float = 20.0) 
         answer(int(context.node_config["partition-id"]))
         return Message(RecordDict(), reply_to=message)
 
-    return LocalGrid(app, 4, time_limit, actors)
+    return LocalFlowerGrid(app, 4, time_limit, actors)
 
 
-def _messages(grid: LocalGrid, partitions: list[int]) -> list[Message]:
+def _messages(grid: LocalFlowerGrid, partitions: list[int]) -> list[Message]:
     return [grid.create_message(RecordDict(), "query", partition + 2, "") for partition in partitions]
 
 
@@ -172,7 +172,7 @@ def test_what_fails_while_it_is_read_ahead_fails_the_call_and_keeps_nobody_waiti
     def read_ahead(calls: object) -> None:
         raise ValueError("no such record")
 
-    grid = LocalGrid(app, 4, 20.0, actors=2, read_ahead=read_ahead)
+    grid = LocalFlowerGrid(app, 4, 20.0, actors=2, read_ahead=read_ahead)
     began = time.monotonic()
     failed = [reply for reply in grid.send_and_receive(_messages(grid, [0, 1, 2, 3])) if reply.has_error()]
     assert time.monotonic() - began < 10.0

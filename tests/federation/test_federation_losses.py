@@ -18,10 +18,10 @@ from torch.nn.functional import cross_entropy
 
 import fl_audit.clients.app
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.local_engine import LocalGrid, run_locally
+from fl_audit.experiments.runs.local_engine import LocalFlowerGrid, run_locally
 from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import federation_plan, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.learning.stacked_model import StackedModel
@@ -199,14 +199,14 @@ def test_what_travels(public: bool, told: bool, small_plan: MakePlan) -> None:
 
 
 def test_a_client_keeps_its_own_epsilon_star(small_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    grids: list[LocalGrid] = []
-    begin = LocalGrid.__init__
+    grids: list[LocalFlowerGrid] = []
+    begin = LocalFlowerGrid.__init__
 
-    def noting(self: LocalGrid, *args: Any, **kwargs: Any) -> None:
+    def noting(self: LocalFlowerGrid, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
         grids.append(self)
 
-    monkeypatch.setattr(LocalGrid, "__init__", noting)
+    monkeypatch.setattr(LocalFlowerGrid, "__init__", noting)
     told = play(small_plan(audit=TOLD | {"trials": 3}))[0].columns.clients.get("epsilon_star")
     silent = play(small_plan(audit=FEDERATED | {"trials": 3}))[0].columns.clients.get("epsilon_star")
     assert told is not None

@@ -13,7 +13,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from small_audits import MakePlan
 
 import fl_audit.clients.app
-from fl_audit.experiments.runs.local_engine import LocalGrid
+from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
@@ -88,10 +88,10 @@ class _Released:
         self.batches.append(batch.name)
 
 
-def _strategy(small_plan: MakePlan, released: _Released) -> tuple[TrialBatchStrategy, LocalGrid, ArrayRecord]:
+def _strategy(small_plan: MakePlan, released: _Released) -> tuple[TrialBatchStrategy, LocalFlowerGrid, ArrayRecord]:
     plan = small_plan()
     federation = load_federation(plan.public)
-    grid = LocalGrid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0)
+    grid = LocalFlowerGrid(fl_audit.clients.app.build_app(), plan.public.clients, 60.0)
     batches = remaining_batches(4, 2, ())
     size = federation.model.layout.size
     strategy = TrialBatchStrategy(

@@ -27,8 +27,8 @@ from fl_audit.experiments.runs.cluster.client_actor import CallReplies, CallRepl
 from fl_audit.experiments.runs.cluster.flower_runtime_patch import PatchedRuntime
 from fl_audit.experiments.runs.cluster.nodes import RayMachine
 from fl_audit.experiments.runs.cluster.pool import ORDINARY, ClientPool, ClientProcess
-from fl_audit.experiments.runs.cluster.pool_grid import _Contexts
-from fl_audit.experiments.runs.local_engine import LocalGrid
+from fl_audit.experiments.runs.cluster.pool_grid import _NodeContexts
+from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.protocol import Key, MessageRecordName
 
@@ -344,7 +344,7 @@ def test_nodes_that_were_registered_before_the_pool_was_in_place_become_known() 
     """Flower's own command registers nodes so early, and hands them over after the server asks for them."""
     pool, over = PatchedRuntime(), threading.Event()
     contexts, server = (
-        _Contexts(pool, _context(0)),
+        _NodeContexts(pool, _context(0)),
         threading.Timer(0.2, pool.hand_over, (None, None, {7: 1, 9: 0}, over)),
     )
     server.start()
@@ -414,7 +414,7 @@ def test_the_victim_and_the_insider_have_compartments_of_their_own(small_plan: M
 
 
 def _message(federation: str, node: int = 2, arrays: ArrayRecord | None = None) -> Message:
-    LocalGrid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
+    LocalFlowerGrid(build_app(), 1, 1.0)  # Flower lets nobody make a message who is no task of a run
     config = ConfigRecord({Key.FEDERATION: federation})
     content = RecordDict({MessageRecordName.ARRAYS: arrays or ArrayRecord(), MessageRecordName.CONFIG: config})
     message = Message(content, node, "train")

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation

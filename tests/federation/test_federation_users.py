@@ -20,10 +20,10 @@ import fl_audit.strategies.contributors
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_as_victim, contribute_members
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_runs import played
 from fl_audit.federation.contributions import ContributionByTrial, RoundContext

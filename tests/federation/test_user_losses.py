@@ -11,8 +11,8 @@ from hospital import write_hospital
 
 from fl_audit.audits.common.findings_released_model import UserEpsilonStarFinding
 from fl_audit.audits.common.report_cautions import look_at
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.studies.study_runs import played
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation

@@ -13,7 +13,7 @@ from fl_audit.array_types import Floats
 from fl_audit.statistics import lower_bounds
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
-from fl_audit.statistics.score_split import GroupedScores, ScoreSplit, split_scores
+from fl_audit.statistics.score_split import ScoreSplit, TwoSampleScores, split_scores
 from tests.validation.known_mechanisms import MECHANISMS, KnownMechanism, gaussian, subsampled_gaussian
 
 RUNS = 160
@@ -66,7 +66,7 @@ def test_an_auditor_that_does_not_pay_for_its_threshold_is_caught(
     def all_in_both(members: NDArray[np.float64], nonmembers: NDArray[np.float64], *which: int) -> ScoreSplit:
         parts = split_scores(members, nonmembers, *which)
         both = [(parts.choosing.first, parts.measuring.first), (parts.choosing.second, parts.measuring.second)]
-        together = GroupedScores(*(np.sort(np.concatenate(pair)) for pair in both))
+        together = TwoSampleScores(*(np.sort(np.concatenate(pair)) for pair in both))
         return ScoreSplit(together, together, parts.values)
 
     monkeypatch.setattr(lower_bounds, "split_scores", all_in_both)

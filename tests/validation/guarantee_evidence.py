@@ -11,7 +11,7 @@ from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees
 from fl_audit.audits.identifiability.estimates_from_beliefs import advantage_from_beliefs
 from fl_audit.audits.identifiability.findings_roc import ScoreAucFinding
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.privacy.accounting import PrivacyProfile

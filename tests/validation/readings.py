@@ -29,8 +29,8 @@ from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import measured
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import played
 from fl_audit.report.formatting import ClaimStatus, finding_text

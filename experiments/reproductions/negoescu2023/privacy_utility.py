@@ -20,8 +20,8 @@ from fl_audit.experiments.reproductions.item_results import CONFIDENCE, ItemResu
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarTask, EpsilonStarTaskSettings
 from fl_audit.experiments.reproductions.papers import ItemContext, NoDataError
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.ray_engine import RayOptions
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.sweeps.privacy_utility_plot import UTILITY_NAMES
 from fl_audit.experiments.sweeps.sweep import RUNS, SweepResults, run_sweep

@@ -21,7 +21,7 @@ from ray import cloudpickle
 
 from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.runs.cluster.pool import ClientPool
-from fl_audit.experiments.runs.cluster.pool_grid import PoolGrid
+from fl_audit.experiments.runs.cluster.pool_grid import ClientPoolFlowerGrid
 from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import PortableValue
 
@@ -98,7 +98,7 @@ class PatchedRuntime:
         self._retries = retries
         self._nodes: list[int] | None = None
         self._are_known = threading.Event()
-        self._grids = list[PoolGrid]()
+        self._grids = list[ClientPoolFlowerGrid]()
         self._is_built = threading.Event()
         self._found: ClientPool | Exception | None = None
 
@@ -178,7 +178,7 @@ class PatchedRuntime:
         said = str(self._found) if self._found is not None else f"Ray did not start within {_SECONDS_TO_BUILD:.0f} s"
         raise FederationError(said)
 
-    def grid(self, grid: InMemoryGrid, context: Context) -> PoolGrid:
+    def grid(self, grid: InMemoryGrid, context: Context) -> ClientPoolFlowerGrid:
         """Return a grid through which a server sends messages to the pool of client processes.
 
         Parameters
@@ -189,7 +189,7 @@ class PatchedRuntime:
             The context that it passes along.
         """
         # Kept here: what it refers to in Ray must not be let go, in another thread, while Ray is being shut down.
-        self._grids.append(PoolGrid(grid, self, self._retries, context))
+        self._grids.append(ClientPoolFlowerGrid(grid, self, self._retries, context))
         return self._grids[-1]
 
     def end_calls(self) -> None:
@@ -202,7 +202,7 @@ _IN_PLACE = list[PatchedRuntime]()
 """The current pool, as the last element."""
 
 
-def grid_on_pool(grid: InMemoryGrid, context: Context) -> InMemoryGrid | PoolGrid:
+def grid_on_pool(grid: InMemoryGrid, context: Context) -> InMemoryGrid | ClientPoolFlowerGrid:
     """Return a grid that sends messages to the pool of client processes, or Flower's own grid if there is no pool.
 
     Parameters

@@ -25,7 +25,7 @@ class RuntimeWithPool(Protocol):
     def nodes_in_order(self) -> list[int] | None: ...
 
 
-class PoolGrid(DelegatingGrid):
+class ClientPoolFlowerGrid(DelegatingGrid):
     """A Flower grid that sends messages to a pool of client processes, several messages in one call of Ray.
 
     Parameters
@@ -43,7 +43,7 @@ class PoolGrid(DelegatingGrid):
     def __init__(self, grid: InMemoryGrid, pool: RuntimeWithPool, retries: int, context: Context) -> None:
         super().__init__(grid)
         self._pool, self._retries = pool, retries
-        self._contexts = _Contexts(pool, context)
+        self._contexts = _NodeContexts(pool, context)
         self._changed = threading.Condition()
         self._messages: dict[str, Message] = {}
         self._replies: dict[str, Message] = {}
@@ -112,7 +112,7 @@ class PoolGrid(DelegatingGrid):
             self._changed.notify_all()
 
 
-class _Contexts(dict[int, Context]):
+class _NodeContexts(dict[int, Context]):
     """The Flower context of each node, by node id; created when a node is first called."""
 
     def __init__(self, pool: RuntimeWithPool, server: Context) -> None:

@@ -29,7 +29,7 @@ from fl_audit.audits.canaries.live_checks import (
 )
 from fl_audit.audits.canaries.observer_store import StoredGuarantee, stored_guarantee
 from fl_audit.audits.canaries.stored_rounds import (
-    ExcludedCanary,
+    MismatchedCanary,
     StoredRound,
     earlier_rounds_of_same_training,
     fitting_rounds,
@@ -78,7 +78,7 @@ class LiveFinding:
     released: int  # number of stored rounds, including earlier ones of a training that was continued
     carried_on: int  # number of these earlier rounds, which were moved to another directory when it was continued
     misnamed: tuple[int, ...]  # numbers of canaries that two clients sent in one round, or that are not configured
-    misfits: tuple[ExcludedCanary, ...]  # canaries whose rounds are excluded, and why
+    misfits: tuple[MismatchedCanary, ...]  # canaries whose rounds are excluded, and why
     doubts: Inconsistencies  # inconsistencies, each of which rules out the verdict `consistent`
     # The smallest epsilon that the last interim analysis would have called violated in 9 of 10 trainings. It is
     # infinite before the first analysis, and if the updates of other clients could hide any lack of noise.

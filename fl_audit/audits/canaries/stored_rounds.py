@@ -86,7 +86,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True)
-class ExcludedCanary:
+class MismatchedCanary:
     """A canary whose rounds do not count as evidence, with the reason."""
 
     number: int  # number of the canary
@@ -98,16 +98,16 @@ class ExcludedCanary:
         return f"canary {self.number}{node} {_MEANINGS[self.what]}"
 
 
-def in_words(wrong: tuple[ExcludedCanary, ...]) -> str:
+def in_words(wrong: tuple[MismatchedCanary, ...]) -> str:
     """Return a phrase that lists the first four of the given mismatches, and counts the others."""
     more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     return "; ".join(map(str, wrong[:_NAMED])) + more
 
 
-def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[ExcludedCanary]:
+def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[MismatchedCanary]:
     """Return the mismatches of a round's canaries with the guarantee and with the fingerprint of the coins' seed."""
     is_replaced = terms.adjacency.relation is Relation.REPLACE
-    found = list[ExcludedCanary]()
+    found = list[MismatchedCanary]()
     for one in kept.present:
         fits = {
             MismatchedCanaryProperty.COINS: one.coins is None or one.coins == coins,
@@ -116,7 +116,7 @@ def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[Exclu
             MismatchedCanaryProperty.SIZE: one.size in (None, kept.size),
             MismatchedCanaryProperty.NORM: one.norm is None or kept.norm is None or one.norm >= _ROUNDED * kept.norm,
         }
-        found += [ExcludedCanary(one.number, one.node, what) for what, does in fits.items() if not does]
+        found += [MismatchedCanary(one.number, one.node, what) for what, does in fits.items() if not does]
     return found
 
 
@@ -185,7 +185,7 @@ def whole_rounds(directory: Path, canaries: int) -> tuple[list[StoredRound], lis
 
 def fitting_rounds(
     rounds: list[StoredRound], terms: StatedReleases, coin_seed: int
-) -> tuple[list[StoredRound], tuple[ExcludedCanary, ...]]:
+) -> tuple[list[StoredRound], tuple[MismatchedCanary, ...]]:
     """Return the rounds whose canaries all match the guarantee and the coins, and the mismatches in the other rounds.
 
     Raises `InputError` if no round matches.

@@ -9,7 +9,7 @@ from fl_audit.federation.finished_run import FinishedRun
 
 
 @dataclass(frozen=True)
-class CraftedRecordFinding:
+class CraftedRecordInfluence:
     """The clipped gradient norm and the local sensitivity of a record that was crafted to have a large effect."""
 
     initial: CraftedMeasures  # measures at the initial weights
@@ -27,12 +27,12 @@ class CraftedRecordFinding:
         }}  # fmt: skip
 
 
-def measure_crafted(run: FinishedRun, _: Findings) -> CraftedRecordFinding | None:
+def measure_crafted(run: FinishedRun, _: Findings) -> CraftedRecordInfluence | None:
     """Return the gradient norm and the local sensitivity of the run's crafted record; None if the run has none."""
     facts = run.facts
     if facts.crafted is None:
         return None
     if not run.has_insider or not facts.federation.mechanism.has_exact_llr:
-        return CraftedRecordFinding(facts.crafted, None, None)
+        return CraftedRecordInfluence(facts.crafted, None, None)
     share = run.by_trial("local_sensitivity") / facts.global_sensitivity
-    return CraftedRecordFinding(facts.crafted, float(share[:, 0].mean()), float(share.mean()))
+    return CraftedRecordInfluence(facts.crafted, float(share[:, 0].mean()), float(share.mean()))

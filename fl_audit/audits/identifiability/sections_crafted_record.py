@@ -4,13 +4,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fl_audit.audits.identifiability.findings_crafted_record import CraftedRecordFinding, measure_crafted  # fmt: skip
+from fl_audit.audits.identifiability.findings_crafted_record import CraftedRecordInfluence, measure_crafted  # fmt: skip
 from fl_audit.plurals import plural
 from fl_audit.report.figure_style import finish_axes
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section
 
 
-def _crafted_sentence(numbers: CraftedRecordFinding, _: ReportContents) -> str:
+def _crafted_sentence(numbers: CraftedRecordInfluence, _: ReportContents) -> str:
     return (
         "The record in which D and D' differ is in no data set: it was crafted, with the label "
         f"{numbers.initial.label}, so that the gradient of its loss is clipped, which no record can exceed, and at "
@@ -19,7 +19,7 @@ def _crafted_sentence(numbers: CraftedRecordFinding, _: ReportContents) -> str:
     )
 
 
-def _crafted_rows(numbers: CraftedRecordFinding, contents: ReportContents) -> list[ReportNumber]:
+def _crafted_rows(numbers: CraftedRecordInfluence, contents: ReportContents) -> list[ReportNumber]:
     initial, over = numbers.initial, f"mean over trials; {contents.facts.relation}"
     where = f"mean at the initial weights of {plural(initial.models, 'trial')}"
     rows = [
@@ -40,7 +40,7 @@ def _crafted_rows(numbers: CraftedRecordFinding, contents: ReportContents) -> li
     return [row for row in rows if row.value is not None]
 
 
-def _images(numbers: CraftedRecordFinding) -> list[tuple[str, NDArray[np.float32]]]:
+def _images(numbers: CraftedRecordInfluence) -> list[tuple[str, NDArray[np.float32]]]:
     """Return the crafted records as pairs of name and greyscale image; empty if the records are no images."""
     records = [("x, in D", numbers.initial.record), ("x', in D'", numbers.initial.opposite)]
     named = [(name, record) for name, record in records if record is not None]
@@ -49,7 +49,7 @@ def _images(numbers: CraftedRecordFinding) -> list[tuple[str, NDArray[np.float32
     return [(name, record.mean(axis=0) if record.ndim == 3 else record) for name, record in named]
 
 
-def _crafted_figure(figure: Figure, numbers: CraftedRecordFinding, _: ReportContents) -> None:
+def _crafted_figure(figure: Figure, numbers: CraftedRecordInfluence, _: ReportContents) -> None:
     images = _images(numbers)
     for place, (name, image) in enumerate(images):
         axes = figure.add_subplot(1, len(images), place + 1)
@@ -60,7 +60,7 @@ def _crafted_figure(figure: Figure, numbers: CraftedRecordFinding, _: ReportCont
 
 
 CRAFTED = Section(
-    "crafted", "The crafted record", CraftedRecordFinding, measure_crafted, keys=("crafted",),
+    "crafted", "The crafted record", CraftedRecordInfluence, measure_crafted, keys=("crafted",),
     sentence=_crafted_sentence, rows=_crafted_rows, picture=FindingFigure("The crafted record", _crafted_figure,
         caption=lambda numbers, _: f"The crafted record as a grey image, label {numbers.initial.label}.",
         applies=lambda numbers, _: bool(_images(numbers))),

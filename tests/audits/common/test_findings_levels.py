@@ -10,8 +10,8 @@ from hospital import write_hospital
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, _size
 from fl_audit.audits.common.sections_guarantee import person_text
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.studies.study_runs import played
 from fl_audit.federation.group_sizes import GroupSizes
 from fl_audit.privacy.gaussian import gdp_epsilon

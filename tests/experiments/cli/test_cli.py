@@ -22,8 +22,8 @@ from fl_audit.data.dissimilarity import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.record_selection import select_records
 from fl_audit.experiments.cli.main import app, main
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run_directory import public_part
 from fl_audit.privacy.accounting_enums import Accountant
 from fl_audit.privacy.identifiability_bounds import rho_alpha

@@ -35,9 +35,9 @@ from fl_audit.experiments.reproductions.negoescu2023.studies import (
     EpsilonStarTaskSettings,
 )
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, NoDataError
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit, resolve
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
 from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.experiments.sweeps.grid import grid, without_privacy

@@ -22,9 +22,9 @@ from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.reproductions.reproduce import PAPERS, chosen_items
 from fl_audit.experiments.reproductions.reproduction_names import ITEMS, item_names
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.privacy.accounting_enums import SensitivityKind

@@ -14,9 +14,9 @@ import fl_audit as fa
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.record_selection import select_records
 from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.runs.audit_plan import calibrated_multiplier
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.mechanism_of_config import mechanism_of
+from fl_audit.experiments.runs.resolved_audit import calibrated_multiplier
 
 SPLIT = select_records(load_source(DataSpec("breast-cancer")), 60, 50, 0)
 RELATIONS = ("replace-record", "add-remove-record")

@@ -19,10 +19,10 @@ from fl_audit.data.written_numbers import is_number
 from fl_audit.errors import InputError, Remedy
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.federation_of_config import data_spec
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 
 

@@ -18,9 +18,9 @@ from fl_audit.audits.page.first_screen import first_screen, summary_table
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.data_warnings import data_warnings_of, most_records
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.federation_records import split_of

@@ -14,9 +14,9 @@ from opacus.accountants.analysis.rdp import compute_rdp
 from small_audits import MakePlan, small_settings
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import ResolvedAudit
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of, sampling_rate
+from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.privacy.renyi import RDP_ORDERS
 
 GLOBAL = {"sensitivity": "global", "adjacency": "add-remove-record", "accountant": "rdp"}

@@ -8,8 +8,8 @@ from small_audits import MakePlan, small_settings
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import require_playable
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.mechanisms.contribution import PrivateTraining

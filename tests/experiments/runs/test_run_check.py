@@ -18,9 +18,9 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs import time_probe
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.disk_space_estimate import GIGABYTE, footprint
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_json, check_plan
 from fl_audit.experiments.runs.time_probe import probe

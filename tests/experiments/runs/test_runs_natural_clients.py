@@ -8,8 +8,8 @@ import pytest
 from small_audits import small_settings
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import RunConfig, parse_config
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.federation.loaded_federation import load_federation
 
 

@@ -22,8 +22,8 @@ from fl_audit.experiments.runs.signed_statement import STATEMENT, SignerIdentity
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from small_audits import small_settings
 
-    from fl_audit.experiments.runs.audit_plan import resolve
     from fl_audit.experiments.runs.config import parse_config
+    from fl_audit.experiments.runs.resolved_audit import resolve
 
     place = tmp_path_factory.mktemp("signed")
     run_audit(resolve(parse_config(small_settings())), place / "run", Engine.LOCAL, with_report=False)

@@ -11,10 +11,10 @@ import pytest
 from fl_audit.data.catalogue import load_source
 from fl_audit.errors import InputError
 from fl_audit.experiments.engine_names import Engine
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.new_config import ConfigRequest, config_or_remedies
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.stored_run import read_run
 from fl_audit.federation.loaded_federation import load_federation

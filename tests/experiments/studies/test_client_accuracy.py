@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from fl_audit.adjacency import Unit
-from fl_audit.experiments.runs.audit_plan import resolve
 from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.studies.client_privacy_cost import (
     WAYS,
     TrainingMethod,

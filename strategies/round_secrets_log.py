@@ -74,7 +74,7 @@ class _BatchLog:
 
 
 @dataclass
-class ChallengerLog:
+class RoundSecretsLog:
     """The challenger's log of the secrets of a run, kept for each batch of trials."""
 
     public: Federation  # public facts of the federation: clients, training and mechanism
