@@ -3,6 +3,7 @@
 import ast
 from collections import UserDict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import get_data
@@ -83,7 +84,7 @@ class LazyGroup(_PlainTextHelp, TyperGroup):
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the names of all commands with their one-line help into the help of the group."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _help_in_source(module, name)) for name, module in self.places.items()])
+            formatter.write_dl([(name, _help_in_source(module)[name]) for name, module in self.places.items()])
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """Return the name and the command that a command line begins with, and the remaining words.
@@ -102,12 +103,13 @@ class LazyGroup(_PlainTextHelp, TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def _help_in_source(module: str, command: str) -> str:
-    """Return the first line of a command's help from the source of its module, whose import may take seconds."""
+@cache
+def _help_in_source(module: str) -> dict[str, str]:
+    """Return the first line of each command's help from the source of a module, whose import may take seconds."""
     source = get_data(module.rpartition(".")[0], f"{module.rpartition('.')[2]}.py")
     assert source is not None, "the commands are files of this package"
-    found = (one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef))
-    return _first_line(next(ast.get_docstring(one) for one in found if one.name == command.replace("-", "_")))
+    functions = (one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef))
+    return {one.name.replace("_", "-"): _first_line(ast.get_docstring(one)) for one in functions}
 
 
 def _first_line(help_text: str | None) -> str:

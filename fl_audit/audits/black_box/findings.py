@@ -60,7 +60,7 @@ class DistinguisherFinding:
 
     @property
     def cause(self) -> str:
-        """Why trials with D and with D' can probably be distinguished, in sentences."""
+        """Sentences on the probable cause of a difference between trials with D and with D'."""
         said, noise = [self.attempt.cause.words], self.noise
         if noise is not None and self._is_short:
             what = "an update far beyond the clipping norm changes" if self.proviso else "one of them can change"
