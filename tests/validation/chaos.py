@@ -117,7 +117,7 @@ def play(
         with (place / f"run-{number}.log").open("ab") as log:
             driver = subprocess.Popen(command, env=around.environment, stdout=log, stderr=log, start_new_session=True)
         status = _watched(driver, run, around, blows, found, seen, draw, slowness)
-        found.orphans += around.outputs_of(driver.pid)
+        found.orphans += around.processes_left_by(driver.pid)
         if around.is_over(status, run):
             break
         if found.blows and found.blows[-1][0] == InjectedFault.HEAD and run.exists():

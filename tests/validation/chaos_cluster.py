@@ -86,7 +86,7 @@ class ChaosEnvironment(Protocol):
             Process that plays the run, or waits while another process does.
         """
 
-    def outputs_of(self, driver: int) -> int:
+    def processes_left_by(self, driver: int) -> int:
         """Return the number of processes left by a finished run, after a while."""
 
     def is_over(self, status: int, run: Path) -> bool:
@@ -201,7 +201,7 @@ class Cluster(ChaosEnvironment):
                 assert_never(blow)
         return _kill_one(found, draw)
 
-    def outputs_of(self, driver: int) -> int:
+    def processes_left_by(self, driver: int) -> int:
         """Return the number of client processes and helpers left by a finished driver, after a while."""
         _until(lambda: not self._clients(), _SECONDS_TO_VANISH)
         is_alive = False
@@ -264,7 +264,7 @@ class FlowerCommand(ChaosEnvironment):
                 assert_never(blow)
         return _kill_one(found, draw)
 
-    def outputs_of(self, driver: int) -> int:
+    def processes_left_by(self, driver: int) -> int:
         """Return the number of processes left by a finished run, after a while, besides the SuperLink's own.
 
         A run goes on without its SuperLink, and without the command that looks on, so its end is waited for.
