@@ -139,8 +139,10 @@ def _of_holders(holder: str, held_by: Integers, unit: Unit, remedies: Sequence[R
 
 def _is_one_user_a_client(plan: ResolvedAudit, user: Integers, unit: Unit) -> bool:
     """Return whether clients are the units of the claim and no user has records at several clients."""
+    if unit is not Unit.CLIENT:
+        return False
     shards = load_federation(plan.public).shards
-    return unit is Unit.CLIENT and sum(len(np.unique(user[shard])) for shard in shards) == len(np.unique(user))
+    return sum(len(np.unique(user[shard])) for shard in shards) == len(np.unique(user))
 
 
 def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
