@@ -48,7 +48,6 @@ PLACES = (
     "fl_audit.strategies.black_box.scenarios",
     "fl_audit.verdict.declared_tests",
     "fl_audit.verdict.noise_estimate",
-    "fl_audit.verdict.verdict",
 )
 
 if TYPE_CHECKING:
@@ -90,6 +89,5 @@ if TYPE_CHECKING:
     from fl_audit.strategies.black_box import scenarios as scenarios
     from fl_audit.verdict import declared_tests as declared_tests
     from fl_audit.verdict import noise_estimate as noise_estimate
-    from fl_audit.verdict import verdict as verdict
 else:
     __getattr__ = lazy_modules(__name__, PLACES)

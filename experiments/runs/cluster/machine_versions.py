@@ -4,7 +4,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import ray
 from ray.exceptions import RayError
@@ -12,10 +12,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fl_audit.errors import require
 from fl_audit.experiments.runs.cluster.nodes import alive_rows
-
-if TYPE_CHECKING:
-    pass
-
 
 _SECONDS_FOR_VERSIONS = 30.0
 """Time limit for all machines together, each of which starts a process to answer; a silent machine is skipped."""
