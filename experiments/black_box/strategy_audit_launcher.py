@@ -1,6 +1,6 @@
 """Audit of a strategy for `fl-audit strategy`: a subprocess makes the strategy and carries out trials.
 
-The calling process reports the results. The subprocess runs `strategy_program`.
+The calling process reports the results. The subprocess runs `strategy_audit_program`.
 """
 
 import math
@@ -14,7 +14,7 @@ from fl_audit.errors import InputError, choice
 from fl_audit.experiments.black_box.isolated_process import wished_apart
 from fl_audit.privacy.accounting_enums import MultiplierReference
 
-_PROGRAM = "fl_audit.experiments.black_box.strategy_program"
+_PROGRAM = "fl_audit.experiments.black_box.strategy_audit_program"
 _START = 60.0  # seconds beyond the time for the trials in which a process may start and end, at most
 
 

@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from fl_audit.experiments.black_box import strategy_audit_launcher
 from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions
-from fl_audit.experiments.black_box.strategy_program import held
+from fl_audit.experiments.black_box.strategy_audit_program import held
 from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.config import PRIVACY_TARGETS, parse_config
 from fl_audit.experiments.runs.config_file import load_config

@@ -18,7 +18,7 @@ from fl_audit.audits.black_box.claim_audit_results import TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box import strategy_audit_launcher
 from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions
-from fl_audit.experiments.black_box.strategy_program import held
+from fl_audit.experiments.black_box.strategy_audit_program import held
 from fl_audit.experiments.cli.main import app
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, system_of
 from fl_audit.strategies.black_box.message_tags import Observer
