@@ -21,8 +21,6 @@ from fl_audit.experiments.studies.study_runs import at_each_round
 
 _MODULE = "fl_audit.experiments.benchmarks.client_start_up"
 _FEATURES = 10
-
-
 _CLIENTS = ((Engine.RAY, 10, 0), (Engine.RAY, 10_000, 100), (Engine.LOCAL, 1_000, 100), (Engine.LOCAL, 10_000, 100),
             (Engine.LOCAL, 100_000, 100), (Engine.LOCAL, 1_000_000, 1_000))  # fmt: skip
 """Engine, registered clients, and cohort; without one everybody takes part."""
@@ -30,8 +28,6 @@ _CLIENTS = ((Engine.RAY, 10, 0), (Engine.RAY, 10_000, 100), (Engine.LOCAL, 1_000
 
 _NODES, _CORES, _LINK = 64, 16, 1.25e9
 """Nodes, cores of a node, and bytes a second that leave the driver's machine, of the cluster on paper."""
-
-
 _DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.0011, 2.2
 """Measured seconds of the driver for a client call, and of a core until a client process has finished its imports."""
 

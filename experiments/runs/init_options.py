@@ -28,8 +28,6 @@ TABLE_OPTIONS = (
 
 
 _AS_CLIENTS = ("partition", "strategy", "adjacency")  # settings that options of `init` follow, or stand for
-
-
 _SETTING = re.compile(rf"\b({'|'.join(TABLE_OPTIONS)})( out)? (?:in|of) \[data\]")
 
 

@@ -1,7 +1,7 @@
 """The Ray engine, which runs a Flower app on Flower's simulation runtime; the other engine is in `local_engine`.
 
-Deprecated or private parts of Flower are used only in `ray_engine`, `local_engine`, `grid_messages` and
-`cluster.flower_runtime_patch`.
+The engines use deprecated or private parts of Flower only in `ray_engine`, `local_engine`, `grid_messages`,
+`cluster.flower_runtime_patch` and `cluster.pool_grid`.
 """
 
 import io

@@ -138,8 +138,8 @@ def require_playable(plan: ResolvedAudit) -> None:
     configured, or numbers would overflow in the first step.
     """
     federation = load_federation(plan.public)
-    config = plan.config.audit
-    audit_of(plan.public).require_evaluable(federation, config.epsilon_star, config.membership)
+    audit = plan.config.audit
+    audit_of(plan.public).require_evaluable(federation, audit.epsilon_star, audit.membership)
     require_drawable(plan)
     require_finite_steps(plan.config, federation)
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 TIMING = "timing.json"
 """Name of the file in a run directory with the durations of the run and the name of its engine."""
-
-
 _UNKNOWN: dict[str, Any] = dict.fromkeys(("setup_seconds", "training_seconds", "trials_per_second", "engine"))
 """Durations of a run that was ended between its last batch and its report."""
 

@@ -15,14 +15,8 @@ from fl_audit.experiments.runs.cluster.nodes import alive_rows
 
 _SECONDS_FOR_VERSIONS = 30.0
 """Time limit for all machines together, each of which starts a process to answer; a silent machine is skipped."""
-
-
 _SECONDS_BETWEEN_LOOKS = 0.5
-
-
 _SECONDS_TO_FETCH = 5.0
-
-
 _VERSIONS = ((platform.python_version, ()), (metadata.version, ("flwr",)))
 """Functions that a machine is asked to call; they belong to Python itself, whose every version finds them by name."""
 

@@ -37,8 +37,6 @@ _SECONDS_UNTIL_A_NODE_IS_MISSED = 30.0
 
 ORDINARY = 0
 """The compartment of clients that hold nothing secret from others."""
-
-
 _ENDED = "the run is being ended"
 
 
