@@ -144,12 +144,10 @@ class ClaimAudit:
     # The test that refutes the claim for an adversary who knows the replies of all other clients; None if the claim
     # covers such an adversary, or if another test refutes the claim.
     knowing: DistinguisherTest | None = None
-    not_covered: OthersNoiseShareReason = (
-        OthersNoiseShareReason.SHARES
-    )  # the reason why `knowing` does not refute the claim
-    asked: Mapping[str, ScenarioTrialsSummary] = field(
-        default_factory=dict
-    )  # the trials of each scenario, keyed by its name
+    # The reason why `knowing` does not refute the claim.
+    not_covered: OthersNoiseShareReason = OthersNoiseShareReason.SHARES
+    # The trials of each scenario, keyed by its name.
+    asked: Mapping[str, ScenarioTrialsSummary] = field(default_factory=dict)
     hindrance: str = ""  # why many trials are not valid, as a sentence; empty if no reason is known
 
     @property

@@ -37,12 +37,10 @@ class EstimatesFromBeliefsFinding:
 
     advantage: MeanInterval  # the insider's expected advantage, from its beliefs
     counted: AdvantageFromWins  # the insider's advantage, from its number of right guesses
-    epsilon: (
-        EstimateWithConfidence | None
-    )  # epsilon of the pair at the claimed delta; None without trials with D or with D'
-    curve: tuple[
-        DeltaEstimatesAtEpsilon, ...
-    ]  # delta(epsilon) of the pair; empty in the same case or with fewer than 20 trials
+    # Epsilon of the pair at the claimed delta; None without trials with D or with D'.
+    epsilon: EstimateWithConfidence | None
+    # delta(epsilon) of the pair; empty without trials with D or with D', or with fewer than 20 trials.
+    curve: tuple[DeltaEstimatesAtEpsilon, ...]
     calibration: Calibration  # test whether the beliefs are calibrated
 
     def to_json(self) -> dict[str, Any]:

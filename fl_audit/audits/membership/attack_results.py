@@ -136,9 +136,9 @@ class AttackScores:
     knows_coins: bool = False  # whether the attacker of a trial knows the membership of some other targets of the trial
 
     def rates(self, confidence: float) -> RocSummary:
-        """Return the AUC and other rates of these scores, with bootstrap intervals.
+        """Return the AUC and other rates of these scores, with confidence intervals.
 
-        The bootstrap samples are the same in every call.
+        Bootstrap samples of the trials are the same in every call.
 
         Parameters
         ----------
