@@ -35,9 +35,8 @@ class FederationPlan:
     # ends, see `CheckpointSelector`; None trains all rounds.
     patience: int | None = None
     sees_weights: bool = False  # whether the features of a white-box attacker are stored
-    more: FinalModelQueries = field(
-        default_factory=FinalModelQueries
-    )  # further queries to final models about the targets
+    # Further queries to final models about the targets.
+    more: FinalModelQueries = field(default_factory=FinalModelQueries)
     initial: InitialWeightsSource = InitialWeightsSource.DRAWN  # source of the initial weights
 
     @property

@@ -64,9 +64,8 @@ class TrialBatchStrategy(Strategy):
     # Function that returns whether training has to end early by a public rule; used only without queries.
     is_over: Callable[[], bool] = lambda: False
     opening: RoundSecretsLog | None = None  # the challenger's log of secrets for the verdict; None logs nothing
-    transcripts: dict[str, BatchTrainingState] = field(
-        init=False, default_factory=dict
-    )  # training state, by batch name
+    # Training state, by batch name.
+    transcripts: dict[str, BatchTrainingState] = field(init=False, default_factory=dict)
     _ended: bool = field(init=False, default=False)
     _calls: dict[str, CalledClients] = field(init=False, default_factory=dict)
     _written: dict[ReplyIdentity, int] = field(init=False, default_factory=dict)

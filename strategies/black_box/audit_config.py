@@ -54,9 +54,8 @@ class AuditConfig:
     # kind: CRAFTED if a Flower wrapper clips on the server, or else WHOLE if the model has integers or booleans besides
     # floats. All later trials use the kind that told D from D' better. If neither second kind applies, all use OWN.
     contribution: TargetUpdateKind | None = None
-    numbers: MetricsWithoutContribution = (
-        MetricsWithoutContribution.KEPT
-    )  # metrics of the target's client if it contributes nothing
+    # Metrics of the target's client if it contributes nothing.
+    numbers: MetricsWithoutContribution = MetricsWithoutContribution.KEPT
     replies: UpdateFormat = UpdateFormat.MODELS  # whether clients reply with models or with updates
     # The observer: another client, who sees releases, or the server, who sees the reply of the target's client.
     observer: Observer = Observer.CLIENT

@@ -63,9 +63,8 @@ class TrialTag:
     group: str = ""  # the group ID that the message has without the audit
     action: TargetAction | None = None  # action of the target's client; None for all other clients
     replies: UpdateFormat = UpdateFormat.MODELS  # whether the client replies with models or with updates
-    numbers: MetricsWithoutContribution = (
-        MetricsWithoutContribution.KEPT
-    )  # reported metrics if the client contributes nothing
+    # Reported metrics if the client contributes nothing.
+    numbers: MetricsWithoutContribution = MetricsWithoutContribution.KEPT
     length: float = 0.0  # L2 norm of crafted updates
     is_still: bool = False  # whether all clients except the target's repeat their replies of the first trial
     pull: TargetAction | None = None  # crafted action that replaces such a repeated reply; None repeats the reply

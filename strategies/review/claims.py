@@ -45,9 +45,10 @@ class StatedAppClaim:
     @property
     def mu_of_round(self) -> float | None:
         """Parameter mu of Gaussian DP for one round of the claim; None if there is no claim or its noise is unknown."""
-        if self.claim is None or self.claim.noise_multiplier is None:
-            return None if self.claim is None else self.mu
-        return gaussian_mu(self.claim.noise_multiplier, 1)
+        if self.claim is None:
+            return None
+        multiplier = self.claim.noise_multiplier
+        return self.mu if multiplier is None else gaussian_mu(multiplier, 1)
 
 
 def stated_by(

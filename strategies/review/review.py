@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, Tell, TrialBudget
@@ -34,9 +33,6 @@ from fl_audit.strategies.review.reviewed_app import REFERENCE, ReviewedApp, read
 from fl_audit.strategies.review.side_channels import NUMBERS, SideChannel, side_channel_results
 from fl_audit.strategies.review.virtual_clients import TrialStrategyFactory
 from fl_audit.verdict.verdict import Verdict
-
-if TYPE_CHECKING:
-    pass
 
 _OF_MODEL, _OF_EARLY, _OF_NUMBERS = 0.75, 0.8, 0.85
 """Shares of the time limit, counted from the start of the review.

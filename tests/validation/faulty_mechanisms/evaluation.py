@@ -12,9 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from fl_audit.atomic_files import atomic_file
-from fl_audit.audits.black_box import claim_audit_results, distinguishers, features
+from fl_audit.audits.black_box import claim_audit_procedure, claim_audit_results, distinguishers, features
 from fl_audit.audits.black_box.claim_audit_results import QUICK, ClaimAudit, Tell, TrialBudget
-from fl_audit.strategies.black_box import scenarios, system_audit, trial_models
+from fl_audit.strategies.black_box import scenario, scenarios, system_audit, trial_models
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.honest_twins import FaultyMechanism, HonestMechanism
 
@@ -54,10 +54,8 @@ def rule_of(budgets: Sequence[TrialBudget]) -> str:
     """Return a digest of how faulty mechanisms are evaluated: the budgets, and the code that finds and judges
     distinguishers.
     """
-    code = [
-        inspect.getsource(module)
-        for module in (features, distinguishers, claim_audit_results, system_audit, scenarios, trial_models)
-    ]
+    judging = (features, distinguishers, claim_audit_procedure, claim_audit_results)
+    code = [inspect.getsource(module) for module in (*judging, system_audit, scenario, scenarios, trial_models)]
     return sha256("\n".join([repr(budgets), *code]).encode()).hexdigest()[:8]
 
 
