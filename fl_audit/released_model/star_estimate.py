@@ -190,8 +190,20 @@ def _estimate(
     poor = tuple(said for name, each, distribution in fits for said in _poor_fit(name, each, distribution, method, rng))
     sizes = losses[0].size, losses[1].size
     chance = tuple(_by_chance(value, sizes, delta, cut, method, rng))
-    shown = (given.confidence, cut, max(value, beyond), *sizes, given.attacks, distributions, warnings + poor + chance)
-    return StarEstimate(value, delta, method, interval, *shown), poor
+    found = StarEstimate(
+        value,
+        delta,
+        method,
+        interval,
+        given.confidence,
+        cut,
+        max(value, beyond),
+        *sizes,
+        given.attacks,
+        distributions,
+        warnings + poor + chance,
+    )
+    return found, poor
 
 
 def _value(

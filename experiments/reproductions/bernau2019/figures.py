@@ -1,7 +1,6 @@
 """Figures 3 to 7 of Bernau et al. 2019: test accuracy, AUC and phi over epsilon, ROC curves, and trade-offs.
 
-Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. A further figure compares the
-adversaries of three papers on the same models at the same epsilon of central DP.
+Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -182,6 +183,15 @@ def test_a_member_is_sampled_as_in_the_paper() -> None:
 @pytest.mark.parametrize("name", sorted({name for data in ALL for name in (data.name, data.model) if ":" in name}))
 def test_loaders_and_models_of_the_paper_are_where_their_names_say(name: str) -> None:
     assert callable(import_function(name, "name"))
+
+
+def test_the_documentation_names_loaders_as_they_are_called() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "data-sets.md").read_text(encoding="utf-8")
+    table = page.partition("after `fl_audit.experiments.reproductions.bernau2019.`")[2].partition("\n\n")[0]
+    package = configurations.__name__.rpartition(".")[0]
+    named = {f"{package}.{name}" for name in re.findall(r"`(\w+:\w+)`", table)}
+    assert named >= {data.name for data in ALL if ":" in data.name}
+    assert all(callable(import_function(name, "name")) for name in named)
 
 
 def test_the_small_network_for_faces() -> None:
