@@ -146,10 +146,10 @@ _KINDS = {stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket", stat.S_ISCHR: "a d
 def remove_temporary_files(directory: Path) -> None:
     """Remove the temporary files of interrupted writers from a directory and its subdirectories."""
     for path in directory.rglob("*"):
-        if is_half(path) and path.is_file():
+        if is_temporary_file(path) and path.is_file():
             path.unlink(missing_ok=True)
 
 
-def is_half(path: Path) -> bool:
+def is_temporary_file(path: Path) -> bool:
     """Return True if a file has the name of a temporary file that `atomic_file` makes."""
     return path.match(".*.part*")

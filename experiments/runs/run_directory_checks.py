@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from fl_audit.atomic_files import is_half
+from fl_audit.atomic_files import is_temporary_file
 from fl_audit.errors import InputError, require
 from fl_audit.run_files import SEALS
 
@@ -30,7 +30,7 @@ def _is_free(directory: Path) -> bool:
     if not directory.is_dir() or is_begun(directory):
         return False
     left = (path.relative_to(directory) for path in directory.rglob("*"))
-    return all(path.as_posix() in _OF_A_BEGINNING or is_half(path) for path in left)
+    return all(path.as_posix() in _OF_A_BEGINNING or is_temporary_file(path) for path in left)
 
 
 def require_run(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Limits on the size of one pass over stacked models, in float32 scalars that are stored at once."""
+"""Limits on the size of one pass over stacked models, in scalars that are stored at once, and slices for passes."""
 
 from collections.abc import Iterator
 

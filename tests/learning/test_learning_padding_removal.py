@@ -1,5 +1,7 @@
 """Texts are evaluated without the padding that they share, with the same results, where outputs do not depend on it."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -62,7 +64,7 @@ def test_losses_are_the_same_in_the_order_of_the_records(worth: int, monkeypatch
     records[7, TOKENS:] = 0  # of padding alone, where attention looks at all of it
     model = stacked(Reader, records)
     assert model.ignores_padding
-    monkeypatch.setattr("fl_audit.learning.padding_removal._WORTH", worth)
+    monkeypatch.setattr("fl_audit.learning.stacked_model.by_length", partial(by_length, worth=worth))
     models = 0.3 * torch.randn(3, model.layout.size, generator=torch.Generator().manual_seed(1))
     found = model.losses(models, records, labels)
     model.ignores_padding = False
