@@ -24,9 +24,8 @@ from fl_audit.strategies.black_box.legacy_adapter import layers_of
 
 _OTHERWISE = {"FedMedian": 1.0, "FedTrimmedAvg": 1.0, "Bulyan": 1.0, "QFedAvg": None}
 """Weight of each reply relative to the largest, for Flower strategies that ignore example counts; None if unknown."""
-_Said = Mapping[
-    int, ReportedCanaryProperties | None
-]  # notes of canary clients, by index of the reply; None for an unreadable note
+_Said = Mapping[int, ReportedCanaryProperties | None]
+"""Notes of canary clients, keyed by index of the reply; None for an unreadable note."""
 
 
 def watched(strategy: object, watch: TrainingObserver) -> Any:

@@ -27,10 +27,8 @@ ATTACK_NAMES = {
     INSIDER: "AUC of the insider",
 }
 _HERE = __name__.rpartition(".")[0]
-WITH_INSIDER = (
-    MembershipDatasetName.PURCHASES,
-    MembershipDatasetName.SKEWED,
-)  # settings whose central runs also have an insider
+WITH_INSIDER = (MembershipDatasetName.PURCHASES, MembershipDatasetName.SKEWED)
+"""Data sets whose central runs also have an insider."""
 REPETITIONS = 5
 """The paper repeats each experiment five times. Every trial is such a repetition, as all others are its shadows."""
 

@@ -33,7 +33,7 @@ class DeltaEstimatesAtEpsilon:
 
 @dataclass(frozen=True)
 class EstimatesFromBeliefsFinding:
-    """The insider's advantage and the curve epsilon(delta) for the audited pair D and D', estimated from beliefs."""
+    """The insider's advantage and the curve delta(epsilon) for the audited pair D and D', estimated from beliefs."""
 
     advantage: MeanInterval  # the insider's expected advantage, from its beliefs
     counted: AdvantageFromWins  # the insider's advantage, from its number of right guesses
