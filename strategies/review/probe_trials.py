@@ -59,6 +59,8 @@ def probed(system: AuditedSystem, claim: StatedClaim) -> tuple[AuditedSystem, fl
             unoffered |= dict.fromkeys(wanted)
             continue
         system = tried
+    longer = replace(own, present=replace(own.present, length=2.0))
+    _require_scalable(system, _timed(system, claim, longer, copy)[0])
     _require_played(seen, blamed)
     quick = _timed(system, claim, BY_NAME[plain], copy)[1]
     copy.remove()
@@ -76,6 +78,23 @@ def _require_played(seen: Transcript, blamed: str) -> None:
             "message to train"
         )
     require(seen.refusal is None, f"the strategy cannot be played: it raised {seen.refusal}")
+
+
+def _require_scalable(system: AuditedSystem, seen: Transcript) -> None:
+    """Raise `InputError` if a strategy fails at an update that it has to clip, because of the model's whole numbers.
+
+    Flower's wrappers for differential privacy scale every array of an update in place, and NumPy refuses to do that
+    with whole numbers. `seen` is a trial with an update of twice the clipping norm. At the clipping norm itself, the
+    failure depends on the last bit of the update's norm.
+    """
+    whole = [name for name, array in (system.model or {}).items() if array.dtype.kind in "iub"]
+    has_failed = "UFuncTypeError" in (seen.refusal or "") and bool(whole)
+    require(
+        not has_failed,
+        f"the strategy cannot be played: at an update longer than its clipping norm it raised {seen.refusal}; it "
+        f"cannot scale the model's arrays of whole numbers ({', '.join(whole)}): leave them out of the state that is "
+        "sent, as with register_buffer(..., persistent=False)",
+    )
 
 
 def _timed(

@@ -6,6 +6,7 @@ import pytest
 from apps import caught
 from text_app import write_text_app
 
+from fl_audit.errors import InputError
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.review import review
 from fl_audit.verdict.verdict import Verdict
@@ -33,7 +34,13 @@ def test_an_honest_app_on_texts_is_consistent(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_wrapper_of_flower_is_found_on_texts_by_what_it_does_with_any_model(tmp_path: Path) -> None:
     """Its clipping divides by the norm of an update, and its mean counts examples: neither is in the noise."""
-    found = review(write_text_app(tmp_path, "wrapped_text_app", OF_FLOWER), OPTIONS)
+    found = review(write_text_app(tmp_path, "wrapped_text_app", OF_FLOWER, sends_positions=False), OPTIONS)
     assert found.verdict is Verdict.VIOLATED
     broken = {one.distinguisher.kind for one in found.result.attempts if one.is_broken}
     assert {"zero", "many examples"} <= {name.removesuffix(", own model") for name in broken}
+
+
+def test_a_review_says_which_whole_numbers_the_wrapper_of_flower_cannot_scale(tmp_path: Path) -> None:
+    """The remedy that it offers is the one with which the test above reviews the app."""
+    with pytest.raises(InputError, match=r"whole numbers \(position_ids\).*persistent=False"):
+        review(write_text_app(tmp_path, "refused_text_app", OF_FLOWER), OPTIONS)

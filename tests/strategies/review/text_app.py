@@ -22,7 +22,7 @@ class Net(nn.Module):
         layer = nn.TransformerEncoderLayer(width, 2, 16, dropout=0.0, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
         self.head = nn.Linear(width, classes)
-        self.register_buffer("position_ids", torch.arange(TOKENS))
+        self.register_buffer("position_ids", torch.arange(TOKENS), persistent={is_sent})
 
     def forward(self, ids):
         states = self.embed(ids) + self.place(self.position_ids)
@@ -112,7 +112,7 @@ def main(grid, context):
 """
 
 
-def write_text_app(directory: Path, name: str, strategy: str) -> Path:
+def write_text_app(directory: Path, name: str, strategy: str, sends_positions: bool = True) -> Path:
     """Write the app with a strategy, and return its directory.
 
     Parameters
@@ -123,7 +123,9 @@ def write_text_app(directory: Path, name: str, strategy: str) -> Path:
         Name of the app's package, another one in every test.
     strategy
         Code of the strategy.
+    sends_positions
+        Whether the buffer of positions, whole numbers, is part of the state that server and clients exchange.
     """
     write_app(directory, name, _SERVER.format(name=name, strategy=strategy), _CLIENT.format(name=name))
-    (directory / name / "task.py").write_text(dedent(_TASK))
+    (directory / name / "task.py").write_text(dedent(_TASK.replace("{is_sent}", str(sends_positions))))
     return directory
