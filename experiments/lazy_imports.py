@@ -46,12 +46,14 @@ PLACES = (
     "fl_audit.report.mechanism_messages",
     "fl_audit.statistics.lower_bounds",
     "fl_audit.strategies.black_box.scenarios",
+    "fl_audit.audits.canaries.canary_detection_limit",
     "fl_audit.verdict.declared_tests",
     "fl_audit.verdict.noise_estimate",
 )
 
 if TYPE_CHECKING:
     from fl_audit.audits.canaries import bounds as bounds
+    from fl_audit.audits.canaries import canary_detection_limit as canary_detection_limit
     from fl_audit.audits.canaries import live_audit as live_audit
     from fl_audit.audits.canaries import live_page as live_page
     from fl_audit.audits.canaries import observer_store as observer_store

@@ -1,6 +1,7 @@
 """The command `check`, which checks a run before it begins."""
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
@@ -20,6 +21,7 @@ from fl_audit.report.formatting import number_text, percent
 from fl_audit.user_modules import title_of_named
 
 if TYPE_CHECKING:
+    from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit
     from fl_audit.experiments.runs.run_check import RunCheckResult
     from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate
 
@@ -83,6 +85,8 @@ def _rows(found: "RunCheckResult", engine: Engine) -> Iterator[tuple[str, str]]:
     yield "Model", f"{title_of_named(plan.public.model)}, {plural(sizes.parameters, 'parameter')}; {played}"
     yield "Guarantee", _guarantee(found)
     yield "Limit of detection", _limit_of_detection(found)
+    if found.limits is not None and plan.public.mechanism.has_exact_llr:
+        yield "Trials needed", _trials_needed(found)
     size = found.footprint.total
     amount = f"{max(1, round(size / 10**6)):,} MB" if size < 10**9 else f"{size / 10**9:,.1f} GB"
     yield "Writes", f"about {amount}"
@@ -105,50 +109,64 @@ def _guarantee(found: "RunCheckResult") -> str:
 
 
 def _limit_of_detection(found: "RunCheckResult") -> str:
-    limits = found.limits
+    limits, mechanism = found.limits, found.plan.public.mechanism
+    if found.canaries is not None:
+        return _limit_of_canaries(found.canaries)
     if limits is None:
         return "nothing, for no insider holds a guarantee against what is released"
     trials = _trials_find(found.plan.config.audit.trials)
-    if not found.plan.public.mechanism.has_exact_llr:
+    if not mechanism.has_exact_llr:
         return (
             f"{trials} a breach only as far as their scores separate, and nobody knows how far they would under "
             "less noise: the verdict can be violated or inconclusive, and not consistent"
         )
-    unit = found.plan.public.mechanism.unit
+    unit = mechanism.unit
     assert limits.noise_short is not None, "log-odds that are exact tell of the noise along the record"
     others = "" if limits.noise_short_in_all is None else f" ({percent(limits.noise_short_in_all)} in all parameters)"
-    times = lazy_imports.noise_estimate.BREACH
-    breach = f"a breach of {times:g} times the guarantee that lies in the size of the noise alone"
-    if limits.trials_needed is None:
-        enough = f"No number of trials finds {breach}: the verdict can only be inconclusive"
-    else:
-        verdict = "" if limits.conclusive else ", so with fewer the verdict is inconclusive"
-        enough = f"{_trials_find(limits.trials_needed)} {breach}{verdict}"
+    signal = ""
+    if found.signal is not None:
+        times = number_text(found.signal.limit, 3)
+        signal = f", or a {unit} that counts {times} times, if its contributions are as long as the clipping norm"
     return (
-        f"{trials} noise that is {percent(limits.noise_short)} short along the {unit}{others}, which makes an "
-        f"epsilon of {number_text(limits.limit_of_detection, 3)}, with probability "
-        f"{lazy_imports.declared_tests.DETECTION_POWER:g}. "
-        f"{enough}{_limit_of_signal(found)}"
+        f"with probability {lazy_imports.declared_tests.DETECTION_POWER:g}, {trials} noise that is "
+        f"{percent(limits.noise_short)} short along the {unit}{others}, which makes an epsilon of "
+        f"{number_text(limits.limit_of_detection, 3)}{signal}"
+    )
+
+
+def _limit_of_canaries(limit: "CanaryDetectionLimit") -> str:
+    power, breach = lazy_imports.declared_tests.DETECTION_POWER, f"{lazy_imports.noise_estimate.BREACH:g}"
+    shown = "the canaries show no breach"
+    if isfinite(limit.limit_of_detection):
+        shown = (
+            f"with probability {power:g}, the canaries show an epsilon of {number_text(limit.limit_of_detection, 3)}"
+        )
+    if limit.rounds_needed is None:
+        return f"{shown}. {lazy_imports.canary_detection_limit.canaries_needed_text(limit)}"
+    needed = plural(limit.rounds_needed, "round")
+    return f"{shown}. It takes {needed} until they show {breach} times the guarantee; before, a verdict is inconclusive"
+
+
+def _trials_needed(found: "RunCheckResult") -> str:
+    """Return how many trials a conclusive verdict needs, and for what."""
+    limits, needed = found.limits, found.trials_that_tell
+    assert limits is not None, "only limits of detection tell how many trials are needed"
+    breach = f"{lazy_imports.noise_estimate.BREACH:g} times"
+    if needed is None:
+        return f"no number of trials finds a breach of {breach} the guarantee: the verdict can only be inconclusive"
+    of_noise = f"a breach of {breach} the guarantee that lies in the size of the noise alone"
+    if found.signal is None:
+        return f"{needed:,}, to find {of_noise}"
+    unit = found.plan.public.mechanism.unit
+    how = "as a pilot run shows" if found.pilot is not None else "an estimate without a pilot run"
+    return (
+        f"about {needed:,} to find a {unit} that counts {breach} ({how}), and {limits.trials_needed:,} to find "
+        f"{of_noise}. With fewer trials the verdict may be inconclusive"
     )
 
 
 def _trials_find(count: int) -> str:
     return f"{plural(count, 'trial')} {'finds' if count == 1 else 'find'}"
-
-
-def _limit_of_signal(found: "RunCheckResult") -> str:
-    """Return a sentence on the smallest multiple of the target's contribution that the run would find."""
-    if (signal := found.signal) is None:
-        return ""
-    unit = found.plan.public.mechanism.unit
-    said = (
-        f". They find a {unit} that counts {number_text(signal.limit, 3)} times, if what it contributes is as long as "
-        "the clipping norm"
-    )
-    if signal.trials_needed is None or signal.conclusive:
-        return said
-    one = f"one that counts {lazy_imports.noise_estimate.BREACH:g} times"
-    return f"{said}. {_trials_find(signal.trials_needed)} {one}, so with fewer the verdict is inconclusive"
 
 
 def _takes(probe: "TimeAndMemoryEstimate", engine: Engine) -> str:

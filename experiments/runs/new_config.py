@@ -20,9 +20,11 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.init_options import flags_of_setting, in_options, text_in_options
-from fl_audit.experiments.runs.planned_limits import trials_that_tell
+from fl_audit.experiments.runs.pilot_run import pilot_of_signal
+from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import require_playable
+from fl_audit.experiments.runs.time_probe import probe
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 
 _OF_FILES = ("csv", "npz", "idx", "images")
@@ -165,7 +167,9 @@ def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]
     """Return the number of trials, requested or derived (200 to 5000), and at most one line that explains it."""
     if wishes.trials is not None:
         return wishes.trials, []
-    if (needed := trials_that_tell(plan)) is None:
+    signal = planned_of_signal(plan)
+    pilot = None if signal is None else pilot_of_signal(plan, probe(plan))
+    if (needed := trials_needed(planned_noise(plan), signal, pilot)) is None:
         return _FEWEST_TRIALS, []
     trials = min(_MOST_TRIALS, max(_FEWEST_TRIALS, needed))
     unit = plan.public.mechanism.unit

@@ -8,26 +8,18 @@ from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
-# Contributions whose lengths differ from trial to trial take more trials than those as long as the clipping norm.
-_SPARE = 1.3
+_SPARE_AFTER_PILOT, _SPARE = 1.1, 1.3
+"""Factors on the number of trials that a target's contribution needs: after a pilot run, which knows this number to
+within 10 %, and without one, when contributions are assumed to be as long as the clipping norm in every trial.
+"""
 
 
-def trials_that_tell(plan: ResolvedAudit) -> int | None:
-    """Return the number of trials that a conclusive verdict needs, rounded up to two significant digits.
+def trials_needed(
+    noise: PlannedDetectionLimits | None, signal: SignalDetectionLimit | None, pilot: SignalDetectionLimit | None = None
+) -> int | None:
+    """Return the number of trials with which a verdict should be conclusive; None if no number is, or none is planned.
 
-    The verdict on the planned run says whether noise is missing, and whether a target's contribution counts more than
-    once. The result is None if no verdict is planned, or if no number of trials makes it conclusive.
-    """
-    needed = trials_needed(planned_noise(plan), planned_of_signal(plan))
-    if needed is None:
-        return None
-    exact = _SPARE * needed
-    step = 10 ** max(0, floor(log10(exact)) - 1)
-    return step * ceil(exact / step)
-
-
-def trials_needed(noise: PlannedDetectionLimits | None, signal: SignalDetectionLimit | None) -> int | None:
-    """Return the number of trials that both limits of detection need; None if no number suffices, or both are missing.
+    The number that the target's contribution needs has a reserve, and is rounded up to two significant digits.
 
     Parameters
     ----------
@@ -35,10 +27,21 @@ def trials_needed(noise: PlannedDetectionLimits | None, signal: SignalDetectionL
         Limit of detection for missing noise; None if noise is not tested.
     signal
         Limit of detection for a target's contribution that counts several times; None if it is not tested.
+    pilot
+        The same limit as measured in a pilot run; None without one.
     """
-    needed = [one.trials_needed for one in (noise, signal) if one is not None]
-    known = [number for number in needed if number is not None]
-    return max(known) if known and len(known) == len(needed) else None
+    needed = [] if noise is None else [noise.trials_needed]
+    if signal is not None:
+        known, spare = (signal, _SPARE) if pilot is None else (pilot, _SPARE_AFTER_PILOT)
+        needed.append(None if known.trials_needed is None else _rounded_up(spare * known.trials_needed))
+    known_numbers = [number for number in needed if number is not None]
+    return max(known_numbers) if known_numbers and len(known_numbers) == len(needed) else None
+
+
+def _rounded_up(number: float) -> int:
+    """Return a number of at least 1, rounded up to two significant digits."""
+    step = 10 ** max(0, floor(log10(number)) - 1)
+    return int(step * ceil(number / step))
 
 
 def planned_noise(plan: ResolvedAudit, parameters: int | None = None) -> PlannedDetectionLimits | None:

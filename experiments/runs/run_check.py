@@ -4,11 +4,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fl_audit.array_types import finite
+from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit
+from fl_audit.audits.registry import audit_of
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.loaded_dataset import ColumnReadResult, DataWarning
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.disk_space_estimate import DiskUsageByContent, footprint
+from fl_audit.experiments.runs.pilot_run import pilot_of_signal
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import require_playable
@@ -50,17 +53,24 @@ class RunCheckResult:
     # Number of times that the target's contribution could count without being detected, if it is as long as the
     # clipping norm; None if it is not tested.
     signal: SignalDetectionLimit | None = None
+    # The same limit as measured in a pilot run, in which contributions are as long as they are; None without one.
+    pilot: SignalDetectionLimit | None = None
+    canaries: CanaryDetectionLimit | None = None  # limit of detection by canaries; None without, or if it is unknown
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether the run could reach a verdict about the noise and, if tested, about the target's contribution."""
-        noise = self.limits is not None and self.limits.conclusive
-        return noise and (self.signal is None or self.signal.conclusive)
+        """Whether the run should reach a verdict about the noise and, if tested, about the target's contribution."""
+        if self.canaries is not None:
+            return self.canaries.conclusive
+        if self.limits is None or not self.limits.conclusive:
+            return False
+        needed = self.trials_that_tell
+        return needed is not None and self.plan.config.audit.trials >= needed
 
     @property
     def trials_that_tell(self) -> int | None:
         """Number of trials that a conclusive verdict needs; None if no number suffices, or if no verdict is planned."""
-        return trials_needed(self.limits, self.signal)
+        return trials_needed(self.limits, self.signal, self.pilot)
 
 
 def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = Engine.LOCAL) -> RunCheckResult:
@@ -71,7 +81,7 @@ def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = En
     plan
         The audit plan of the run.
     with_probe
-        Whether to train a few rounds, to estimate time and memory.
+        Whether to train a few rounds, to estimate time and memory, and to play a pilot run where it is quick.
     engine
         The engine for the estimate.
 
@@ -100,6 +110,9 @@ def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = En
         columns=source.columns,
     )
     tried = probe(plan, engine) if with_probe else None
+    signal, trials, canaries = planned_of_signal(plan), plan.config.audit.trials, None
+    if plan.guarantee is not None:
+        canaries = audit_of(plan.public).guarantee_tests.planned_canaries(federation, plan.guarantee, trials)
     return RunCheckResult(
         plan,
         sizes,
@@ -107,13 +120,15 @@ def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = En
         planned_noise(plan, federation.model.layout.size if federation.offers_noise_measurement else None),
         tried,
         wanted,
-        planned_of_signal(plan),
+        signal,
+        None if signal is None or tried is None else pilot_of_signal(plan, tried),
+        canaries,
     )
 
 
 def check_json(found: RunCheckResult) -> dict[str, Any]:
     """Return the results of a check as JSON values; missing and infinite values are null."""
-    plan, guarantee, limits = found.plan, found.plan.guarantee, found.limits
+    plan, guarantee = found.plan, found.plan.guarantee
     return {
         "data": {
             "name": plan.public.data.name,
@@ -135,17 +150,30 @@ def check_json(found: RunCheckResult) -> dict[str, Any]:
             "belief_bound": guarantee.belief_bound,
             "advantage_bound": guarantee.advantage_bound_exact,
         },
-        "limits": None
-        if limits is None
-        else {
-            "judged": "log-odds" if plan.public.mechanism.has_exact_llr else "scores",
-            "limit_of_detection": finite(limits.limit_of_detection),
-            "noise_short_along_record": limits.noise_short,
-            "noise_short_in_all": limits.noise_short_in_all,
-            "probability": DETECTION_POWER,
-            "signal": None if found.signal is None else found.signal.to_json(),
-            "conclusive": found.is_conclusive,
-            "trials_needed": found.trials_that_tell,
-        },
+        "limits": _limits_json(found),
         "estimate": None if found.probe is None else asdict(found.probe),
+    }
+
+
+def _limits_json(found: RunCheckResult) -> dict[str, Any] | None:
+    """Return the limits of detection as JSON values; None if nothing would be detected."""
+    limits, canaries = found.limits, found.canaries
+    if canaries is not None:
+        return (
+            {"judged": "canaries", "probability": DETECTION_POWER}
+            | asdict(canaries)
+            | {"limit_of_detection": finite(canaries.limit_of_detection)}
+        )
+    if limits is None:
+        return None
+    return {
+        "judged": "log-odds" if found.plan.public.mechanism.has_exact_llr else "scores",
+        "limit_of_detection": finite(limits.limit_of_detection),
+        "noise_short_along_record": limits.noise_short,
+        "noise_short_in_all": limits.noise_short_in_all,
+        "probability": DETECTION_POWER,
+        "signal": None if found.signal is None else found.signal.to_json(),
+        "signal_in_pilot": None if found.pilot is None else found.pilot.to_json(),
+        "conclusive": found.is_conclusive,
+        "trials_needed": found.trials_that_tell,
     }

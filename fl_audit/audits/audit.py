@@ -15,6 +15,7 @@ from fl_audit.federation.target_membership import MembershipScheme, TargetMember
 
 if TYPE_CHECKING:
     from fl_audit.array_types import Flags, Floats, Integers
+    from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit
     from fl_audit.federation.federation import Federation
     from fl_audit.federation.finished_run import FinishedRun, RunDescription
     from fl_audit.federation.loaded_federation import LoadedFederation
@@ -148,6 +149,22 @@ class GuaranteeTests(Protocol):
         ----------
         planned
             The planned run with its claimed guarantee.
+        """
+        return None
+
+    def planned_canaries(
+        self, federation: "LoadedFederation", guarantee: "Guarantee", trials: int
+    ) -> "CanaryDetectionLimit | None":
+        """Return which breaches the canaries of a planned run would show; None without canaries, or if it is unknown.
+
+        Parameters
+        ----------
+        federation
+            The federation of the run.
+        guarantee
+            Guarantee that the run tests.
+        trials
+            Number of trials, from 1.
         """
         return None
 

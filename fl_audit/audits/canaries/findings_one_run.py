@@ -8,7 +8,12 @@ import pandas as pd
 
 from fl_audit.adjacency import Relation
 from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
-from fl_audit.audits.canaries.canary_score_bounds import CanaryScoreBounds, certify, over_the_training
+from fl_audit.audits.canaries.canary_detection_limit import (
+    CanaryDetectionLimit,
+    canaries_needed_text,
+    canary_detection_limit,
+)
+from fl_audit.audits.canaries.canary_score_bounds import CanaryScoreBounds, certify
 from fl_audit.audits.canaries.live_checks import dilution, squared_spread
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.federation.findings import Findings, json_of
@@ -17,11 +22,9 @@ from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import local_events
-from fl_audit.privacy.guarantee import derive_guarantee
-from fl_audit.statistics.shift_bound import detectable_slope, spread_of_parts
-from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL, TestName, TestResult
+from fl_audit.statistics.shift_bound import spread_of_parts
+from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName, TestResult
 from fl_audit.verdict.judging import judged_by_one
-from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import AuditKindPhrases, VerdictDetails
 
 
@@ -85,13 +88,10 @@ def certified_at(run: FinishedRun, confidence: float) -> CanaryScoreBounds:
     return _certified(run, first, _claim_of_canaries(run, facts), confidence)
 
 
-_MORE = "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])."
 _WORDS = AuditKindPhrases(
     shown_by="canaries",
     blind="The canaries cannot tell: they are too few, or what other clients send could hide any breach from them, and "
     "they showed none.",
-    to_find_more=_MORE,
-    next_step=_MORE,
     lists_questions=False,
 )
 
@@ -108,24 +108,23 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     claim = _claim_of_canaries(run, facts)
     bound, at_level = (_certified(run, table, claim, one) for one in (run.facts.confidence, 1 - FAMILY_LEVEL))
     held = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
-    root, degrees = spread_of_parts(held), held.size - 2
-    limit, is_conclusive = np.inf, False
+    root, limit = spread_of_parts(held), CanaryDetectionLimit()
     if root > 0:
-        is_replaced = run.facts.federation.mechanism.adjacency.relation is Relation.REPLACE
-        squared = squared_spread(facts.others, run.facts.federation.canaries, facts.size, is_replaced)
-        hidden = dilution(squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, degrees))
-        shift = detectable_slope(root, degrees, at_level.mu_claimed, FAMILY_LEVEL, DETECTION_POWER)
-        mu = hidden.behind(shift)
-        limit = over_the_training(claim, mu / at_level.mu_claimed) if np.isfinite(mu) else np.inf
-        is_conclusive = shift <= hidden.shown(at_level.mu_claimed / breach_ratio(derive_guarantee(claim)))
+        federation = run.facts.federation
+        is_replaced = federation.mechanism.adjacency.relation is Relation.REPLACE
+        squared = squared_spread(facts.others, federation.canaries, facts.size, is_replaced)
+        hidden = dilution(squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, held.size - 2))
+        limit = canary_detection_limit((root, held.size), federation.rounds, hidden, claim, at_level.mu_claimed)
     told = _told(run, facts, claim)
     is_broken = at_level.is_violated or (told is not None and at_level.epsilon_lower > told)
     claimed, more = guarantee.epsilon if told is None else min(guarantee.epsilon, told), {"delta": guarantee.delta}
     lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
-    test = TestResult(TestName.CANARIES, lower, p_value, lower, claimed, limit, more=more)
+    test = TestResult(TestName.CANARIES, lower, p_value, lower, claimed, limit.limit_of_detection, more=more)
     bounds, method, assumption = (bound.epsilon_lower, lower), str(TestName.CANARIES), at_level.method.assumption
     judged = judged_by_one(test, bounds, confidence=run.facts.confidence, method=method, assumption=assumption)
-    return replace(judged, limit_of_detection=limit, conclusive=is_conclusive, words=_WORDS)
+    needed = canaries_needed_text(limit)
+    words = replace(_WORDS, to_find_more=needed, next_step=needed)
+    return replace(judged, limit_of_detection=limit.limit_of_detection, conclusive=limit.conclusive, words=words)
 
 
 def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> CanaryScoreBounds:

@@ -2,15 +2,18 @@
 
 from fl_audit.adjacency import Unit
 from fl_audit.audits.audit import GuaranteeTests
+from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit, planned_canaries
 from fl_audit.audits.canaries.findings_one_run import judge_canaries
 from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr
 from fl_audit.errors import require
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
+from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.registry import quoted_names
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.accounting_enums import SensitivityKind
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.verdict.verdict import VerdictDetails
 
 
@@ -44,6 +47,12 @@ class CanaryGuaranteeTests(GuaranteeTests):
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
         """Return the judgement from the canaries of all trainings pooled; None if nothing could be tested."""
         return judge_canaries(run)
+
+    def planned_canaries(
+        self, federation: LoadedFederation, guarantee: Guarantee, trials: int
+    ) -> CanaryDetectionLimit | None:
+        """Return which breaches the canaries of a planned run would show; None if clients train with DP-SGD."""
+        return planned_canaries(federation, guarantee, trials)
 
     def covers(self, facts: RunDescription) -> str:
         """Return a sentence on the training and seed that a verdict covers, and on noise that canaries do not show."""

@@ -1,0 +1,99 @@
+"""Compute which breaches of a guarantee the canaries of a training would show, and how many rounds that takes."""
+
+from dataclasses import dataclass
+from math import inf, isfinite, sqrt
+
+from fl_audit.adjacency import Relation
+from fl_audit.audits.canaries.canary_contributions import canary_facts, directions_read
+from fl_audit.audits.canaries.canary_score_bounds import over_the_training
+from fl_audit.audits.canaries.live_checks import OtherClientsVariance, squared_spread
+from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.mechanisms.contribution import PrivateTraining
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
+from fl_audit.root_finding import smallest_number
+from fl_audit.statistics.shift_bound import detectable_slope
+from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
+from fl_audit.verdict.noise_estimate import BREACH, breach_ratio
+
+_MOST_ROUNDS = 2**24  # the largest number of rounds that is tried
+
+
+@dataclass(frozen=True)
+class CanaryDetectionLimit:
+    """The smallest breach that canaries would show with probability 0.9, and the rounds that a verdict needs."""
+
+    limit_of_detection: float = inf  # epsilon of that breach at the claimed delta; infinite where none would be shown
+    conclusive: bool = False  # whether a breach of 1.5 times the guarantee would be shown
+    # Number of rounds with which it would be shown; None if the updates of other clients hide it in any number.
+    rounds_needed: int | None = None
+
+
+def canary_detection_limit(
+    coins: tuple[float, int], rounds: int, hidden: OtherClientsVariance, claim: Claim, claimed_mu: float
+) -> CanaryDetectionLimit:
+    """Return the limit of detection of canaries.
+
+    Parameters
+    ----------
+    coins
+        The root of the sum of squared deviations of all coins from their mean, at least 0, and the number of coins. A
+        decoy, a direction that nobody sends, counts as a coin that is 0.
+    rounds
+        Number of rounds in which these coins were tossed, from 1.
+    hidden
+        Variance of the scores that other clients' updates cause.
+    claim
+        The claim that covers the canaries.
+    claimed_mu
+        Claimed mu of Gaussian DP of a canary in one round, above 0.
+    """
+    root, number = coins
+    if root <= 0:
+        return CanaryDetectionLimit()
+    sought = hidden.shown(claimed_mu / breach_ratio(derive_guarantee(claim)))
+
+    def shift(longer: float) -> float:
+        degrees = max(1, round(number * longer) - 2)
+        return detectable_slope(root * sqrt(longer), degrees, claimed_mu, FAMILY_LEVEL, DETECTION_POWER)
+
+    mu = hidden.behind(shift(1.0))
+    needed = smallest_number(lambda one: shift(one / rounds) <= sought, _MOST_ROUNDS) if sought > claimed_mu else None
+    limit = over_the_training(claim, mu / claimed_mu) if isfinite(mu) else inf
+    return CanaryDetectionLimit(limit, shift(1.0) <= sought, needed)
+
+
+def planned_canaries(federation: LoadedFederation, guarantee: Guarantee, trials: int) -> CanaryDetectionLimit | None:
+    """Return the limit of detection of a planned run with canaries.
+
+    None if clients train with DP-SGD, where the steps in which canaries take part are drawn in the training.
+
+    Parameters
+    ----------
+    federation
+        The federation of the run, with canaries.
+    guarantee
+        Guarantee that the run tests.
+    trials
+        Number of trials, from 1.
+    """
+    public, facts = federation.public, canary_facts(federation)
+    if facts is None or isinstance(public.mechanism.contribution, PrivateTraining):
+        return None
+    is_replaced = public.mechanism.adjacency.relation is Relation.REPLACE
+    squared = squared_spread(facts.others, public.canaries, facts.size, is_replaced)
+    hidden, played = OtherClientsVariance(sqrt(squared), is_seen=False), trials * public.rounds
+    read, is_in = played * directions_read(public), played * public.canaries / 2
+    root = sqrt(is_in - is_in**2 / read)
+    return canary_detection_limit((root, read), public.rounds, hidden, guarantee.claim, facts.mu)
+
+
+def canaries_needed_text(limit: CanaryDetectionLimit) -> str:
+    """Return a sentence on what would make a verdict from canaries conclusive, or find smaller breaches."""
+    if limit.rounds_needed is None:
+        return (
+            f"The updates of so many other clients, with so few parameters, can hide {BREACH:g} times the guarantee "
+            "from any number of canaries: take fewer clients, or a model with more parameters."
+        )
+    more = "More rounds or more canaries find smaller breaches (rounds in [training], canaries in [audit])"
+    return f"{more}." if limit.conclusive else f"{more}: {limit.rounds_needed:,} rounds would find {BREACH:g} times."

@@ -1,0 +1,87 @@
+"""What canaries are said to find beforehand is what they find, and what a verdict says afterwards."""
+
+from math import isfinite, sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_audits import small_settings
+
+from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit, canary_detection_limit
+from fl_audit.audits.canaries.canary_score_bounds import certify
+from fl_audit.audits.canaries.live_checks import OtherClientsVariance
+from fl_audit.experiments.engine_names import Engine
+from fl_audit.experiments.runs.config import parse_config
+from fl_audit.experiments.runs.resolved_audit import resolve
+from fl_audit.experiments.runs.run import run_audit
+from fl_audit.experiments.runs.run_check import check_json, check_plan
+from fl_audit.privacy.claim import Claim
+from fl_audit.privacy.guarantee import derive_guarantee
+from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
+from fl_audit.verdict.findings_verdict import VerdictFinding
+from fl_audit.verdict.noise_estimate import breach_ratio
+
+ROUNDS = 40
+CLAIM: Claim = StatedReleases("add-remove-client", noise_multiplier=1.0, rounds=ROUNDS).claim(1e-3)
+
+
+def limit_of(canaries: int, spread: float, rounds: int = ROUNDS) -> CanaryDetectionLimit:
+    number = rounds * canaries
+    return canary_detection_limit((sqrt(number) / 2, number), rounds, OtherClientsVariance(spread, False), CLAIM, 1.0)
+
+
+def test_the_breach_that_is_found_in_nine_of_ten_trainings_is_found_so_often() -> None:
+    """With 400 trainings, a share of .9 is measured within .06 except once in 10,000 times."""
+    canaries, spread, random, found = 6, 0.2, np.random.default_rng(3), 0
+    needed = limit_of(canaries, spread).rounds_needed
+    assert needed is not None
+    noise = breach_ratio(derive_guarantee(CLAIM))
+    for _ in range(400):
+        coins = random.random((needed, canaries)) < 0.5
+        scores = coins + np.hypot(noise, spread) * random.standard_normal(coins.shape)
+        found += certify(scores, coins, CLAIM, 1 - FAMILY_LEVEL).is_violated
+    assert found / 400 == pytest.approx(DETECTION_POWER, abs=0.06)
+
+
+@given(canaries=st.integers(2, 40), spread=st.floats(0, 1))
+def test_more_canaries_and_fewer_others_never_make_it_worse(canaries: int, spread: float) -> None:
+    fewer, more = limit_of(canaries, spread), limit_of(2 * canaries, spread / 2)
+    assert more.limit_of_detection <= fewer.limit_of_detection * (1 + 1e-9)
+    if fewer.rounds_needed is not None:
+        assert more.rounds_needed is not None
+        assert more.rounds_needed <= fewer.rounds_needed
+        assert fewer.conclusive == (fewer.rounds_needed <= ROUNDS)
+
+
+def test_what_others_send_can_hide_a_breach_from_any_number_of_canaries() -> None:
+    ratio = breach_ratio(derive_guarantee(CLAIM))
+    spread = sqrt(1 - ratio**2)  # with this, 1.5 times the guarantee shows as what is claimed
+    assert limit_of(10**4, 1.01 * spread).rounds_needed is None
+    assert limit_of(10**4, 0.9 * spread).rounds_needed is not None
+
+
+@pytest.mark.parametrize(("clients", "verdict"), [(4, "consistent"), (40, "inconclusive")])
+def test_check_says_what_the_verdict_says_afterwards(clients: int, verdict: str, tmp_path: Path) -> None:
+    settings = small_settings(
+        data={"name": "digits", "clients": clients, "records": 200},
+        training={
+            "strategy": "dp-fedavg", "rounds": ROUNDS, "learning-rate": None,
+            "local-epochs": 1, "local-learning-rate": 0.1,
+        },
+        privacy={"noise-multiplier": 1.0, "belief": None, "sensitivity": None},
+        audit={"kind": "canaries", "canaries": 40, "trials": 1},
+    )  # fmt: skip
+    plan = resolve(parse_config(settings))
+    planned = check_plan(plan, with_probe=False)
+    assert planned.canaries is not None
+    found = run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).find(VerdictFinding)
+    assert found is not None
+    assert str(found.verdict) == verdict
+    assert planned.is_conclusive == (verdict == "consistent")
+    limits = check_json(planned)["limits"]
+    assert (limits["rounds_needed"] is None) == (clients == 40)
+    if isfinite(planned.canaries.limit_of_detection):
+        assert planned.canaries.limit_of_detection == pytest.approx(found.judged.limit_of_detection, rel=0.05)
