@@ -141,7 +141,11 @@ def _limits(contents: ReportContents) -> str:
     if at_unit is None:
         return ""
     signal = numbers.judged.signal
-    counted = "" if signal is None else f", and a {unit} that counts {_counted(signal.times)}"
+    counted = ""
+    if signal is not None:
+        is_shorter = signal.times - 1 > 1.1 * (signal.limit - 1)
+        longest = f" ({number_text(signal.limit, 3)} if as long as the clipping norm)" if is_shorter else ""
+        counted = f", and a {unit} that counts {_counted(signal.times)}{longest}"
     if anywhere is None:
         return f"Had {at_unit} of the noise been missing where it hides the {unit}, we would have found it{counted}."
     just = f"{at_unit} just where it hides the {unit}"
