@@ -33,13 +33,17 @@ def check(
     set_: options.SetOption = None,
     engine: options.EngineOption = Engine.RAY.value,
     data_dir: options.DataDirOption = None,
-    no_probe: Annotated[bool, switch("--no-probe", "Play nothing: no estimate of time and memory.")] = False,
+    no_probe: Annotated[
+        bool,
+        switch("--no-probe", "Play nothing: no estimate of time and memory, and a rough one of the needed trials."),
+    ] = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Show what a run would guarantee, detect and cost, before it is played; write nothing.
 
     The command loads the data, builds the model, accounts the guarantee, and says how small a breach of the guarantee
-    the run could detect. It also trains a few rounds in this process, to estimate time and memory.
+    the run could detect. It also trains a few rounds in this process, to estimate time and memory, and plays up to 200
+    trials where these are quick, to say how many trials a verdict needs.
     """
     chosen = choice(Engine, "--engine", engine)
 
