@@ -100,7 +100,7 @@ def call_of(
 def _without_canaries(
     public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
-    participation, turn = public.mechanism.participation, public.turn(server_round)
+    participation, turn = public.mechanism.participation, public.eligible_units(server_round)
     if not participation.is_sampled:
         whose = range(public.clients) if turn is None else turn.tolist()
         of_steps = _samples_of_steps(public, roster, challenger, batch, server_round) if turn is None else None

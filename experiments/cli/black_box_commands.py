@@ -49,7 +49,7 @@ class ClaimOptions:
         bool, switch("--trust-client-clipping", "Nothing but the client's own code clips: no trial sends more.")
     ] = False
 
-    def stated(self) -> dict[str, Any]:
+    def as_keywords(self) -> dict[str, Any]:
         """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
 
         Raises `InputError` if the options contradict each other.
@@ -73,7 +73,7 @@ class TrialOptions:
     processes: Annotated[int, option("N", "Trials played at the same time.")] = 2
     seed: Annotated[int, option("N", "Seed of the trials.")] = 0
 
-    def stated(self) -> dict[str, Any]:
+    def as_keywords(self) -> dict[str, Any]:
         """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
 
         Raises `InputError` if the number of processes is less than 1.
@@ -129,7 +129,7 @@ def strategy(
     wishes = strategy_audit_launcher.StrategyOptions(
         factory, str(neighbours), rounds=rounds, clients=clients, mods=tuple(mod or ()), observer=observer,
         exclude=tuple(exclude or ()), include=None if include is None else tuple(include), confidence=confidence,
-        seconds=seconds, **claim.stated(), **trials.stated(),
+        seconds=seconds, **claim.as_keywords(), **trials.as_keywords(),
     )  # fmt: skip
     wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
@@ -183,7 +183,7 @@ def review(
         require_named(client_data)
     wishes = ReviewOptions(
         adjacency=adjacency, nodes=clients, rounds=rounds, seconds=60 * minutes, client_data=client_data,
-        **claim.stated(), **trials.stated(),
+        **claim.as_keywords(), **trials.as_keywords(),
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
         found = reviewed(app_dir, wishes, shown.out)

@@ -154,7 +154,7 @@ class NoiseAndRoundsOptions:
     ] = None
     clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None
 
-    def terms(self, sampling_rate: float, may_lack: bool) -> StatedReleases | None:
+    def stated_releases(self, sampling_rate: float, may_lack: bool) -> StatedReleases | None:
         """Return the releases of the training as the options state them.
 
         Parameters
@@ -197,7 +197,7 @@ def account(
     --noise-multiplier, --rounds and --adjacency state a training, and are given together. A ledger is a file that lists
     trainings on the same data. With --ledger, a training that is stated is added to this file.
     """
-    terms = training.terms(accounting.sampling_rate, may_lack=ledger is not None)
+    terms = training.stated_releases(accounting.sampling_rate, may_lack=ledger is not None)
     sensitivity, clipping_norm = training.sensitivity, training.clipping_norm
     if ledger is not None:
         account_ledger(ledger, terms, delta, name, sensitivity, clipping_norm, budget, shown.as_json)

@@ -23,7 +23,7 @@ WayOn = Callable[[], Sequence[str] | None]
 _ways: list[WayOn] = []
 
 
-def arm() -> None:
+def end_on_interrupt() -> None:
     """Make Ctrl-C end this program from now on.
 
     A program calls this function once, early; a library never does. Python runs signal handlers only in the main

@@ -170,5 +170,8 @@ def _counts(result: "ItemResult") -> tuple[int, ...]:
     that theory predicts, and of predictions that our results miss.
     """
     computed, differing = result.computed
-    printed = (result.beside("published") + computed, len(result.outside("published")) + len(differing))
-    return len(result.frame), *printed, result.beside("theory"), len(result.outside("theory"))
+    printed = (
+        result.comparable_rows("published") + computed,
+        len(result.outside_sentences("published")) + len(differing),
+    )
+    return len(result.frame), *printed, result.comparable_rows("theory"), len(result.outside_sentences("theory"))

@@ -163,6 +163,6 @@ def _print(contents: "ReportContents", directory: Path, as_json: bool) -> None:
 
 
 def _tell_report(directory: Path) -> None:
-    hindrance = lazy_imports.report_files.hindrance()
+    hindrance = lazy_imports.report_files.why_no_pdf()
     print(f"report: {directory / 'report.html'}")
     print(f"no PDF was written: {hindrance}" if hindrance else f"the same as PDF: {directory / 'report.pdf'}")

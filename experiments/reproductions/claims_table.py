@@ -11,8 +11,8 @@ from fl_audit.experiments.reproductions.claims import (
     FailureExplanation,
     PaperClaim,
     counted,
-    looked_at,
     verdicts_said,
+    with_explanations,
 )
 from fl_audit.experiments.reproductions.item_results import ItemResult, measured_row, table
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
@@ -37,7 +37,7 @@ def claims_table(
     data
         Titles of the data sets on which the claims were tested.
     """
-    claims = looked_at(claims, looks)
+    claims = with_explanations(claims, looks)
     shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]
     figure = new_figure(2.6 + 0.27 * len(shown))
     # Numbers of like size have a panel of their own, for their axes differ.

@@ -20,7 +20,7 @@ Record = Mapping[str, Any]
 """The record of a finished item."""
 
 
-def smaller(svg: str) -> str:
+def compact_svg(svg: str) -> str:
     """Return an SVG image by matplotlib in a smaller form: with shared styles, and without indentation and unused ids.
 
     The image must stay in a file of its own, because its style sheet would affect other images on the same page.

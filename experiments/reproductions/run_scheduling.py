@@ -197,7 +197,7 @@ def spent_on(runs: Mapping[Path, int]) -> ItemRunProvenance:
     return ItemRunProvenance(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
 
 
-def together(parts: Iterable[ItemRunProvenance]) -> ItemRunProvenance:
+def totals_of_runs(parts: Iterable[ItemRunProvenance]) -> ItemRunProvenance:
     """Return the total trials and duration of several disjoint groups of runs, and all their software versions."""
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})

@@ -20,9 +20,9 @@ from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
 from fl_audit.experiments.runs.init_options import flags_of_setting, in_options, text_in_options
-from fl_audit.experiments.runs.planned_limits import trials_that_tell
+from fl_audit.experiments.runs.planned_limits import trials_for_conclusive_verdict
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run import require_playable
+from fl_audit.experiments.runs.run import require_runnable
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 
 _OF_FILES = ("csv", "npz", "idx", "images")
@@ -140,7 +140,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     users = None if source.pool.user is None else len(np.unique(source.pool.user))
     values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
     plan = resolve(parse_config(values))
-    require_playable(plan)
+    require_runnable(plan)
     values["audit"]["trials"], told = _trials(wishes, plan)
     for key in ("path", "vocabulary"):
         if key in values["data"]:
@@ -165,7 +165,7 @@ def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]
     """Return the number of trials, requested or derived (200 to 5000), and at most one line that explains it."""
     if wishes.trials is not None:
         return wishes.trials, []
-    if (needed := trials_that_tell(plan)) is None:
+    if (needed := trials_for_conclusive_verdict(plan)) is None:
         return _FEWEST_TRIALS, []
     trials = min(_MOST_TRIALS, max(_FEWEST_TRIALS, needed))
     unit = plan.public.mechanism.unit

@@ -12,7 +12,7 @@ from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 _SPARE = 1.3
 
 
-def trials_that_tell(plan: ResolvedAudit) -> int | None:
+def trials_for_conclusive_verdict(plan: ResolvedAudit) -> int | None:
     """Return the number of trials that a conclusive verdict needs, rounded up to two significant digits.
 
     The verdict on the planned run says whether noise is missing, and whether a target's contribution counts more than

@@ -107,7 +107,7 @@ def run_audit(
         If the federation had to stop. The results of finished batches are kept.
     """
     with at_work("looking at data and model"):
-        require_playable(plan)
+        require_runnable(plan)
     ray_address = cluster_at(ray_address)
     if not resume:
         require_room(plan, directory)
@@ -131,7 +131,7 @@ def _kept_if_unwritable() -> Iterator[None]:
         raise FederationError(f"{said}: give it room, and go on with --resume") from error
 
 
-def require_playable(plan: ResolvedAudit) -> None:
+def require_runnable(plan: ResolvedAudit) -> None:
     """Check that a planned run can begin with its data, model and settings.
 
     Raises `InputError` if the data cannot be read, the model cannot be evaluated, images cannot be reconstructed as

@@ -84,7 +84,7 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
     return frame.assign(**{str(name): kept(column) for name, column in frame.items()}) if missing else frame
 
 
-def words_gone(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
+def missing_value_word_counts(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
     """Return, by word, the number of records in which the word meant a missing value; the key "" counts empty cells.
 
     Parameters

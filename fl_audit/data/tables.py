@@ -15,7 +15,7 @@ import pandas as pd
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.data_paths import resolve
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
-from fl_audit.data.missing_value_words import words_gone
+from fl_audit.data.missing_value_words import missing_value_word_counts
 from fl_audit.data.table_settings import WHITESPACE, TableSettings
 from fl_audit.data.table_text import TableText, read_table_text, split_rows
 from fl_audit.data.warnings import header_warnings
@@ -120,7 +120,7 @@ def _missing_words(
     found: Counter[str] = Counter()
     for frame, text in zip(frames, texts, strict=True):
         names = [str(name) for name in frame.columns[frame.isna().any()]] if settings.missing else []
-        found.update(words_gone(_as_written(text, names), frame[names]) if names else {})
+        found.update(missing_value_word_counts(_as_written(text, names), frame[names]) if names else {})
     return found
 
 

@@ -22,7 +22,7 @@ from fl_audit.learning.frozen_backbones import VGG16
 from fl_audit.learning.model_adaptation import read_logits
 from fl_audit.learning.model_error_messages import raised_at
 from fl_audit.learning.module_checks import check_module
-from fl_audit.learning.module_preparation import said, sharing_copy, without_hints
+from fl_audit.learning.module_preparation import exception_text, sharing_copy, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
 from fl_audit.learning.recorded_initialisation import (
@@ -153,8 +153,8 @@ def _called_factory(spec: ModelSpec) -> nn.Module:
         signature.bind(**taken)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"model {spec.name!r} cannot be called ({said(error)}): accepted is a function that takes none or "
-            f"some of {', '.join(known)}"
+            f"model {spec.name!r} cannot be called ({exception_text(error)}): accepted is a function that takes none "
+            f"or some of {', '.join(known)}"
         ) from error
     try:
         with without_hints():

@@ -112,7 +112,7 @@ class StackedModel(ModelPasses):
             return _of_factory(spec, import_factory(spec.name), records, known)
         return _built(spec)
 
-    def fitting(self, device: Device) -> "StackedModel":
+    def sized_for_device(self, device: Device) -> "StackedModel":
         """Return this model with passes of a size that suits a device; the two models share everything else.
 
         Parameters

@@ -236,7 +236,7 @@ class Recorder:
 
     def _made_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
         self.knows_optimizer(optimizer)
-        self.moved += self.models.moved(optimizer, is_at_end=False)
+        self.moved += self.models.changed_tensors(optimizer, is_at_end=False)
         if len(self.track.states) == len(self.batches) > 0:
             self.is_random |= not are_same_states(self.track.states[-1], random_states())
         self._coupled |= dict.fromkeys(name for module in self.models.modules for name in coupled_layers(module))
@@ -325,7 +325,7 @@ class Recorder:
             Number of the round, from 1.
         """
         for optimizer in self.models.optimizers.values():
-            self.moved += self.models.moved(optimizer, is_at_end=True)
+            self.moved += self.models.changed_tensors(optimizer, is_at_end=True)
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
             tuple(dict.fromkeys(self.moved)), self.counted, history_of(self._accountant), tuple(self._coupled),

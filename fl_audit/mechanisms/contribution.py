@@ -167,7 +167,7 @@ class AdaptiveClipping:
         require_positive(quantile_noise=self.bit_noise)
         require_number("quantile is", self.quantile, "numbers above 0 and below 1")
 
-    def moved(self, norms: Tensor, share: Tensor) -> Tensor:
+    def next_norms(self, norms: Tensor, share: Tensor) -> Tensor:
         """Return the clipping norms of the next round, C exp(-eta (share - gamma)), float64 (trials,).
 
         eta is `learning_rate` and gamma is `quantile`.

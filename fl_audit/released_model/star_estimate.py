@@ -24,7 +24,7 @@ from fl_audit.released_model.empirical_star import (
 )
 from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures, threshold_limits
-from fl_audit.released_model.star_intervals import empirical_interval, gather, hull_interval, parametric_draws
+from fl_audit.released_model.star_intervals import empirical_interval, hull_interval, loss_cells, parametric_draws
 from fl_audit.released_model.star_methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
 from fl_audit.rounding import interval_text
 
@@ -224,7 +224,7 @@ def _value(
     if not math.isfinite(value):
         return value, beyond, (value, value), distributions
     if method is StarMethod.PARAMETRIC:
-        draws = parametric_draws(gather(*losses), delta, given.shift, _REPLICATES, rng, cut)
+        draws = parametric_draws(loss_cells(*losses), delta, given.shift, _REPLICATES, rng, cut)
     else:
         draws = _mixture_draws(scores, distributions, delta, cut, rng)
     return value, beyond, hull_interval(value, draws, given.confidence), distributions

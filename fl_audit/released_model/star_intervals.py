@@ -68,7 +68,7 @@ class LossCells(NamedTuple):
     means: Floats  # mean of the losses in each cell, shape (cells,); 0 where a cell has none
 
 
-def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
+def loss_cells(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
     """Put losses into cells (bins), and return the number and mean of losses in each cell.
 
     The first result is for the members, the second for the population. Both have the same cells.

@@ -118,7 +118,7 @@ class MeanBettingTest:
         before = np.concatenate([[0.25], variances[:-1]])
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
-    def on(self, values: Floats) -> "MeanBettingTest":
+    def with_numbers(self, values: Floats) -> "MeanBettingTest":
         """Return the test with the same stakes on other numbers from 0 to 1, shape (n,), to bound their mean.
 
         The i-th of these numbers must become known at the same time as the i-th of the original numbers.

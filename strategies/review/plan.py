@@ -81,7 +81,7 @@ def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
     return any(bound.epsilon > limit.epsilon for bound, limit in zip(bounds, claim.limits, strict=True))
 
 
-def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
+def relevant_scenarios(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
     """Return the scenarios in which an app with a given model can show a leak.
 
     A scenario is left out if it concerns metrics, evaluation, or a kind of tensor that the model lacks.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, assert_never
 
-from fl_audit.audits.black_box.claim_audit_messages import not_tried, opening, untried_words
+from fl_audit.audits.black_box.claim_audit_messages import not_tried, opening_sentences, untried_words
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit
 from fl_audit.audits.black_box.findings import DistinguisherFinding, findings, result_json
 from fl_audit.local_training.assessment import assessment_json, report_lines
@@ -51,11 +51,11 @@ def _headline_of_trials(review: ReviewResult) -> str:
     causes = [finding.cause for finding in found_in(review.result) if finding.attempt.is_broken]
     doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
     if doubt and review.verdict is not Verdict.VIOLATED:
-        trials = f"The trials alone: {opening(review.result)}"
+        trials = f"The trials alone: {opening_sentences(review.result)}"
         return f"Inconclusive as to the whole training: {doubt} {trials}"
     aside = "" if review.beside is None else untried_words(review.beside)
     more = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
-    return " ".join(part for part in (opening(review.result), *causes[:1], *more) if part)
+    return " ".join(part for part in (opening_sentences(review.result), *causes[:1], *more) if part)
 
 
 def _without_claim(review: ReviewResult) -> str:
@@ -76,7 +76,7 @@ def _without_claim(review: ReviewResult) -> str:
     )
 
 
-def screen(review: ReviewResult) -> tuple[tuple[str, str], ...]:
+def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     """Return the lines of a review's first screen, each as (subject, text)."""
     stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
     source = stated.source
@@ -198,7 +198,7 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
         "asked": review.asked,
         "parameters": review.parameters,
         "kinds": list(review.kinds),
-        "screen": [list(line) for line in screen(review)],
+        "screen": [list(line) for line in report_lines_of_review(review)],
         "model": result_json(result, found_in(result)),
         "beside": None if review.beside is None else result_json(review.beside, found_in(review.beside)),
         "leaks": {

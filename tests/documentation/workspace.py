@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from fl_audit.experiments.black_box import strategy_audit_launcher
 from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions
-from fl_audit.experiments.black_box.strategy_audit_program import held
+from fl_audit.experiments.black_box.strategy_audit_program import run_audit
 from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.config import PRIVACY_TARGETS, parse_config
 from fl_audit.experiments.runs.config_file import load_config
@@ -93,7 +93,7 @@ class Workspace:
 
 
 def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    return held({"wishes": asdict(wishes), "out": out and str(out)})
+    return run_audit({"wishes": asdict(wishes), "out": out and str(out)})
 
 
 def _name(words: list[str]) -> str:

@@ -130,8 +130,8 @@ def test_an_accountant_that_starts_afresh_every_round_is_caught(small_plan: Make
     honest, found = (measure_one_run(one, Findings({})) for one in (run, spoiled))
     assert honest is not None
     assert found is not None
-    assert found.tells_too_little
-    assert not honest.tells_too_little
+    assert found.is_reported_epsilon_too_low
+    assert not honest.is_reported_epsilon_too_low
     assert honest.finding.mu_lower >= 0.8
 
 

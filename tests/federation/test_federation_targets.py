@@ -350,7 +350,7 @@ def test_early_stopping_keeps_the_best_release_and_waits_as_long_as_it_says() ->
     losses = np.array([[5, 4, 4.5, 3, 6, 6, 1], [5, 6, 7, 1, 1, 1, 1]], dtype=float)
     for number in range(7):
         models = torch.full((2, 3), float(number))
-        stopping.look(batch, number, models, lambda number=number: losses[:, [number]])
+        stopping.update(batch, number, models, lambda number=number: losses[:, [number]])
         # The first trial finds its best release at 3 and waits for two more, the second stops waiting after two.
         assert stopping.is_over(batch) == (number >= 5)
     assert stopping.models(batch)[:, 0].tolist() == [3.0, 0.0]

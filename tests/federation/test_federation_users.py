@@ -25,7 +25,7 @@ from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.contributions import ContributionByTrial, RoundContext
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
@@ -154,7 +154,7 @@ MECHANISMS: dict[str, Changes] = {
     "name", [pytest.param(name, marks=[pytest.mark.long] * (n > 1)) for n, name in enumerate(MECHANISMS)]
 )
 def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, table: Path) -> None:
-    found = played(plan_of(table, **MECHANISMS[name]))
+    found = results_of_run(plan_of(table, **MECHANISMS[name]))
     tables = found.run.tables
     if "membership" in name:
         assert tables.targets is not None
@@ -303,7 +303,7 @@ def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch)
         "run": {"trials-per-batch": 100, "keep-releases": 0, "seed": 5},
     }
     merged = {one: settings.get(one, {}) | changes.get(one, {}) for one in {**settings, **changes}}
-    measured = measured_in(played(plan_of(table, **merged)).run)
+    measured = measured_in(results_of_run(plan_of(table, **merged)).run)
     return [str(test.name) for test in run_family(measured)[0] if test.violated]
 
 

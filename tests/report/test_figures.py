@@ -15,7 +15,7 @@ from fl_audit.audits.common.sections_released_model import guarantee_fits
 from fl_audit.audits.identifiability.findings_roc import FEWEST, TprAtFprFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
 from fl_audit.audits.page.report_page import _page_svg, draw_all
-from fl_audit.audits.sections import SECTIONS, measured, report_contents
+from fl_audit.audits.sections import SECTIONS, report_contents, sections_with_findings
 from fl_audit.errors import InputError
 from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.finished_run import FinishedRun
@@ -35,7 +35,7 @@ def pictures_of(contents: ReportContents) -> dict[str, tuple]:
     """Return the pictures of a run by name, each with its numbers."""
     return {
         section.name: (section.picture, numbers)
-        for section, numbers in measured(contents)
+        for section, numbers in sections_with_findings(contents)
         if section.picture is not None and section.picture.applies(numbers, contents)
     }
 

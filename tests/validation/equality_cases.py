@@ -179,7 +179,7 @@ def _live(directory: Path) -> Any:
     for number in range(1, 21):
         release = 0.1 * draw.normal(size=size)
         release += canary_coin(coins, number, 0) * canary_direction(directions, number, 0, size)
-        watch.note(number, [model], [model + release], [ReportedCanaryProperties(0)], 0)
+        watch.store_scores(number, [model], [model + release], [ReportedCanaryProperties(0)], 0)
         model = model + release
     return json.loads(json.dumps(measure_live(directory, coins).to_json()))
 

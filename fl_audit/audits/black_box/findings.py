@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from fl_audit.array_types import finite
-from fl_audit.audits.black_box.claim_audit_messages import could_find, floating_words, not_tried, trials_words
+from fl_audit.audits.black_box.claim_audit_messages import floating_words, limit_of_detection, not_tried, trials_words
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, DistinguisherTest
 from fl_audit.audits.black_box.gaussian_noise_estimate import GaussianNoiseEstimate, noise_reading
 
@@ -147,7 +147,7 @@ def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> 
         "claim": claimed,
         "trial": None if worst is None else worst.distinguisher.kind,
         "findings": [_finding_json(finding) for finding in found],
-        "could_find_times_too_little_noise": finite(could_find(result)),
+        "could_find_times_too_little_noise": finite(limit_of_detection(result)),
         "floating_point": floating_words(result) or None,
         **{name: list(getattr(result, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
         "not_tried": {why: list(kinds) for why, kinds in not_tried(result).items()},

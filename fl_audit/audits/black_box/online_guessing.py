@@ -69,7 +69,7 @@ def audit_online(
         right, scores, group, rule = _guesses(groups, present)
         right &= counts[LESSONS:]
         bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
-        are_trials = int(trials.taken(slice(LESSONS, None)).share_of_trials(present[LESSONS:]) * len(right))
+        are_trials = int(trials.select_trials(slice(LESSONS, None)).share_of_trials(present[LESSONS:]) * len(right))
         ceiling = guessed_epsilon(are_trials, are_trials, limit.delta, confidence) if are_trials else 0.0
         distinguisher = Distinguisher(kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
         return attempt_of(distinguisher, bound, ceiling, confidence, right, scores, trials, present, LESSONS)

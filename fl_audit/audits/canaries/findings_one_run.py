@@ -40,7 +40,7 @@ class CanaryBoundsFinding:
     epsilon_told: float | None = None
 
     @property
-    def tells_too_little(self) -> bool:
+    def is_reported_epsilon_too_low(self) -> bool:
         """Whether the accountant of the canaries' client reports an epsilon below the lower bound from the canaries."""
         return self.epsilon_told is not None and self.finding.epsilon_lower > self.epsilon_told
 
@@ -115,9 +115,9 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
         squared = squared_spread(facts.others, run.facts.federation.canaries, facts.size, is_replaced)
         hidden = dilution(squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, degrees))
         shift = detectable_slope(root, degrees, at_level.mu_claimed, FAMILY_LEVEL, DETECTION_POWER)
-        mu = hidden.behind(shift)
+        mu = hidden.true_mu(shift)
         limit = over_the_training(claim, mu / at_level.mu_claimed) if np.isfinite(mu) else np.inf
-        is_conclusive = shift <= hidden.shown(at_level.mu_claimed / breach_ratio(derive_guarantee(claim)))
+        is_conclusive = shift <= hidden.measured_mu(at_level.mu_claimed / breach_ratio(derive_guarantee(claim)))
     told = _told(run, facts, claim)
     is_broken = at_level.is_violated or (told is not None and at_level.epsilon_lower > told)
     claimed, more = guarantee.epsilon if told is None else min(guarantee.epsilon, told), {"delta": guarantee.delta}

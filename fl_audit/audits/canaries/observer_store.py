@@ -49,7 +49,7 @@ class TrainingObserver:
         require(is_guarantee, f"terms is {self.terms!r}: accepted are StatedReleases, or None")
         require_number("delta is", self.delta, "numbers above 0 and below 1")
 
-    def note(
+    def store_scores(
         self,
         server_round: int,
         before: Iterable[NDArray[Any]],
@@ -87,7 +87,7 @@ class TrainingObserver:
         models_only
             Whether the observer is a client, which sees only the models.
         """
-        with ends_nothing(f"round {server_round}"):
+        with printing_errors(f"round {server_round}"):
             models = list(before), list(after)
             released = _change(*models)
             if not released.any():
@@ -140,7 +140,7 @@ class TrainingObserver:
 
 
 @contextmanager
-def ends_nothing(what: str) -> Iterator[None]:
+def printing_errors(what: str) -> Iterator[None]:
     """Print an exception of the `with` block on standard error instead of raising it.
 
     `what` names the thing that is not stored because of the exception, such as "round 3".
@@ -195,11 +195,11 @@ def seed_in(path: Path) -> int:
     except ValueError:
         raise InputError(f"{path} holds no seed: it is no text; {accepted}") from None
     is_seed = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_OF_A_SEED and int(text) < 2**64
-    require(is_seed, f"{path} holds no seed: {_kind_of(text)}; {accepted}")
+    require(is_seed, f"{path} holds no seed: {_why_no_seed(text)}; {accepted}")
     return int(text)
 
 
-def _kind_of(text: str) -> str:
+def _why_no_seed(text: str) -> str:
     """Return the reason why a text is no seed, for an error message that must not quote the text."""
     lines = len(text.splitlines())
     return "it is empty" if not text else f"it has {lines} lines" if lines > 1 else "its line is no such number"

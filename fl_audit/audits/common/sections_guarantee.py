@@ -11,7 +11,7 @@ from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_guarantee as evidence
 from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees, measure_client_guarantees
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
-from fl_audit.audits.common.sections_privacy_units import beyond
+from fl_audit.audits.common.sections_privacy_units import larger_unit_sentence
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.defaults import CANDIDATES
@@ -33,9 +33,13 @@ def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> s
         return "The training itself had no protection, and of its models alone nothing was claimed."
     if guarantee is None:
         return "These models were trained without any protection: nothing was claimed."
-    watcher, words, bound = mechanism_messages.watcher_text(facts), contents.words, percent(guarantee.belief_bound)
+    watcher, words, bound = (
+        mechanism_messages.observer_after_nobody(facts),
+        contents.words,
+        percent(guarantee.belief_bound),
+    )
     if is_certainty(guarantee.belief_bound):
-        watcher = mechanism_messages.may_watcher_text(facts)
+        watcher = mechanism_messages.observer_after_somebody(facts)
         return f"The guarantee is so weak that somebody who {watcher} may become sure {words.whether}."
     surer = f" may become more than {bound} sure {words.whether}"
     if facts.prior != 0.5:
@@ -73,7 +77,7 @@ def person_text(contents: ReportContents) -> str:
     )
     if is_certainty(guarantee.belief_bound):
         limit = f"may become sure that {used}"
-    watches = mechanism_messages.onlooker_text(contents.facts)
+    watches = mechanism_messages.observer_of_person(contents.facts)
     text = (
         f"Suppose {whose}. Somebody who {watches} {limit}. At even odds the best possible "
         f"guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
@@ -87,7 +91,7 @@ def person_text(contents: ReportContents) -> str:
     if (most := contents.facts.most_records) > 1 and contents.words.one == "record":
         text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
         levels = contents.find(PrivacyUnitsFinding)
-        text += f" {beyond(levels, Unit.RECORD)}" if levels is not None else ""
+        text += f" {larger_unit_sentence(levels, Unit.RECORD)}" if levels is not None else ""
     if verdict is not None and verdict.verdict is Verdict.VIOLATED:
         return f"Had the guarantee been kept, this would hold; it was broken, so nothing assures it. {text}"
     return text

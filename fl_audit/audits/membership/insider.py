@@ -79,7 +79,7 @@ def observe_targets(
     takes_part = None if part is None else part[:, federation.targets]
     added = increments(*whole, clip, sigma, membership.is_in, takes_part, mechanism.sampling_rate, sees)
     longest = signal_to_noise(whole.norms, clip, sigma)
-    if mechanism.is_sampled and (turn := public.turn(seen.number)) is not None:
+    if mechanism.is_sampled and (turn := public.eligible_units(seen.number)) is not None:
         # The schedule is public, so a round gives no evidence on units that are not scheduled.
         has_turn = np.isin(federation.targets, turn)
         added, longest = added * has_turn, longest * has_turn
@@ -139,7 +139,7 @@ def _of_single_round(
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
     """Return which units take part in a round, provided that they are in, bool (trials, units); None if all do."""
-    turn, shown = federation.public.turn(number), seen.side.taking_part
+    turn, shown = federation.public.eligible_units(number), seen.side.taking_part
     if shown is not None:
         return shown.bool().cpu().numpy()
     return (

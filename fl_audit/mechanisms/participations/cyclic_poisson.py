@@ -77,7 +77,7 @@ class CyclicPoisson(Participation):
         """Return the number of turns of the first group in `rounds` rounds, the largest that a unit can have."""
         return -(-rounds // self.cycle)
 
-    def members(self, seed: int, server_round: int) -> Integers:
+    def eligible_units(self, seed: int, server_round: int) -> Integers:
         """Return the numbers of the units whose group has its turn in a round, ascending, integers (units,).
 
         `seed` is the public seed of the data.

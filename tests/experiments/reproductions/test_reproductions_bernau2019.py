@@ -30,7 +30,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.reproductions import dataset_availability, reproduce, run_scheduling
 from fl_audit.experiments.reproductions.bernau2019 import configurations, runs, sequential_trial_allocation
 from fl_audit.experiments.reproductions.bernau2019.adversary_comparison_figure import adversaries_item
-from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
+from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _confidence_difference, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import _seed_of, values_of
 from fl_audit.experiments.reproductions.bernau2019.epsilons import (
     EpsilonVerdict,
@@ -291,16 +291,16 @@ def test_models_that_are_surest_at_one_level_are_found() -> None:
     ladder = _ladder(
         PrivacyMethod.LOCAL, 0.0
     )  # levels 0.1, 0.5, 1.0: each less accurate, and less sure, than the one before
-    found = _surest(ladder, 0.95)
+    found = _confidence_difference(ladder, 0.95)
     assert found is not None
     assert found.high < 0  # at epsilon_i = 1 they are least sure
     sure = [run.confidence.mean() for run in ladder]
     assert found.value == pytest.approx(sure[2] - sure[0])
     turned = [replace(run, confidence=1 - run.confidence) for run in ladder]
-    found = _surest(turned, 0.95)
+    found = _confidence_difference(turned, 0.95)
     assert found is not None
     assert 0 < found.low < found.value == pytest.approx(sure[1] - sure[2])
-    assert _surest(ladder[:2], 0.95) is None
+    assert _confidence_difference(ladder[:2], 0.95) is None
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert line.startswith("Purchase-100 ")
     assert line.endswith(f": {data}")
     assert re.fullmatch(r"Digits .* Purchase-100", data)
-    assert not first.beside("published")
+    assert not first.comparable_rows("published")
     assert "7.06 in print, on Purchase-100" in " ".join(first.frame["note"])
     second = privacy_utility.figure_2(context)
     models = pd.read_parquet(tmp_path / "runs" / "landscape-breast-cancer" / "models.parquet")
