@@ -19,7 +19,6 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ServerRound, kept_of
-from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.server import release_evaluation as evaluation
@@ -195,31 +194,18 @@ def _play_wave(
             columns |= source.columns(batch)
         columns |= record_draws(federation, challenger, batch)
         last = strategy.transcripts[batch.name].models[-1] if stopping is None else stopping.models(batch).cpu()
-        membership = challenger.membership(batch.trials)
-        sink(_result_of(plan, federation, batch, membership, columns, last, recorder, outputs))
-
-
-def _result_of(
-    plan: FederationPlan,
-    federation: LoadedFederation,
-    batch: TrialBatch,
-    membership: TargetMembership,
-    columns: TrialBatchColumns,
-    final_models: Tensor,
-    recorder: _ReleaseRecorder,
-    outputs: TargetOutputsCollector | None,
-) -> BatchResult:
-    return BatchResult(
-        batch=batch,
-        membership=membership,
-        rounds=plan.public.rounds,
-        evaluated=plan.evaluated_releases,
-        columns=columns,
-        final_models=final_models,
-        kept=recorder.kept(batch),
-        targets=tuple(federation.targets.tolist()),
-        outputs={} if outputs is None else outputs.outputs(batch),
-    )
+        result = BatchResult(
+            batch=batch,
+            membership=challenger.membership(batch.trials),
+            rounds=public.rounds,
+            evaluated=plan.evaluated_releases,
+            columns=columns,
+            final_models=last,
+            kept=recorder.kept(batch),
+            targets=tuple(federation.targets.tolist()),
+            outputs={} if outputs is None else outputs.outputs(batch),
+        )
+        sink(result)
 
 
 def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:

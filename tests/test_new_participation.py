@@ -16,8 +16,8 @@ from toy_participation.two_halves import TwoHalves
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config.settings_reference import settings
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.federation import Federation

@@ -16,6 +16,7 @@ from fl_audit.experiments.reproductions.claims import (
 )
 from fl_audit.experiments.reproductions.item_results import ItemResult, measured_row, table
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
+from fl_audit.report.formatting import capital
 
 
 def claims_table(
@@ -66,7 +67,7 @@ def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
     for statement in dict.fromkeys(claim.statement for claim in claims):
         own = [claim for claim in claims if claim.statement == statement]
         said = ", ".join(f"{count} {verdict}" for verdict, count in counted(own).items() if count)
-        yield f"{statement[0].upper()}{statement[1:]}: of {len(own)}, {said}."
+        yield f"{capital(statement)}: of {len(own)}, {said}."
 
 
 _MARKS = {

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.atomic_files import write_json
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.reproductions.item_results import ItemRunProvenance
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.runs.config import RunConfig, parse_config
@@ -20,7 +21,6 @@ from fl_audit.experiments.runs.mechanism_of_config import rounds_of
 from fl_audit.experiments.runs.process_guard import nothing_outlives
 from fl_audit.experiments.runs.progress import part_of
 from fl_audit.experiments.runs.provenance import read_provenance
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory

@@ -19,6 +19,7 @@ from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.clients.app import read_ahead
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs import lazy_imports
 from fl_audit.experiments.runs.attack_queries import more_queries
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at
@@ -29,7 +30,7 @@ from fl_audit.experiments.runs.image_reconstruction import require_drawable
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.progress import Progress, at_work, no_progress
 from fl_audit.experiments.runs.provenance import note_session
-from fl_audit.experiments.runs.ray_engine import Engine, local_calls, run_on_ray
+from fl_audit.experiments.runs.ray_engine import local_calls, run_on_ray
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_report import TIMING, finish

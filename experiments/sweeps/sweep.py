@@ -14,8 +14,9 @@ from fl_audit.atomic_files import atomic_file, write_bytes, write_json
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.progress import RunsProgress, at_work, no_runs_progress
-from fl_audit.experiments.runs.ray_engine import Engine, RayOptions
+from fl_audit.experiments.runs.ray_engine import RayOptions
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run_directory import file_lock
 from fl_audit.experiments.runs.trial_batch_store import make_private

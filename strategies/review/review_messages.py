@@ -9,6 +9,7 @@ from fl_audit.audits.black_box.claim_audit_results import ClaimAudit
 from fl_audit.audits.black_box.findings import DistinguisherFinding, findings, result_json
 from fl_audit.local_training.assessment import assessment_json, report_lines
 from fl_audit.local_training.assessment import headline as headline_of_clients
+from fl_audit.report.formatting import capital, uncapital
 from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.scenario import ModelKind
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
@@ -105,11 +106,11 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if review.beside is not None:
         leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
     lines.append(("Beside the model", leaks))
-    lines += [("Not loaded", f"{reason[0].upper()}{reason[1:]}.") for reason in review.unseen]
-    lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
+    lines += [("Not loaded", f"{capital(reason)}.") for reason in review.unseen]
+    lines += [("Note", f"{capital(remark)}.") for remark in review.remarks]
     if review.inside is None or inside is None:
         return (*lines, *_uninspected_clients(review), ("Not seen", f"{_UNSEEN}."))
-    lines += [(f"Inside clients, {about[0].lower()}{about[1:]}", said) for about, said in report_lines(inside)]
+    lines += [(f"Inside clients, {uncapital(about)}", said) for about, said in report_lines(inside)]
     return (*lines, ("Not seen", f"{_UNSEEN_OF_SERVER}."))
 
 

@@ -8,8 +8,8 @@ import torch
 from small_audits import MakePlan
 from test_federation_engines import assert_same
 
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs import run as runs
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.contributions import RoundContext, contributed, contributed_together, trains_together
 from fl_audit.federation.loaded_federation import load_federation

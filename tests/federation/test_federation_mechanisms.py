@@ -25,7 +25,7 @@ from torch import Tensor
 import fl_audit.clients.app
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import unpack
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.replay import replay, stored_rounds
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit

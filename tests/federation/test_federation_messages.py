@@ -13,8 +13,8 @@ from flwr.clientapp.typing import ClientAppCallable
 from small_audits import MakePlan
 
 import fl_audit.clients.app
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound

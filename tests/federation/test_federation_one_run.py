@@ -14,7 +14,7 @@ from torch import Tensor
 from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
 from fl_audit.audits.canaries.findings_one_run import judge_canaries, measure_one_run
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.findings import Findings

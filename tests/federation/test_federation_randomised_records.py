@@ -17,7 +17,7 @@ from small_audits import MakePlan
 import fl_audit.clients.request
 from fl_audit.clients.app import build_app
 from fl_audit.data.randomizers import RandomisedBits
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation

@@ -18,9 +18,9 @@ from fl_audit.audits.membership.roc_metrics import membership_rates
 from fl_audit.audits.membership.target_scores import target_scores
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_members
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.attack_queries import attribute_of
 from fl_audit.experiments.runs.attacks import SCORE, by_target
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory

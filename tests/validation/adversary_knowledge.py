@@ -18,7 +18,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.estimates_from_beliefs import chance_of_being_right
 from fl_audit.audits.identifiability.identifiability_adversary import log_likelihood_ratio
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import run_audit

@@ -27,9 +27,9 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.identifiability_adversary import log_likelihood_ratio
 from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import Progress, no_progress, progress_bar
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit

@@ -32,7 +32,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.learning.microbatching import Microbatch
-from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
+from fl_audit.learning.pass_budgets import GRADIENT_BUDGET, slices
 from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.user_gradients import user_gradients
 
@@ -202,10 +202,10 @@ def _of_records_over_rounds(
     kept = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
     products, norms = [np.empty(shape) for _ in kept], [np.empty(shape) for _ in kept]
     together = max(1, GRADIENT_BUDGET // steps[0].start.numel() * shape[1] // len(target))
-    for first in range(0, shape[1], together):
-        some, whole = slice(first, min(shape[1], first + together)), torch.zeros(())
+    for some in slices(shape[1], together):
+        whole = torch.zeros(())
         records = slice(*np.searchsorted(target, (some.start, some.stop)).tolist())
-        place = torch.from_numpy(target[records] - first).to(noise.device)
+        place = torch.from_numpy(target[records] - some.start).to(noise.device)
         for step in steps:
             portion = Microbatch(differing.features[records], differing.labels[records])
             each = federation.model.example_gradients(step.start, portion).double()

@@ -27,6 +27,7 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.membership import shokri_attack
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.reproductions import dataset_availability, reproduce, run_scheduling
 from fl_audit.experiments.reproductions.bernau2019 import configurations, runs, sequential_trial_allocation
 from fl_audit.experiments.reproductions.bernau2019.adversary_comparison_figure import adversaries_item
@@ -69,7 +70,6 @@ from fl_audit.experiments.reproductions.dataset_availability import find_data
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.mechanism_of_config import sampling_rate
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease

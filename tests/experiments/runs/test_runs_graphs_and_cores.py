@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 from small_audits import MakePlan, small_settings
 
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config_file import load_values
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import require_runnable, run_audit

@@ -20,8 +20,8 @@ from untold import assert_untold, content_of, files_outside_the_challenger, spel
 from fl_audit.audits.page import report_files
 from fl_audit.audits.page.report_files import why_no_pdf, write_pdf
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
