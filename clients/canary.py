@@ -21,8 +21,9 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction, canary_update
 from fl_audit.audits.canaries.observer_store import TrainingObserver, printing_errors, seed_in
 from fl_audit.audits.canaries.reported_canary_properties import NOTE, ReportedCanaryProperties, fingerprint
-from fl_audit.errors import InputError, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.randomness import require_seed
+from fl_audit.value_checks import require_number
 
 _OLD_METRICS = "fitres.metrics"
 _ANNOUNCED = "clipping_norm"

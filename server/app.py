@@ -27,9 +27,9 @@ from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_client
 from fl_audit.server.run_queries import known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
 from fl_audit.server.user_epsilon_star import of_users
-from fl_audit.strategies.challenger import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
+from fl_audit.strategies.secret_draws import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.trials import TrialBatch, waves
 from fl_audit.verdict.noise_measurement import sampled_places
 

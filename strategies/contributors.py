@@ -24,9 +24,9 @@ from fl_audit.mechanisms.participations.participation import in_turn
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.protocol import Key, pack_participation
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import read_array
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trials import TrialBatch
 
 

@@ -29,7 +29,6 @@ from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noise_addition import add_noise
 from fl_audit.protocol import Key, MessageRecordName, models_key
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import (
     CalledClients,
     ClientRoles,
@@ -42,6 +41,7 @@ from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trials import TrialBatch
 
 _ROUNDING = 1e-3  # relative amount by which rounding may enlarge the norm of a float32 sum

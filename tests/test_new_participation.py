@@ -26,7 +26,7 @@ from fl_audit.mechanisms.participations.participation import in_turn
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.events import SampledGaussianRelease
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 

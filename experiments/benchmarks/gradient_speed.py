@@ -26,7 +26,8 @@ from torch.func import functional_call, grad, vmap
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import median_seconds
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import RecordsSortedByUser
 from fl_audit.learning.user_gradients import clipped_user_sum

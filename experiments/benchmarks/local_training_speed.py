@@ -21,7 +21,8 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import median_seconds
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
 

@@ -25,7 +25,8 @@ from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule, member_batches, member_updates
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 
 _RATE, _BATCH = 0.001, 64

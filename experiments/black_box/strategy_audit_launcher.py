@@ -10,9 +10,10 @@ from typing import Any
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.errors import InputError, choice
+from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.isolated_process import wished_apart
 from fl_audit.privacy.accounting_enums import MultiplierReference
+from fl_audit.value_checks import choice
 
 _PROGRAM = "fl_audit.experiments.black_box.strategy_audit_program"
 _START = 60.0  # seconds beyond the time for the trials in which a process may start and end, at most

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import choice, require, require_number
+from fl_audit.errors import require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.black_box import strategy_audit_launcher
 from fl_audit.experiments.black_box.review_launcher import reviewed
@@ -27,6 +27,7 @@ from fl_audit.experiments.runs.progress import at_work
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.user_modules import require_named
+from fl_audit.value_checks import choice, require_number
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 from rich.table import Table
 from rich.text import Text
 
-from fl_audit.errors import choice
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.options import switch
@@ -18,6 +17,7 @@ from fl_audit.plurals import plural
 from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.user_modules import title_of_named
+from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.run_check import RunCheckResult

@@ -14,7 +14,7 @@ import typer
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import write_text
 from fl_audit.data.option_names import PictureOrSequence, UsersAcrossClients
-from fl_audit.errors import InputError, expanded_path, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import (
     ADJACENCY_HELP,
@@ -27,6 +27,7 @@ from fl_audit.experiments.cli.options import (
 )
 from fl_audit.experiments.runs.config.settings_reference import settings as described
 from fl_audit.experiments.runs.progress import at_work
+from fl_audit.value_checks import expanded_path, require_number
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.config.settings_reference import Setting

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, assert_never
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, choice, require
+from fl_audit.errors import InputError, require
 from fl_audit.experiments.cli.guarantee_output import AccountantResult, OutputFormatOptions, print_guarantee
 from fl_audit.experiments.cli.ledger import account_ledger, real_noise
 from fl_audit.experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of, option
@@ -16,6 +16,7 @@ from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
 from fl_audit.privacy.ledger import LedgerTraining
 from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from fl_audit.privacy.claim import Claim

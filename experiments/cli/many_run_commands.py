@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fl_audit.atomic_files import write_text
-from fl_audit.errors import choice
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with
@@ -20,6 +19,7 @@ from fl_audit.experiments.utility_columns import UtilityColumn
 from fl_audit.experiments.verbosity import is_quiet, printable
 from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.formatting import number_text
+from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from fl_audit.experiments.reproductions.item_results import ItemResult

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from fl_audit.errors import in_percent
+from fl_audit.value_checks import in_percent
 
 _LONGEST_SHOWN = 60
 _LARGEST_SHOWN = 10**20

@@ -8,11 +8,12 @@ from typing import Any
 
 from fl_audit.atomic_files import require_ordinary
 from fl_audit.data.catalogue import PREFIX
-from fl_audit.errors import InputError, expanded_path
+from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.config.data_section import DATA_PATHS
 from fl_audit.experiments.runs.config.model_section import MODEL_PATH
 from fl_audit.experiments.runs.config_errors import shortened_toml
+from fl_audit.value_checks import expanded_path
 
 _BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")
 """Numbers such as .5 and 5., which people write and TOML does not accept."""

@@ -15,7 +15,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
 from fl_audit.data.data_paths import data_directory
 from fl_audit.data.tables import column_names
-from fl_audit.errors import InputError, expanded_path, require
+from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
@@ -24,6 +24,7 @@ from fl_audit.experiments.runs.planned_limits import trials_for_conclusive_verdi
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import require_runnable
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
+from fl_audit.value_checks import expanded_path
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON

@@ -40,9 +40,9 @@ from fl_audit.server.app import build_server_app, run_federation
 from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
 from fl_audit.server.trial_batch_results import ResultSink
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSettings
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 

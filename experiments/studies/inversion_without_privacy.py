@@ -19,7 +19,8 @@ from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.experiments.studies.study_runs import arrays_of_script
 from fl_audit.learning.local_training import LocalSchedule, local_batches
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
 

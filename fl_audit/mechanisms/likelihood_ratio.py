@@ -14,8 +14,8 @@ from scipy.special import ndtri_exp
 from torch import Tensor
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import require_number
 from fl_audit.learning.stacked_layers import cached_rows
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.atomic_files import write_text
-from fl_audit.errors import InputError, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.privacy import lazy_imports
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
+from fl_audit.value_checks import require_number
 
 if TYPE_CHECKING:
     from filelock import FileLock

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import require_number
 from fl_audit.released_model.normal_mixture import NormalMixture
 from fl_audit.released_model.parametric_star import require_cut, require_star_delta
+from fl_audit.value_checks import require_number
 
 _MOST_CELLS, _HALVINGS, _START_EDGES = 2**20, 120, 1024
 _NEGLIGIBLE = 8.3

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
 from fl_audit.released_model.parametric_star import (
     checked_pair,
@@ -35,6 +35,7 @@ from fl_audit.released_model.parametric_star import (
     shifted_scores,
 )
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT
+from fl_audit.value_checks import require_number
 
 _ALL_APART = 4000
 _CELL_FINENESS, _BAND_FINENESS = 100, 20

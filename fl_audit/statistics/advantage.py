@@ -15,8 +15,9 @@ from scipy.special import betaincinv
 from scipy.stats import binom
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.root_finding import last_true
+from fl_audit.value_checks import require_number
 
 _LARGEST_STAKE = 0.75  # largest share of the capital that a single number may cost
 

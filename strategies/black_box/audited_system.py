@@ -18,10 +18,11 @@ from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import InputError, choice, require, require_number, require_switch
+from fl_audit.errors import InputError, require
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, initial_model
 from fl_audit.strategies.black_box.message_tags import Observer as Observer
 from fl_audit.user_modules import import_function
+from fl_audit.value_checks import choice, require_number, require_switch
 
 Mod = Callable[..., Message]  # a mod of a Flower ClientApp: a function of a message, a context and `call_next`
 

@@ -19,10 +19,11 @@ from fl_audit.experiments.runs.flower_app import VerdictViolatedError, server_ap
 from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.secret_draws import SeededChallenger
 
 SMALL_TOML = small_toml(run={"seed": 0})
 

@@ -43,7 +43,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
 from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 
 TRIALS = 6
 ROUNDING = 1e-5

@@ -28,7 +28,7 @@ from fl_audit.federation.randomised_records import randomised_records, randomise
 from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.run_files import read_json
-from fl_audit.strategies.challenger import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
+from fl_audit.strategies.secret_draws import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 from fl_audit.trials import TrialBatch
 
 

@@ -20,8 +20,8 @@ from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import MembershipScheme
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.release_scoring import TargetQueries
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
 

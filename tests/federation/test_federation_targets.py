@@ -27,11 +27,12 @@ from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.server.release_evaluation import CheckpointSelector, ReleaseEvaluator
 from fl_audit.server.trial_batch_results import WHITE_BOX, TargetOutputsCollector
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along

@@ -7,7 +7,8 @@ from torch import Tensor
 from fl_audit.device import Device
 from fl_audit.learning.cuda_graphs import CapturedCall, GraphedCalls
 from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 
 

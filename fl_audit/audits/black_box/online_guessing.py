@@ -19,8 +19,9 @@ from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, Distinguis
 from fl_audit.audits.black_box.distinguishers import Distinguisher, Rule, find_distinguishers, learned_rule
 from fl_audit.audits.black_box.features import BESIDE_OTHERS, LOW_BITS, feature_groups
 from fl_audit.audits.black_box.transcript import Transcripts
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.statistics.lower_bound_methods import BoundMethod
+from fl_audit.value_checks import require_number
 from fl_audit.verdict.verdict import Verdict
 
 _BLOCK = 10  # smallest number of trials in a block; rules are trained anew before each block

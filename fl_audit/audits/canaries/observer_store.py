@@ -18,9 +18,10 @@ from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score
 from fl_audit.audits.canaries.reported_canary_properties import ReportedCanaryProperties, fingerprint
 from fl_audit.audits.canaries.stored_rounds import StoredRound, kept_round, stored_in
-from fl_audit.errors import InputError, as_directory, in_a_line, require, require_number
+from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 from fl_audit.randomness import require_seed
+from fl_audit.value_checks import as_directory, require_number
 
 _GUARANTEE = "guarantee.json"
 _DIGITS_OF_A_SEED = 20

@@ -16,9 +16,10 @@ from torch import Tensor
 from fl_audit.array_types import Flags, Floats, Floats32
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.audits.membership.white_box_networks import AttackNetworks, WhiteBoxFeatureGroup, WhiteBoxSettings
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.learning.pass_budgets import slices
+from fl_audit.value_checks import require_number
 
 _LEAST_LOSS = 1e-16  # smallest loss that is used, about the rounding error of float64
 _LEAST_SPREAD = 1e-30

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 
 from fl_audit.array_types import Integers
-from fl_audit.errors import InputError, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.mechanisms.participations.participation import (
     Participation,
     ParticipationPhraseContext,
@@ -15,6 +15,7 @@ from fl_audit.mechanisms.participations.participation import (
 from fl_audit.mechanisms.participations.poisson import secret_words
 from fl_audit.plurals import plural
 from fl_audit.randomness import Purpose, generator
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)
