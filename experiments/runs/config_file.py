@@ -137,7 +137,7 @@ def toml_value(text: str) -> Any:
 
     Examples
     --------
-    >>> typed(".7"), typed("gdp"), toml_value("[1, 2]")
+    >>> toml_value(".7"), toml_value("gdp"), toml_value("[1, 2]")
     (0.7, 'gdp', [1, 2])
     """
     try:

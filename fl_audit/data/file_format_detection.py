@@ -81,7 +81,7 @@ def file_format_phrase(content: bytes) -> str | None:
 
     Examples
     --------
-    >>> kind_of(b"PAR1\\0..."), file_format_phrase(b"PAR1,y")
+    >>> file_format_phrase(b"PAR1\\0..."), file_format_phrase(b"PAR1,y")
     ('a Parquet file', None)
     """
     found = _of(content)

@@ -274,7 +274,7 @@ class ModelPasses:
         return self.parts.template if self.prefix is None else self.parts.suffix_copy(self.prefix.suffix)
 
     def read(self, features: Tensor) -> Tensor:
-        """Return the inputs of the trained part of the model, the module `behind`, for records (..., *shape).
+        """Return the inputs of the trained part of the model, the module `trained_module`, for records (..., *shape).
 
         They are the outputs of the frozen layers for the records, or the records themselves if no layer is frozen.
         """

@@ -113,7 +113,7 @@ def parametric_draws(
     Parameters
     ----------
     cells
-        Cells of the losses of members and of the population, as returned by `gather`.
+        Cells of the losses of members and of the population, as returned by `loss_cells`.
     delta
         Delta of Epsilon*, at least 0 and below 1.
     shift

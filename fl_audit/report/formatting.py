@@ -110,7 +110,7 @@ def ratio_text(ratio: float) -> str:
 
     Examples
     --------
-    >>> times(1.00036), times(0.5), ratio_text(3.14159)
+    >>> ratio_text(1.00036), ratio_text(0.5), ratio_text(3.14159)
     ('1.00036', '0.50', '3.1')
     """
     if ratio >= 2:

@@ -11,7 +11,7 @@ from fl_audit.statistics.significance_levels import READING_LEVEL
 
 
 class ClaimStatus(StrEnum):
-    """Result of comparing a measured number with its claim, as the function `read` decides it."""
+    """Result of comparing a measured number with its claim, as the function `compare_with_claim` decides it."""
 
     KEPT = "kept"
     NO_CONTRADICTION = "no contradiction"
@@ -99,7 +99,7 @@ def compare_with_claim(
     'no contradiction'
     >>> str(compare_with_claim((-0.975, 0.975), 0.2191).reading)
     'too few trials to tell'
-    >>> str(read((0.01, 0.2), 0.2191).reading), str(compare_with_claim((0.3, 0.4), 0.2191).reading)
+    >>> str(compare_with_claim((0.01, 0.2), 0.2191).reading), str(compare_with_claim((0.3, 0.4), 0.2191).reading)
     ('kept', 'broken')
     """
     stands = _side_of_interval(ends, claim, is_least)

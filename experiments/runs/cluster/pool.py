@@ -133,7 +133,8 @@ class ClientPool:
         """Make client calls in a process, one after the other, and return the results of the finished calls.
 
         The method returns after the last call, after a failed call, or after `SECONDS_OF_A_CALL` (0.1 seconds). In the
-        last case, some calls may still be in progress, for which `rest` waits. The remaining calls are not made.
+        last case, some calls may still be in progress; `wait_for_results` waits for them. The remaining calls are not
+        made.
 
         Parameters
         ----------

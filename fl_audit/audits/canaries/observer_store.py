@@ -37,7 +37,7 @@ class TrainingObserver:
     canaries: int  # number of canaries, at least 1
     terms: StatedReleases | None = None  # the claimed guarantee of the training; None if the observer does not know it
     delta: float = 1e-5  # the delta of the guarantee, above 0 and below 1
-    # Largest number of clients without a canary that answer in a round; None if it is passed to `note` or unknown.
+    # Largest number of clients without a canary that answer in a round; None if unknown, or passed to `store_scores`.
     others: int | None = None
 
     def __post_init__(self) -> None:
