@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
-from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
+from fl_audit.data.catalogue import PREFIX, DataSpec, available_datasets, load_source
 from fl_audit.data.data_paths import data_directory
 from fl_audit.data.tables import column_names
 from fl_audit.errors import InputError, require
@@ -182,7 +182,7 @@ def data_name(data: str) -> str:
     It is the given name for a data set or `package.module:loader`, else "csv", "npz" or "images". Raises `InputError`
     if there is no data set or file of this name.
     """
-    names = [entry.name for entry in available() if entry.name not in _OF_FILES]
+    names = [entry.name for entry in available_datasets() if entry.name not in _OF_FILES]
     path = expanded_path(data)
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
         return data

@@ -14,7 +14,11 @@ from fl_audit.audits.reconstruction.image_attacks import (
     drawn_pictures,
     images_by_descent,
 )
-from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructionQuality, likeness, matched
+from fl_audit.audits.reconstruction.reconstruction_metrics import (
+    ReconstructionQuality,
+    image_similarity,
+    in_order_of_true_images,
+)
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.experiments.studies.study_runs import arrays_of_script
@@ -141,8 +145,8 @@ def quality(
 
 def _likeness(scene: _InversionProblem, drawn: Floats32) -> ReconstructionQuality:
     true = scene.true.numpy()
-    found = matched(true, drawn)
-    return likeness(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), scene.candidates)
+    found = in_order_of_true_images(true, drawn)
+    return image_similarity(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), scene.candidates)
 
 
 def beside_reference(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.written_numbers import DECIMAL_MARKS, amounts, is_number
+from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number, rewrite_amounts
 
 USUAL_WORDS = frozenset(
     {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"}
@@ -53,7 +53,7 @@ def _are_numbers(cells: Sequence[str]) -> bool:
         return True
     # The first few settle most columns of words at once, however long they are.
     for part in (cells[:10], cells):
-        text = amounts(pd.Series(part, dtype=str))[0].tolist()
+        text = rewrite_amounts(pd.Series(part, dtype=str))[0].tolist()
         if not any(all(is_number(cell, mark) for cell in text) for mark in DECIMAL_MARKS):
             return False
     return True

@@ -19,7 +19,7 @@ from fl_audit.data.missing_value_words import missing_value_word_counts
 from fl_audit.data.table_settings import WHITESPACE, TableSettings
 from fl_audit.data.table_text import TableText, read_table_text, split_rows
 from fl_audit.data.warnings import header_warnings
-from fl_audit.data.written_numbers import DECIMAL_MARKS, amounts, is_number
+from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number, rewrite_amounts
 from fl_audit.errors import InputError, Remedy, first_line, require
 
 _SPACES = r"\s+"
@@ -242,7 +242,7 @@ def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
 
     The result is empty if the column does not mainly consist of numbers.
     """
-    cells = amounts(pd.Series(column.dropna().unique()))[0].tolist()
+    cells = rewrite_amounts(pd.Series(column.dropna().unique()))[0].tolist()
     found: dict[str, str | None] = {}
     numbers = 0
     for cell in cells:

@@ -123,7 +123,7 @@ class _ReportingWrappers:
 
     def count(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
         found = method(*args, **kwargs)
-        self._recorder.counts(owner)
+        self._recorder.record_counted_step(owner)
         return found
 
     def answer(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
@@ -134,7 +134,7 @@ class _ReportingWrappers:
         return found
 
     def draw(self, owner: Any, method: MethodType, /) -> Any:
-        return self._recorder.draws(owner, method())
+        return self._recorder.record_draws(owner, method())
 
     def hand_out(self, owner: Any, method: MethodType, /) -> Any:
         found = method()

@@ -129,7 +129,7 @@ class Recorder:
         """Whether steps are compared with another training, so that workers must not load data ahead."""
         return self._kept > 0
 
-    def draws(self, iterator: Any, drawn: Any) -> Any:
+    def record_draws(self, iterator: Any, drawn: Any) -> Any:
         """Record the positions of the records that a data loader has drawn, and return the positions that it must use.
 
         They are the drawn ones or, in a replay, those of the same draw in the earlier training.
@@ -274,7 +274,7 @@ class Recorder:
             return
         self._stepped.append((found, [one.detach() for one in moved]))
 
-    def counts(self, accountant: Any) -> None:
+    def record_counted_step(self, accountant: Any) -> None:
         """Record that an accountant counted a step."""
         self.counted += 1
         self._accountant = accountant

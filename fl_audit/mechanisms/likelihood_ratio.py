@@ -43,7 +43,7 @@ class Hypotheses:
         """Local sensitivity ||f(D) - f(D')|| in each trial, float64 (trials,), where f is the sum without noise."""
         return local_sensitivity(self.present, self.absent)
 
-    def against(self, release: Tensor) -> Iterator["ReleaseUnderHypotheses"]:
+    def compare_with(self, release: Tensor) -> Iterator["ReleaseUnderHypotheses"]:
         """Compare a release with both hypotheses, and yield the comparisons of one group of trials after the other.
 
         `release` has shape (trials, parameters). A group is small enough for the cache.

@@ -18,7 +18,7 @@ from fl_audit.strategies.black_box.trials_after_training import no_news_from_flo
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.client_counts import too_few_clients
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import fewest
+from fl_audit.strategies.review.plan import smallest_budget
 from fl_audit.strategies.review.probe_trials import probed
 from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention
 from fl_audit.strategies.review.review_result import ReviewResult
@@ -148,7 +148,7 @@ class _PlannedReview:
             self.system,
             self.of_numbers,
             self.about,
-            fewest(self.of_numbers),
+            smallest_budget(self.of_numbers),
             _OF_NUMBERS,
             lambda came: self.found(result, came, early),
         )
@@ -167,7 +167,7 @@ class _PlannedReview:
         few = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
         system = replace(self.system, strategy=few.new_strategy, clients=few.seats)
-        came = self.held(system, self.claim, plain, fewest(self.claim), _OF_EARLY, so_far)
+        came = self.held(system, self.claim, plain, smallest_budget(self.claim), _OF_EARLY, so_far)
         return (early_words(*early, read.stated.clients, came),)
 
     def held(

@@ -176,7 +176,7 @@ def _other_guarantees_tables(numbers: evidence.GuaranteesByBelief, _: ReportCont
     here = numbers.claim.noise_multiplier
     assert here is not None, "only Gaussian noise is looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
-    found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in numbers.each]
+    found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in numbers.guarantees]
     rows = tuple((*each, each[2] / here) for each in found)
     title = f"What other guarantees would cost, at delta = {numbers.claim.delta:g}, by {numbers.accountant}"
     return [Table(title, columns, rows)] if rows else []
@@ -185,10 +185,10 @@ def _other_guarantees_tables(numbers: evidence.GuaranteesByBelief, _: ReportCont
 def _other_guarantees_figure(figure: Figure, numbers: evidence.GuaranteesByBelief, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     style, guarantee = BIT_STYLES[1], contents.guarantee
-    beliefs = np.array([100 * one.belief for one in numbers.each])
-    noise = np.array([one.noise_multiplier for one in numbers.each])
+    beliefs = np.array([100 * one.belief for one in numbers.guarantees])
+    noise = np.array([one.noise_multiplier for one in numbers.guarantees])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
-    for belief, height, one in zip(beliefs, noise, numbers.each, strict=True):
+    for belief, height, one in zip(beliefs, noise, numbers.guarantees, strict=True):
         axes.annotate(number_text(one.epsilon, 2), (belief, height), (4, 5), textcoords="offset points",
                       fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
     here = numbers.claim.noise_multiplier or 0.0
@@ -204,7 +204,7 @@ def _other_guarantees_figure(figure: Figure, numbers: evidence.GuaranteesByBelie
 
 
 def _other_guarantees_caption(numbers: evidence.GuaranteesByBelief, contents: ReportContents) -> str:
-    first, last = numbers.each[0], numbers.each[-1]
+    first, last = numbers.guarantees[0], numbers.guarantees[-1]
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
         f"one of {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)}; this run has "
@@ -219,7 +219,7 @@ OTHER_GUARANTEES = Section(
     evidence.measure_other_guarantees,
     on_page=True, trusts=True, tables=_other_guarantees_tables,
     picture=FindingFigure("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
-                    applies=lambda numbers, _: len(numbers.each) > 1),
+                    applies=lambda numbers, _: len(numbers.guarantees) > 1),
 )  # fmt: skip
 
 

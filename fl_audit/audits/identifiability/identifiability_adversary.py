@@ -114,7 +114,7 @@ def log_likelihood_ratio(
         federation.model.layout, federation.directions, with_neither=federation.public.is_secretly_sampled
     )
     weighed, residuals = [], []
-    for part in hypotheses.against(release):
+    for part in hypotheses.compare_with(release):
         rows, agreement = part.rows, (part.residual * part.difference).sum(dim=1)
         weighed.append(gaussian_llr(part, agreement, sigma[rows], distance[rows], hypotheses))
         residuals.append(meter.measure(part, sigma[rows], distance[rows]))

@@ -39,7 +39,7 @@ from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
 from fl_audit.strategies.review.client_counts import asked_of, nodes_of, too_few_clients
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import fewest, plan_of, relevant_scenarios
+from fl_audit.strategies.review.plan import plan_of, relevant_scenarios, smallest_budget
 from fl_audit.strategies.review.review import review
 from fl_audit.strategies.review.review_messages import headline, report_lines_of_review, review_json
 from fl_audit.strategies.review.review_result import ReviewResult
@@ -412,7 +412,7 @@ def test_plans_shrink_with_the_time() -> None:
     plans = [plan_of(kinds, claim, 0.1, 0.01, left, 3, True, False) for left in (1e9, 300, 100, 20)]
     assert plans[0].rounds == 3
     assert [plan.budget.pilot for plan in plans] == sorted((plan.budget.pilot for plan in plans), reverse=True)
-    assert plans[-1].budget == fewest(claim)
+    assert plans[-1].budget == smallest_budget(claim)
     assert [kind.model is ModelKind.OWN for kind in plans[-1].kinds] == [False]
     assert plan_of(kinds, claim, 0.1, 0.01, 20, 3, False, False).rounds == 3
 
@@ -422,7 +422,7 @@ def test_plans_shrink_with_the_time() -> None:
 def test_a_weak_claim_gets_as_many_trials_as_can_refute_it(noise: float, trials: int) -> None:
     """By hand: of n trials told without an error, level .05 / 4 certifies a total variation of about 1 - 11 / n."""
     claim = StatedClaim("add-remove-client", noise_multiplier=noise)
-    assert fewest(claim).stages == (trials,)
+    assert smallest_budget(claim).stages == (trials,)
     variation = gdp_delta(0.0, gaussian_mu(noise, 1))
     assert (1 - 11 / trials > variation) is (noise > 0.1)
 
