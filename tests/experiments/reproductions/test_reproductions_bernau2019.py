@@ -376,7 +376,7 @@ class _Stub:
 
 def test_runs_side_by_side_are_counted_and_fail_with_their_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_scheduling, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(run_scheduling, "cores", lambda: 2)
+    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 2)
     done: list[str] = []
     counted: list[int] = []
     tasks = [_Stub(label, done) for label in ("a", "b", "c")]
@@ -449,7 +449,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
     monkeypatch.setattr(shokri_attack, "_EPOCHS", 2)
-    monkeypatch.setattr(run_scheduling, "cores", lambda: 1)
+    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)
 
 
 @pytest.mark.long
@@ -663,7 +663,7 @@ def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(
         sequential_trial_allocation, "_seconds_a_part", lambda context, settings: {one.name: 1.0 for one in settings}
     )
-    monkeypatch.setattr(sequential_trial_allocation, "cores", lambda: 1)
+    monkeypatch.setattr(sequential_trial_allocation, "parallel_runs", lambda: 1)
     monkeypatch.setattr(sequential_trial_allocation, "MOST_OPEN", 2)
     context = ItemContext(tmp_path, minutes=5.0)
     (found,) = sequential_trial_allocation.play([SKEWED], context, adding=True)

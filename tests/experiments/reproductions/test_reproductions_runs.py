@@ -39,7 +39,7 @@ LS_B = InsiderSetting(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_scheduling, "cores", lambda: 1)  # processes of their own take seconds to begin
+    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)  # processes of their own take seconds to begin
     monkeypatch.setattr(settings, "ROUNDS", 3)
     monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((SMALL,), ("Adult is small",)))
 
