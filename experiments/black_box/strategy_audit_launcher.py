@@ -50,7 +50,7 @@ class StrategyOptions:
         return StatedClaim(between, self.epsilon, self.delta, self.noise_multiplier, self.rounds, over)
 
 
-def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
+def audit_in_subprocess(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
     """Audit a strategy in a subprocess, and return the result.
 
     Its keys are "result" (JSON values), "lines" (list of lines for the console) and "report" (path of the page, or

@@ -134,7 +134,7 @@ def strategy(
     )  # fmt: skip
     wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
-        found = strategy_audit_launcher.held_apart(wishes, shown.out)
+        found = strategy_audit_launcher.audit_in_subprocess(wishes, shown.out)
     shown.show(found["result"], found["lines"], found["report"])
 
 

@@ -51,7 +51,7 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 
 
 @contextmanager
-def goes_on_with(way: WayOn) -> Iterator[None]:
+def printing_continuation(way: WayOn) -> Iterator[None]:
     """Run a block; if Ctrl-C interrupts it, print the command that continues its work, and end with status 130.
 
     After a call of `end_on_interrupt`, which makes a thread handle Ctrl-C, this thread prints the command and ends the

@@ -86,7 +86,7 @@ class Workspace:
             if _name(words) == "report":  # The PDF takes seconds more, and has tests of its own.
                 patch.setattr("fl_audit.audits.page.report_files.write_pdf", lambda *_: None)
             if _name(words) == "strategy":  # A process of its own, which has tests of its own, takes seconds to begin.
-                patch.setattr(strategy_audit_launcher, "held_apart", _held_here)
+                patch.setattr(strategy_audit_launcher, "audit_in_subprocess", _held_here)
             with pytest.raises(SystemExit) as ended:
                 main()
         assert ended.value.code == 0, shlex.join(words)

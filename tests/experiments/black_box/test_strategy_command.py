@@ -56,7 +56,7 @@ def _strategy(*arguments: str) -> str:
 def _importable_and_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play in this process; that of its own, which takes seconds to begin, is tested with the ends of commands."""
     monkeypatch.setitem(sys.modules, "strategies_of_mine", sys.modules[__name__])
-    monkeypatch.setattr(strategy_audit_launcher, "held_apart", _held_here)
+    monkeypatch.setattr(strategy_audit_launcher, "audit_in_subprocess", _held_here)
 
 
 def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:

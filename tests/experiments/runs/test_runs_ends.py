@@ -15,7 +15,7 @@ import psutil
 import pytest
 from small_audits import small_toml
 
-from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
+from fl_audit.experiments.cli.interrupts import flags_of, printing_continuation, without_seed
 from fl_audit.experiments.cli.main import main
 from fl_audit.experiments.runs.process_guard import marked_processes, nothing_outlives
 
@@ -202,7 +202,11 @@ def test_the_way_on_shows_no_seed() -> None:
 
 
 def test_the_innermost_way_on_is_told(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended, goes_on_with(lambda: ["outer"]), goes_on_with(lambda: None):
+    with (
+        pytest.raises(SystemExit) as ended,
+        printing_continuation(lambda: ["outer"]),
+        printing_continuation(lambda: None),
+    ):
         raise KeyboardInterrupt
     assert ended.value.code == 130
     assert capfd.readouterr().err == "fl-audit: interrupted; go on with: fl-audit outer\n"
