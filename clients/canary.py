@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction, canary_update
-from fl_audit.audits.canaries.observer_store import TrainingObserver, ends_nothing, seed_in
+from fl_audit.audits.canaries.observer_store import TrainingObserver, printing_errors, seed_in
 from fl_audit.audits.canaries.reported_canary_properties import NOTE, ReportedCanaryProperties, fingerprint
-from fl_audit.errors import InputError, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.randomness import require_seed
+from fl_audit.value_checks import require_number
 
 _OLD_METRICS = "fitres.metrics"
 _ANNOUNCED = "clipping_norm"
@@ -188,7 +189,7 @@ def watching_mod(watch: TrainingObserver) -> Mod:
 
     def look(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if message.metadata.message_type.startswith("train"):
-            with ends_nothing("what the last round released"):
+            with printing_errors("what the last round released"):
                 see(message, context)
         return call_next(message, context)
 
@@ -198,7 +199,7 @@ def watching_mod(watch: TrainingObserver) -> Mod:
         if last is not None and seen is not None and seen["round"] == number - 1:
             taken = map(ReportedCanaryProperties, range(watch.canaries))
             before, after = _tensors(last), _tensors(now)
-            watch.note(number - 1, before, after, taken, run=message.metadata.run_id, models_only=True)
+            watch.store_scores(number - 1, before, after, taken, run=message.metadata.run_id, models_only=True)
         records[_LAST], records[_LAST_ROUND] = ArrayRecord(dict(now)), ConfigRecord({"round": number})
 
     return look

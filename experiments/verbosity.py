@@ -24,7 +24,7 @@ _chosen = {"quiet": False, "log": False}
 _listeners: list[Listener] = []
 
 
-def choose(quiet: bool, level: str | None) -> None:
+def set_verbosity(quiet: bool, level: str | None) -> None:
     """Set the verbosity of this process.
 
     Parameters

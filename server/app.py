@@ -19,7 +19,6 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import InsiderView, ServerRound, kept_of
-from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.server import release_evaluation as evaluation
@@ -28,9 +27,9 @@ from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_client
 from fl_audit.server.run_queries import known_noise_seeds, run_queries
 from fl_audit.server.trial_batch_results import BatchResult, ResultSink, TargetOutputsCollector
 from fl_audit.server.user_epsilon_star import of_users
-from fl_audit.strategies.challenger import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
+from fl_audit.strategies.secret_draws import PrefetchingChallenger, SeededChallenger, record_draws
 from fl_audit.trials import TrialBatch, waves
 from fl_audit.verdict.noise_measurement import sampled_places
 
@@ -195,31 +194,18 @@ def _play_wave(
             columns |= source.columns(batch)
         columns |= record_draws(federation, challenger, batch)
         last = strategy.transcripts[batch.name].models[-1] if stopping is None else stopping.models(batch).cpu()
-        membership = challenger.membership(batch.trials)
-        sink(_result_of(plan, federation, batch, membership, columns, last, recorder, outputs))
-
-
-def _result_of(
-    plan: FederationPlan,
-    federation: LoadedFederation,
-    batch: TrialBatch,
-    membership: TargetMembership,
-    columns: TrialBatchColumns,
-    final_models: Tensor,
-    recorder: _ReleaseRecorder,
-    outputs: TargetOutputsCollector | None,
-) -> BatchResult:
-    return BatchResult(
-        batch=batch,
-        membership=membership,
-        rounds=plan.public.rounds,
-        evaluated=plan.evaluated_releases,
-        columns=columns,
-        final_models=final_models,
-        kept=recorder.kept(batch),
-        targets=tuple(federation.targets.tolist()),
-        outputs={} if outputs is None else outputs.outputs(batch),
-    )
+        result = BatchResult(
+            batch=batch,
+            membership=challenger.membership(batch.trials),
+            rounds=public.rounds,
+            evaluated=plan.evaluated_releases,
+            columns=columns,
+            final_models=last,
+            kept=recorder.kept(batch),
+            targets=tuple(federation.targets.tolist()),
+            outputs={} if outputs is None else outputs.outputs(batch),
+        )
+        sink(result)
 
 
 def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:

@@ -31,7 +31,7 @@ from fl_audit.learning.stacked_model import losses_of
 from fl_audit.released_model.empirical_star import area_under_roc, empirical_epsilon_star, threshold_counts
 from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.torch_device import to_device
 from fl_audit.trials import TrialBatch
 
@@ -96,7 +96,7 @@ class ReleaseWithOutputs:
         There is one group for each size of the training set. The mask has the shape (trials,), and the losses have one
         row for each trial of the group.
         """
-        for rows, members in audit_of(self.federation.public).members(self):
+        for rows, members in audit_of(self.federation.public).member_losses(self):
             yield rows, members, self.population_losses[rows]
 
 
@@ -191,7 +191,7 @@ class CheckpointSelector:
     _waited: dict[str, Integers] = field(init=False, default_factory=dict)
     _models: dict[str, Tensor] = field(init=False, default_factory=dict)
 
-    def look(self, batch: TrialBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
+    def update(self, batch: TrialBatch, number: int, models: Tensor, losses: Callable[[], Floats]) -> None:
         """Update the selection with an evaluated release; releases must be passed in order.
 
         Parameters
@@ -294,7 +294,7 @@ class ReleaseEvaluator:
             models[rows] = self._last[batch.name].models[rows]
         release = ReleaseWithOutputs(self.federation, batch, number, models, membership)
         if stopping is not None:
-            stopping.look(batch, number, models, lambda: release.population_losses)
+            stopping.update(batch, number, models, lambda: release.population_losses)
             if is_last:
                 return ReleaseWithOutputs(self.federation, batch, number, stopping.models(batch), membership)
         return release

@@ -14,11 +14,11 @@ from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.server.federation_plan import FederationPlan
-from fl_audit.strategies.challenger import SeededChallenger, true_side
 from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries
 from fl_audit.strategies.queries import AccountantStateCollector
 from fl_audit.strategies.release_scoring import CanaryQueries, InsiderScoreQueries, LogOddsQueries, TargetQueries
 from fl_audit.strategies.round_secrets_log import open_shares
+from fl_audit.strategies.secret_draws import SeededChallenger, true_side
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.noise_statistics import NoiseStatisticsLayout

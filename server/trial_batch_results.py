@@ -186,7 +186,7 @@ class TargetOutputsCollector:
         found, records, more = dict[str, Tensor](), federation.differing, self.more
         labels = records.labels.cpu().numpy()
         if more.ways is not None:
-            ways = more.ways.asked(records.features, more.queries)
+            ways = more.ways.variants(records.features, more.queries)
             asked = (scaled_confidence(_logits(federation, models, features), labels) for features in ways)
             confidences = [torch.from_numpy(means_by_unit(one, federation.target_of_records)).float() for one in asked]
             found[QUERIES] = torch.stack(confidences, dim=2)

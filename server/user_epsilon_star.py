@@ -108,7 +108,7 @@ def of_users(star: StarSettings | None, release: ReleaseWithOutputs) -> TrialBat
 
 def _members_and_population(release: ReleaseWithOutputs) -> Iterator[tuple[Flags, Floats, Floats]]:
     others = means_by_unit(release.population_losses, _required(release.federation.population_records.user))
-    for rows, members in audit_of(release.federation.public).members(UserLosses.of(release)):
+    for rows, members in audit_of(release.federation.public).member_losses(UserLosses.of(release)):
         yield rows, members, others[rows]
 
 

@@ -24,9 +24,9 @@ from fl_audit.mechanisms.participations.participation import in_turn
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.protocol import Key, pack_participation
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import read_array
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trials import TrialBatch
 
 
@@ -100,7 +100,7 @@ def call_of(
 def _without_canaries(
     public: Federation, roster: ClientRoles, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> CalledClients:
-    participation, turn = public.mechanism.participation, public.turn(server_round)
+    participation, turn = public.mechanism.participation, public.eligible_units(server_round)
     if not participation.is_sampled:
         whose = range(public.clients) if turn is None else turn.tolist()
         of_steps = _samples_of_steps(public, roster, challenger, batch, server_round) if turn is None else None

@@ -113,7 +113,7 @@ class EpsilonStarQueries(RunQueries):
             ReplyIdentity(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients
         ]
 
-    def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
+    def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Read the answers of an exchange of messages; raises `FederationError` if an answer is impossible."""
         for batch in self.batches:
             for kind, release in self._asked(exchange):

@@ -80,7 +80,7 @@ class RunQueries:
         """Return the keys of the answers expected in an exchange: client, kind of query and batch."""
         return []
 
-    def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
+    def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Read and store the answers of an exchange; raises `FederationError` if an answer is unusable.
 
         Parameters
@@ -117,7 +117,7 @@ class AccountantStateCollector(RunQueries):
     # Collected entries, keyed by name of the batch of trials, round and client.
     _counted: dict[tuple[str, int, int], _AccountantHistoryEntry] = field(init=False, default_factory=dict)
 
-    def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
+    def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Compare the accountant's state in each client's reply with the public schedule of steps, and store it.
 
         Raises

@@ -14,17 +14,17 @@ from flwr.app import Array, ArrayRecord, Message
 
 from fl_audit.array_packing import pack
 from fl_audit.array_types import Floats, Integers
-from fl_audit.audits.canaries.canary_contributions import directions_read, parts
+from fl_audit.audits.canaries.canary_contributions import directions_read, expected_scores
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_updates import private_steps
-from fl_audit.federation.observed_rounds import show
+from fl_audit.federation.observed_rounds import part_seen_by_clients
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.protocol import Key, NonTrainingQuery
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries, WriteMessage
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.noise_statistics import NoiseStatistics, NoiseStatisticsLayout
 from fl_audit.verdict.standardized_increments import SMALLEST_SIGNAL
@@ -88,7 +88,7 @@ class ReleaseScoringQueries(RunQueries):
             for client, seeds in self.insiders.items():
                 told = torch.tensor(list(seeds), dtype=torch.int64)
                 known = replace(made, side=replace(made.side, noise_seeds=told)) if len(seeds) else made
-                tensors = show(self.public.view, self.public.mechanism, known).tensors()
+                tensors = part_seen_by_clients(self.public.view, self.public.mechanism, known).tensors()
                 arrays = ArrayRecord({name: Array(*pack(value.numpy())) for name, value in tensors.items()})
                 written.append(to_observer(client, _OBSERVE, batch, exchange - 1, arrays, self._told(batch)))
         return written
@@ -103,7 +103,7 @@ class ReleaseScoringQueries(RunQueries):
             ReplyIdentity(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders
         ]
 
-    def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
+    def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Check and store the adversaries' answers in an exchange; raises `FederationError` if one is malformed.
 
         Parameters
@@ -177,7 +177,7 @@ class LogOddsQueries(ReleaseScoringQueries):
         first, mechanism, norms = next(iter(self.insiders)), self.public.mechanism, self._norms[batch.name]
         sensitivity = self._by_round(first, batch, Key.LOCAL_SENSITIVITY)
         both = NoiseStatistics.of_array(self._by_round(first, batch, Key.RESIDUALS), self.layout)
-        residuals, used = both.opened(self.true_side(batch)), np.stack(norms, axis=1) if norms else None
+        residuals, used = both.of_true_hypothesis(self.true_side(batch)), np.stack(norms, axis=1) if norms else None
         log_odds = [one.cumsum(axis=1) for one in increments]
         sigma = mechanism.noise_scale(sensitivity, self.public.threat_model, used)
         rounds = {"sigma": sigma, "local_sensitivity": sensitivity, "log_odds": log_odds[0]}
@@ -293,7 +293,7 @@ class CanaryQueries(ReleaseScoringQueries):
     def _trains_privately(self) -> bool:
         return isinstance(self.public.mechanism.contribution, PrivateTraining)
 
-    def note(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
+    def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Store the scores that the observer sent, and with DP-SGD how many local steps sampled each canary.
 
         Parameters
@@ -311,7 +311,7 @@ class CanaryQueries(ReleaseScoringQueries):
                 sent = found[ReplyIdentity(victim, TRAIN, batch.name)]
                 taken = read_array(sent, Key.TIMES, taken.shape, np.float64, victim, exchange).copy()
             self._times[batch.name].append(taken)
-        super().note(exchange, found)
+        super().read_answers(exchange, found)
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return three columns for one batch, (trials, rounds, directions), canaries before decoys.
@@ -325,7 +325,7 @@ class CanaryQueries(ReleaseScoringQueries):
             steps = private_steps(public.mechanism).count(len(self.federation.shards[self.federation.victim]))
         rounds, decoys = range(1, public.rounds + 1), directions_read(public) - public.canaries
         coins = np.stack([self.challenger.coins(batch.trials, one, public.canaries) for one in rounds], axis=1)
-        held = parts(public, steps, np.stack(self._times[batch.name], axis=1))
+        held = expected_scores(public, steps, np.stack(self._times[batch.name], axis=1))
         beside = ((0, 0), (0, 0), (0, decoys))
         scores = self._by_round(self.federation.insider, batch, Key.CANARIES)
         return TrialBatchColumns(

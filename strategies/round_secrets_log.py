@@ -24,7 +24,7 @@ from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.opened_secrets import (
@@ -83,7 +83,7 @@ class RoundSecretsLog:
     places: tuple[int, ...]  # indices of parameters whose last bits are counted one by one
     _kept: dict[str, _BatchLog] = field(init=False, default_factory=lambda: defaultdict(_BatchLog))  # by batch name
 
-    def note(
+    def log_round(
         self, batch: TrialBatch, made: ServerRound, taking_part: Tensor | None, centred_bits: Tensor | None
     ) -> None:
         """Log the secrets of one round for one batch of trials.
@@ -117,13 +117,13 @@ class RoundSecretsLog:
 
         With cyclic cohorts, only the rounds in which the first cohort takes part are logged.
         """
-        turn = self.public.turn(server_round)
+        turn = self.public.eligible_units(server_round)
         return self._group is None or (turn is not None and np.array_equal(self._group, turn))
 
     @property
     def _group(self) -> Integers | None:
         """Ascending numbers of the units that a logged sample may contain, which are those of round 1; None for all."""
-        return self.public.turn(1)
+        return self.public.eligible_units(1)
 
     @property
     def _place(self) -> int | None:
@@ -185,7 +185,7 @@ class RoundSecretsLog:
         assert side.norms is not None
         assert side.bits is not None
         expected = torch.full_like(side.norms, clipping.norm) if kept.norms is None else kept.norms
-        kept.norms = clipping.moved(side.norms, side.bits / self.public.mechanism.denominator + 0.5)
+        kept.norms = clipping.next_norms(side.norms, side.bits / self.public.mechanism.denominator + 0.5)
         return (expected != side.norms).double().numpy()
 
     def _last_bits(self, kept: _BatchLog, made: ServerRound, members: Flags) -> Floats:

@@ -29,7 +29,6 @@ from fl_audit.learning.optimizers import step
 from fl_audit.mechanisms.contribution import AdaptiveClipping, PrivateTraining
 from fl_audit.mechanisms.noise_addition import add_noise
 from fl_audit.protocol import Key, MessageRecordName, models_key
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import (
     CalledClients,
     ClientRoles,
@@ -42,6 +41,7 @@ from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trials import TrialBatch
 
 _ROUNDING = 1e-3  # relative amount by which rounding may enlarge the norm of a float32 sum
@@ -134,7 +134,7 @@ class TrialBatchStrategy(Strategy):
         work = self.batches if is_round else ()
         read = {batch.name: one for batch, one in self._at_once(work, lambda b: self._read(b, found, server_round))}
         for query in self.round_queries:
-            query.note(server_round, found)
+            query.read_answers(server_round, found)
         if not is_round:
             return None, None
         released = self._at_once(work, lambda batch: self._release(batch, server_round, read[batch.name]))
@@ -144,7 +144,7 @@ class TrialBatchStrategy(Strategy):
             self.on_release(batch, made)
             if self.opening is not None:
                 taking_part = self._calls[batch.name].taking_part
-                self.opening.note(batch, made, taking_part, self.transcripts[batch.name].bits)
+                self.opening.log_round(batch, made, taking_part, self.transcripts[batch.name].bits)
         return ArrayRecord({batch.name: models for batch, models in released}), None
 
     def configure_evaluate(
@@ -209,7 +209,7 @@ class TrialBatchStrategy(Strategy):
             draws = self.challenger.quantile_normals(batch.trials, server_round)
             bits, transcript.bits = read.centred_bits + mechanism.bit_sigma * draws, read.centred_bits
             side = replace(side, norms=transcript.norms, bits=bits)
-            transcript.norms = mechanism.clipping.moved(transcript.norms, bits / mechanism.denominator + 0.5)
+            transcript.norms = mechanism.clipping.next_norms(transcript.norms, bits / mechanism.denominator + 0.5)
         if mechanism.clients_add_noise:
             side = replace(side, trial_numbers=torch.tensor(list(batch.trials)))
         return side

@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 
 import fl_audit.experiments  # noqa: F401  # sets the environment before Flower is imported
 from fl_audit.audits.page import report_files, report_page
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.report import figure_style

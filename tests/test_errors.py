@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from fl_audit.errors import InputError, as_whole, in_a_line, require_number, require_switch
+from fl_audit.errors import InputError, in_a_line
+from fl_audit.value_checks import as_whole, require_number, require_switch
 
 
 def test_whole_numbers_are_taken_however_they_are_written_and_keep_every_digit() -> None:

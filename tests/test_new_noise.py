@@ -10,8 +10,8 @@ from small_audits import MakePlan
 from toy_noise.two_servers import TwoServersGaussian
 
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config.settings_reference import settings
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan

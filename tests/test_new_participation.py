@@ -16,8 +16,8 @@ from toy_participation.two_halves import TwoHalves
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config.settings_reference import settings
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.federation import Federation
@@ -26,7 +26,7 @@ from fl_audit.mechanisms.participations.participation import in_turn
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.events import SampledGaussianRelease
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 
@@ -85,20 +85,20 @@ def test_a_rule_of_other_libraries_is_refused_by_name_with_the_reason(name: str,
 
 def test_groups_part_the_units_and_no_group_follows_from_the_other_units() -> None:
     rule = CyclicPoisson(0.3, 4, 1000)
-    groups = [rule.members(7, number) for number in range(1, 5)]
+    groups = [rule.eligible_units(7, number) for number in range(1, 5)]
     assert sorted(np.concatenate(groups)) == list(range(1000))
-    assert np.array_equal(rule.members(7, 5), groups[0])
+    assert np.array_equal(rule.eligible_units(7, 5), groups[0])
     # Independent groups of about 250: jax_privacy's `PartitionType.INDEPENDENT`, which add and remove need.
     assert all(150 < len(group) < 350 for group in groups)
     first = rule.with_first(13)
-    assert 13 in first.members(7, 1)
+    assert 13 in first.eligible_units(7, 1)
     others = np.delete(np.arange(1000), 13)
-    assert np.array_equal(np.setdiff1d(first.members(7, 1), [13]), np.intersect1d(groups[0], others))
+    assert np.array_equal(np.setdiff1d(first.eligible_units(7, 1), [13]), np.intersect1d(groups[0], others))
 
 
 def test_only_units_whose_turn_it_is_are_drawn_at_the_rate_of_their_turn() -> None:
     rule, challenger = CyclicPoisson(0.3, 4, 400), SeededChallenger(3)
-    turn = rule.members(7, 2)
+    turn = rule.eligible_units(7, 2)
     drawn = challenger.participation(range(200), 2, 0, 400, rule.rate)
     kept = in_turn(drawn, turn, np.arange(400))
     assert not np.delete(kept, turn, axis=1).any()

@@ -62,8 +62,8 @@ REVIEW = """
 import sys
 from pathlib import Path
 from fl_audit.strategies.review.app_loading import StubImportFinder, read_app
-from fl_audit.strategies.review.strategy_capture import catch
-caught = catch(read_app(Path.cwd()), 10, StubImportFinder(Path.cwd()))
+from fl_audit.strategies.review.strategy_capture import capture_strategy
+caught = capture_strategy(read_app(Path.cwd()), 10, StubImportFinder(Path.cwd()))
 print(caught)
 import server, clients, strategies
 print([name for name in ("server.app", "clients.app", "strategies.own") if name not in sys.modules])

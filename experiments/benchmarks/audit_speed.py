@@ -33,8 +33,8 @@ from rich.console import Console
 
 from fl_audit.device import Device
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_commands import parser_of, table_of

@@ -25,8 +25,8 @@ import psutil
 from rich.console import Console
 
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan

@@ -37,9 +37,9 @@ from fl_audit.experiments.benchmarks.flower_and_pfl_baselines import (
     train_epoch,
 )
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, usable_cores
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_commands import parser_of, table_of

@@ -25,8 +25,9 @@ from torch.func import functional_call, grad, vmap
 
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
-from fl_audit.experiments.studies.study_runs import turns
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.experiments.studies.study_runs import median_seconds
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import RecordsSortedByUser
 from fl_audit.learning.user_gradients import clipped_user_sum
@@ -80,7 +81,7 @@ def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float,
     stacked = StackedModel.of(setting.spec)
     assert stacked.fast, "the benchmark is about the stacked layers"
     few = min(setting.trials, 4)  # Opacus goes trial by trial, so a few tell what all would take
-    clipped, at_once, one_by_one, opacus = turns(
+    clipped, at_once, one_by_one, opacus = median_seconds(
         lambda: stacked.clipped_sum(models, features, labels, _NORM),
         lambda: _plain_at_once(stacked, models, features, labels),
         lambda: _plain_one_by_one(stacked, models, features, labels),
@@ -142,7 +143,7 @@ def _over_records(spec: ModelSpec, records: int, trials: int, repeat: int) -> tu
         held = RecordsSortedByUser.of(features, labels, users)  # sorted once for all rounds, as by a client
         return lambda: clipped_user_sum(stacked, models, held, _NORM)
 
-    of_records, *others = turns(
+    of_records, *others = median_seconds(
         lambda: stacked.clipped_sum(models, features, labels, _NORM), *map(of_users, _SIZES), repeat=repeat
     )
     return of_records, [one / of_records for one in others]

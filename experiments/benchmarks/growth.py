@@ -38,8 +38,8 @@ from fl_audit.atomic_files import atomic_file
 from fl_audit.clients.app import build_app
 from fl_audit.experiments.benchmarks.growth_figure import growth_figure
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.experiments.studies.study_commands import parser_of, table_of

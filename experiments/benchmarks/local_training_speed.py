@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from fl_audit.array_types import Integers
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
-from fl_audit.experiments.studies.study_runs import turns
+from fl_audit.experiments.studies.study_runs import median_seconds
 from fl_audit.learning.local_training import LocalSchedule, clip_updates, local_batches, local_updates
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
 
@@ -64,7 +65,7 @@ def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float,
 
     # One trial takes as many turns in a row as the loop, so that both have their weights in cache.
     in_a_row = 5
-    loop, one, many = turns(
+    loop, one, many = median_seconds(
         lambda: torch.stack([_plain_update(module, start, features, labels, batches) for start in models[:in_a_row]]),
         lambda: [stacked(alone) for _ in range(in_a_row)],
         lambda: stacked(models),

@@ -33,8 +33,8 @@ from rich.console import Console
 from fl_audit.experiments.benchmarks.audit_speed import configuration
 from fl_audit.experiments.benchmarks.client_start_up import print_start_up
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.studies.study_commands import parser_of

@@ -23,9 +23,10 @@ from torch import Tensor
 from fl_audit.array_types import Integers
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.learning.local_training import LocalOptimizer, LocalSchedule, member_batches, member_updates
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 
 _RATE, _BATCH = 0.001, 64
@@ -104,7 +105,7 @@ def _whole(epochs: int, trials: int) -> None:
     """Run a complete audit with the attack LiRA on Location-30."""
     local = {"local-epochs": epochs, "local-batch": _BATCH, "local-optimizer": "adam", "local-learning-rate": _RATE}
     audit = {"kind": "membership", "targets": 2000, "trials": trials, "attacks": ["lira"], "epsilon-star": False}
-    played({
+    results_of_run({
         "data": {"name": "location30", "records": 2000, "clients": 1, "test-records": 1000},
         "model": {"name": "dense-128"},
         "training": {"strategy": "dp-fedavg", "rounds": 1} | local,

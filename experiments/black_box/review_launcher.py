@@ -11,6 +11,7 @@ from typing import Any
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.isolated_process import run_isolated, temporary_directory
+from fl_audit.report.formatting import capital
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.temporary_directories import DIRECTORY_PREFIX
 
@@ -65,7 +66,7 @@ def reviewed(app: Path, wishes: ReviewOptions, out: Path | None = None) -> dict[
     if ended:
         early = f"the review {ended}: this is what was judged until then, and no page was written"
         found["remarks"].append(early)
-        found["screen"].append(["Stopped early", f"{early[0].upper()}{early[1:]}."])
+        found["screen"].append(["Stopped early", f"{capital(early)}."])
     return found
 
 

@@ -9,7 +9,7 @@ from fl_audit.experiments.black_box.isolated_process import answer
 from fl_audit.experiments.black_box.page import write_page
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.review import review
-from fl_audit.strategies.review.review_messages import found_in, headline, review_json, screen
+from fl_audit.strategies.review.review_messages import found_in, headline, report_lines_of_review, review_json
 
 _REFUSED = ("socket.connect", "socket.getaddrinfo", "socket.sendto")
 
@@ -33,7 +33,9 @@ def _review(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> di
     if asked["out"]:
         results = [result for result in (done.result, done.beside) if result is not None]
         held = [(result, found_in(result)) for result in results]
-        path = write_page(done.app, done.verdict, headline(done), screen(done), held, values, Path(asked["out"]))
+        path = write_page(
+            done.app, done.verdict, headline(done), report_lines_of_review(done), held, values, Path(asked["out"])
+        )
         values["report"] = str(path)
     return values
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.errors import InputError, choice
+from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.isolated_process import wished_apart
 from fl_audit.privacy.accounting_enums import MultiplierReference
+from fl_audit.value_checks import choice
 
 _PROGRAM = "fl_audit.experiments.black_box.strategy_audit_program"
 _START = 60.0  # seconds beyond the time for the trials in which a process may start and end, at most
@@ -49,7 +50,7 @@ class StrategyOptions:
         return StatedClaim(between, self.epsilon, self.delta, self.noise_multiplier, self.rounds, over)
 
 
-def held_apart(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
+def audit_in_subprocess(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
     """Audit a strategy in a subprocess, and return the result.
 
     Its keys are "result" (JSON values), "lines" (list of lines for the console) and "report" (path of the page, or

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fl_audit.audits.black_box.claim_audit_messages import opening, refusal_words
+from fl_audit.audits.black_box.claim_audit_messages import opening_sentences, refusal_words
 from fl_audit.audits.black_box.claim_audit_results import QUICK, ClaimAudit
 from fl_audit.audits.black_box.findings import DistinguisherFinding, findings, result_json
 from fl_audit.experiments.black_box.isolated_process import answer
@@ -17,7 +17,7 @@ from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.user_modules import search_last
 
 
-def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
+def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
     """Audit a strategy in this process, and return the result.
 
     Its keys are "result" (JSON values), "lines" (list of lines for the console) and "report" (path of the page, or
@@ -58,7 +58,7 @@ def held(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda 
 
 def _lines(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> list[str]:
     """Return the verdict, the findings and the refused scenarios as lines for the console."""
-    lines = [opening(result)]
+    lines = [opening_sentences(result)]
     for finding in found:
         if finding.attempt.is_broken:
             lines.append(f"* {finding.cause}")
@@ -73,4 +73,4 @@ def _lines(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> list[
 if __name__ == "__main__":
     # A strategy of one's own is looked for where the user stands.
     search_last(Path.cwd())
-    answer(held)
+    answer(run_audit)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from fl_audit.errors import InputError, require_number
+from fl_audit.errors import InputError
 from fl_audit.experiments.black_box.isolated_process import wished_apart
 from fl_audit.experiments.cli.options import argument, option
 from fl_audit.user_modules import require_named
+from fl_audit.value_checks import require_number
 
 _PROGRAM = "fl_audit.experiments.black_box.training_audit_program"
 

@@ -9,7 +9,7 @@ from fl_audit.experiments.black_box.page import write_assessment
 from fl_audit.experiments.black_box.training_audit_launcher import TrainingFunctionOptions
 from fl_audit.local_training.assessment import assessment_json
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
-from fl_audit.strategies.black_box.working_copy import apart, own_copy
+from fl_audit.strategies.black_box.working_copy import in_working_copy, own_copy
 from fl_audit.user_modules import import_function, search_last
 
 
@@ -19,7 +19,7 @@ def _audited(asked: dict[str, Any], _: Callable[[dict[str, Any]], None]) -> dict
     options = TrainingAuditOptions(
         wishes.rounds, wishes.calls, wishes.claim_epsilon, wishes.claim_delta, wishes.records_per_user
     )  # fmt: skip
-    with apart(own_copy()):
+    with in_working_copy(own_copy()):
         function = import_function(wishes.function, "training function")
         model, dataset = (
             None if name is None else import_function(name, what)()

@@ -22,6 +22,6 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
 _is_program = bool(sys.argv) and (sys.argv[0] == "-m" or os.path.basename(sys.argv[0]).startswith("fl-audit"))
 if _is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, _end_at_once)
-    from fl_audit.experiments.cli.interrupts import arm
+    from fl_audit.experiments.cli.interrupts import end_on_interrupt
 
-    arm()
+    end_on_interrupt()

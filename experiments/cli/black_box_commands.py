@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import choice, require, require_number
+from fl_audit.errors import require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.black_box import strategy_audit_launcher
 from fl_audit.experiments.black_box.review_launcher import reviewed
@@ -27,6 +27,7 @@ from fl_audit.experiments.runs.progress import at_work
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.user_modules import require_named
+from fl_audit.value_checks import choice, require_number
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class ClaimOptions:
         bool, switch("--trust-client-clipping", "Nothing but the client's own code clips: no trial sends more.")
     ] = False
 
-    def stated(self) -> dict[str, Any]:
+    def as_keywords(self) -> dict[str, Any]:
         """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
 
         Raises `InputError` if the options contradict each other.
@@ -73,7 +74,7 @@ class TrialOptions:
     processes: Annotated[int, option("N", "Trials played at the same time.")] = 2
     seed: Annotated[int, option("N", "Seed of the trials.")] = 0
 
-    def stated(self) -> dict[str, Any]:
+    def as_keywords(self) -> dict[str, Any]:
         """Return the options as keyword arguments of `StrategyOptions` and `ReviewOptions`.
 
         Raises `InputError` if the number of processes is less than 1.
@@ -129,11 +130,11 @@ def strategy(
     wishes = strategy_audit_launcher.StrategyOptions(
         factory, str(neighbours), rounds=rounds, clients=clients, mods=tuple(mod or ()), observer=observer,
         exclude=tuple(exclude or ()), include=None if include is None else tuple(include), confidence=confidence,
-        seconds=seconds, **claim.stated(), **trials.stated(),
+        seconds=seconds, **claim.as_keywords(), **trials.as_keywords(),
     )  # fmt: skip
     wishes.claim()  # refuses a claim before a process is started
     with at_work(f"trials against {factory}"):
-        found = strategy_audit_launcher.held_apart(wishes, shown.out)
+        found = strategy_audit_launcher.audit_in_subprocess(wishes, shown.out)
     shown.show(found["result"], found["lines"], found["report"])
 
 
@@ -183,7 +184,7 @@ def review(
         require_named(client_data)
     wishes = ReviewOptions(
         adjacency=adjacency, nodes=clients, rounds=rounds, seconds=60 * minutes, client_data=client_data,
-        **claim.stated(), **trials.stated(),
+        **claim.as_keywords(), **trials.as_keywords(),
     )  # fmt: skip
     with at_work(f"review of {app_dir}"):
         found = reviewed(app_dir, wishes, shown.out)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 from rich.table import Table
 from rich.text import Text
 
-from fl_audit.errors import choice
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.cli.options import switch
@@ -19,6 +18,7 @@ from fl_audit.plurals import plural
 from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.user_modules import title_of_named
+from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit
@@ -153,7 +153,7 @@ def _limit_of_canaries(limit: "CanaryDetectionLimit") -> str:
 
 def _trials_needed(found: "RunCheckResult") -> str:
     """Return how many trials a conclusive verdict needs, and for what."""
-    limits, needed = found.limits, found.trials_that_tell
+    limits, needed = found.limits, found.trials_for_conclusive_verdict
     assert limits is not None, "only limits of detection tell how many trials are needed"
     breach = f"{lazy_imports.noise_estimate.BREACH:g} times"
     if needed is None:

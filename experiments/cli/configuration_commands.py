@@ -14,7 +14,7 @@ import typer
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import write_text
 from fl_audit.data.option_names import PictureOrSequence, UsersAcrossClients
-from fl_audit.errors import InputError, expanded_path, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import (
     ADJACENCY_HELP,
@@ -27,6 +27,7 @@ from fl_audit.experiments.cli.options import (
 )
 from fl_audit.experiments.runs.config.settings_reference import settings as described
 from fl_audit.experiments.runs.progress import at_work
+from fl_audit.value_checks import expanded_path, require_number
 
 if TYPE_CHECKING:
     from fl_audit.experiments.runs.config.settings_reference import Setting
@@ -124,7 +125,7 @@ class TrainingAndTrialOptions:
         int | None, option("W", "The number of trials.  [default: enough to find a breach of 1.5 times]")
     ] = None
 
-    def asked(self, is_by_owners: bool) -> "TrainingAndTrialOptions":
+    def completed_by_user(self, is_by_owners: bool) -> "TrainingAndTrialOptions":
         """Return all options, after asking a user on a terminal for the numbers of clients and rounds that are missing.
 
         The number of clients is not asked for if every owner of records is a client. Without a terminal, nothing is
@@ -190,8 +191,8 @@ def init(
     require(force or not file.exists(), f"{file} exists: accepted is a new file, or --force to write over it")
     require(place.is_dir(), f"{place} is no directory: accepted is a file in one that is there")
     named, settings = guarantee.named(), reading.settings()
-    data, label = _asked_data(data, label, {name: settings[name] for name in _HOW_TO_READ})
-    training = training.asked(is_by_owners=reading.owner is not None)
+    data, label = _data_and_label(data, label, {name: settings[name] for name in _HOW_TO_READ})
+    training = training.completed_by_user(is_by_owners=reading.owner is not None)
     target, value = named or _asked_target()
     wishes = lazy_imports.new_config.ConfigRequest(data, target, value, label, table=settings, **vars(training))
     with at_work("loading the data, accounting the guarantee"):
@@ -201,7 +202,7 @@ def init(
         print(line)
 
 
-def _asked_data(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
+def _data_and_label(data: str | None, label: str | None, written: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return the data and the label column, after asking on the terminal for whatever no option gives.
 
     `written` holds given settings about the format of a table, by key.

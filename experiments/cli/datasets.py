@@ -1,6 +1,6 @@
 """The command `datasets`, which lists data sets."""
 
-from fl_audit.data.catalogue import available, is_found
+from fl_audit.data.catalogue import available_datasets, is_found
 from fl_audit.experiments.cli import options
 from fl_audit.experiments.terminal import print_table
 
@@ -8,7 +8,7 @@ from fl_audit.experiments.terminal import print_table
 def datasets(data_dir: options.DataDirOption = None, as_json: options.JsonOption = False) -> None:
     """List the data sets that a configuration can name."""
     directory = str(data_dir.absolute()) if data_dir else None
-    found = {entry: is_found(entry.name, directory) for entry in available()}
+    found = {entry: is_found(entry.name, directory) for entry in available_datasets()}
     if as_json:
         rows = [entry._asdict() | {"found": is_here} for entry, is_here in found.items()]
         options.print_json({"datasets": rows})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Column, Table
 
 from fl_audit.atomic_files import write_text
-from fl_audit.errors import InputError, choice
+from fl_audit.errors import InputError
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json
 from fl_audit.experiments.comparisons.rows import differences, rows
@@ -18,6 +18,7 @@ from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.report.formatting import SPACE, number_text, percent
 from fl_audit.rounding import rounded
 from fl_audit.run_files import read_summary
+from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

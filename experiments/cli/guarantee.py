@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, assert_never
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, choice, require
+from fl_audit.errors import InputError, require
 from fl_audit.experiments.cli.guarantee_output import AccountantResult, OutputFormatOptions, print_guarantee
 from fl_audit.experiments.cli.ledger import account_ledger, real_noise
 from fl_audit.experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of, option
@@ -16,6 +16,7 @@ from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SignalToNoiseAdaptivity
 from fl_audit.privacy.ledger import LedgerTraining
 from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from fl_audit.privacy.claim import Claim
@@ -154,7 +155,7 @@ class NoiseAndRoundsOptions:
     ] = None
     clipping_norm: Annotated[float | None, option("C", "Norm to which contributions are clipped.")] = None
 
-    def terms(self, sampling_rate: float, may_lack: bool) -> StatedReleases | None:
+    def stated_releases(self, sampling_rate: float, may_lack: bool) -> StatedReleases | None:
         """Return the releases of the training as the options state them.
 
         Parameters
@@ -197,7 +198,7 @@ def account(
     --noise-multiplier, --rounds and --adjacency state a training, and are given together. A ledger is a file that lists
     trainings on the same data. With --ledger, a training that is stated is added to this file.
     """
-    terms = training.terms(accounting.sampling_rate, may_lack=ledger is not None)
+    terms = training.stated_releases(accounting.sampling_rate, may_lack=ledger is not None)
     sensitivity, clipping_norm = training.sensitivity, training.clipping_norm
     if ledger is not None:
         account_ledger(ledger, terms, delta, name, sensitivity, clipping_norm, budget, shown.as_json)

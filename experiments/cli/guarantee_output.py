@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from fl_audit.errors import InputError, choice
+from fl_audit.errors import InputError
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import JsonOption, option, print_json
 from fl_audit.experiments.terminal import print_table
 from fl_audit.privacy import defaults
 from fl_audit.privacy import lazy_imports as late_privacy
 from fl_audit.privacy.accounting_enums import Accountant
+from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from fl_audit.privacy.events import ReleaseEvent

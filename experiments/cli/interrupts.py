@@ -23,7 +23,7 @@ WayOn = Callable[[], Sequence[str] | None]
 _ways: list[WayOn] = []
 
 
-def arm() -> None:
+def end_on_interrupt() -> None:
     """Make Ctrl-C end this program from now on.
 
     A program calls this function once, early; a library never does. Python runs signal handlers only in the main
@@ -51,10 +51,11 @@ def _end_when_woken(woken: socket.socket, waking: socket.socket) -> None:
 
 
 @contextmanager
-def goes_on_with(way: WayOn) -> Iterator[None]:
+def printing_continuation(way: WayOn) -> Iterator[None]:
     """Run a block; if Ctrl-C interrupts it, print the command that continues its work, and end with status 130.
 
-    After a call of `arm`, which makes a thread handle Ctrl-C, this thread prints the command and ends the program.
+    After a call of `end_on_interrupt`, which makes a thread handle Ctrl-C, this thread prints the command and ends the
+    program.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def goes_on_with(way: WayOn) -> Iterator[None]:
     Raises
     ------
     SystemExit
-        If Ctrl-C interrupts the block and `arm` was not called.
+        If Ctrl-C interrupts the block and `end_on_interrupt` was not called.
     """
     _ways.append(way)
     try:

@@ -12,7 +12,7 @@ from fl_audit.experiments.exit_statuses import OVER_BUDGET
 from fl_audit.experiments.terminal import print_table
 from fl_audit.plurals import plural
 from fl_audit.privacy import lazy_imports
-from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger, read_ledger, spent
+from fl_audit.privacy.ledger import LedgerTraining, SpentPrivacy, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 
 
@@ -59,7 +59,7 @@ def account_ledger(
     elif not path.exists():
         raise InputError(f"{path} is missing: accepted is a ledger, or the first training of one")
     lines = read_ledger(path)
-    total = spent(lines, delta)
+    total = composed_epsilon(lines, delta)
     over = refused is not None or (budget is not None and total.epsilon > budget)
     warnings = [said for line in (*lines, *([refused] if refused else [])) if (said := real_noise(line, delta)[1])]
     if as_json:
@@ -73,7 +73,7 @@ def account_ledger(
     else:
         _print_trainings(path, lines)
         if refused is not None:
-            would = spent((*lines, refused), delta).epsilon
+            would = composed_epsilon((*lines, refused), delta).epsilon
             print(f"not added: with this training epsilon would be {would:.6g}, the budget is {budget:g}")
         within = "" if budget is None else f" of a budget of {budget:g}"
         verb = "spends" if len(lines) == 1 else "spend"
@@ -119,7 +119,7 @@ def real_noise(line: LedgerTraining, delta: float) -> tuple[float, str]:
     """
     if line.sensitivity_ratio == 1:
         return line.noise_multiplier, ""
-    real, stated = (spent((one,), delta).epsilon for one in (line, LedgerTraining(line.name, line.terms)))
+    real, stated = (composed_epsilon((one,), delta).epsilon for one in (line, LedgerTraining(line.name, line.terms)))
     moves = line.sensitivity_ratio * (line.sensitivity or 0.0)
     called = f"{line.name}: " if line.name else ""
     return line.noise_multiplier, (

@@ -87,7 +87,7 @@ def _options(
     """Simulate differentially private federated learning, and audit what an insider can tell."""
     if log_level is not None and log_level not in verbosity.LEVELS:
         raise InputError(f"--log-level {log_level!r}: accepted are {', '.join(verbosity.LEVELS)}")
-    verbosity.choose(quiet, log_level)
+    verbosity.set_verbosity(quiet, log_level)
 
 
 _LONGEST_LINE, _LONGEST_END = 1500, 300

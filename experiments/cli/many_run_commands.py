@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fl_audit.atomic_files import write_text
-from fl_audit.errors import choice
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
-from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with
+from fl_audit.experiments.cli.interrupts import flags_of, printing_continuation
 from fl_audit.experiments.cli.options import argument, option, switch
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.reproductions.reproduction_names import item_names, require_known
@@ -20,6 +19,7 @@ from fl_audit.experiments.utility_columns import UtilityColumn
 from fl_audit.experiments.verbosity import is_quiet, printable
 from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.formatting import number_text
+from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from fl_audit.experiments.reproductions.item_results import ItemResult
@@ -73,7 +73,7 @@ def sweep(
         flags = flags_of(out=directory, utility=utility, engine=where, ray_address=ray_address, data_dir=data_dir)
         return ["sweep", str(config), *given, *flags]
 
-    with goes_on_with(way_on):
+    with printing_continuation(way_on):
         found = lazy_imports.sweep.run_sweep(
             points,
             directory,
@@ -154,7 +154,7 @@ def reproduce(
         flags = flags_of(out=directory, data_dir=data_dir, engine=engine, minutes=minutes, ray_address=ray_address)
         return ["reproduce", name, *(["--quick"] if quick else []), *flags] if directory.is_dir() else None
 
-    with goes_on_with(way_on):
+    with printing_continuation(way_on):
         paper, made, page = lazy_imports.reproduce.reproduce(name, context)
     rows = [(paper.name_of(item), *map(str, _counts(result))) for item, result in made.results]
     print_table(("item", "rows", "printed", "of these differ", "theory", "of these missed"), rows)
@@ -170,5 +170,8 @@ def _counts(result: "ItemResult") -> tuple[int, ...]:
     that theory predicts, and of predictions that our results miss.
     """
     computed, differing = result.computed
-    printed = (result.beside("published") + computed, len(result.outside("published")) + len(differing))
-    return len(result.frame), *printed, result.beside("theory"), len(result.outside("theory"))
+    printed = (
+        result.comparable_rows("published") + computed,
+        len(result.outside_sentences("published")) + len(differing),
+    )
+    return len(result.frame), *printed, result.comparable_rows("theory"), len(result.outside_sentences("theory"))

@@ -12,7 +12,7 @@ import numpy as np
 
 from fl_audit.array_types import finite
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
-from fl_audit.errors import InputError, choice
+from fl_audit.errors import InputError
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json, switch
 from fl_audit.experiments.cli.score_files import columns_for, read_numbers
@@ -21,6 +21,7 @@ from fl_audit.experiments.terminal import print_table
 from fl_audit.released_model.star_methods import StarMethod
 from fl_audit.rounding import interval_text
 from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
+from fl_audit.value_checks import choice
 
 if TYPE_CHECKING:
     from fl_audit.audits.canaries.bounds import OneRunBound

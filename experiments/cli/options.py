@@ -10,11 +10,12 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import choice, require
+from fl_audit.errors import require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.exit_statuses import VIOLATED
 from fl_audit.privacy.accounting_enums import MultiplierReference
+from fl_audit.value_checks import choice
 
 
 def option(

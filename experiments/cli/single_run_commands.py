@@ -13,7 +13,7 @@ from fl_audit.device import Device
 from fl_audit.errors import InputError
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli import options
-from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
+from fl_audit.experiments.cli.interrupts import flags_of, printing_continuation, without_seed
 from fl_audit.experiments.cli.options import option, switch
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.exit_statuses import VIOLATED
@@ -87,7 +87,7 @@ def run(
         flags += ["--without-privacy"] * without_privacy
         return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
 
-    with goes_on_with(way_on):
+    with printing_continuation(way_on):
         contents = play(asked, (lambda plan: None) if as_json or is_quiet() else _tell_data)
     _print(contents, directory, as_json)
     options.end_if_violated(contents.summary["verdict"], fail_on_violation)
@@ -163,6 +163,6 @@ def _print(contents: "ReportContents", directory: Path, as_json: bool) -> None:
 
 
 def _tell_report(directory: Path) -> None:
-    hindrance = lazy_imports.report_files.hindrance()
+    hindrance = lazy_imports.report_files.why_no_pdf()
     print(f"report: {directory / 'report.html'}")
     print(f"no PDF was written: {hindrance}" if hindrance else f"the same as PDF: {directory / 'report.pdf'}")

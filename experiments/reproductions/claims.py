@@ -184,7 +184,7 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
 
-def looked_at(claims: Sequence[PaperClaim], looks: Sequence[FailureExplanation]) -> tuple[PaperClaim, ...]:
+def with_explanations(claims: Sequence[PaperClaim], looks: Sequence[FailureExplanation]) -> tuple[PaperClaim, ...]:
     """Add an explanation to each claim that does not hold and has one, and return all claims.
 
     Parameters

@@ -11,11 +11,12 @@ from fl_audit.experiments.reproductions.claims import (
     FailureExplanation,
     PaperClaim,
     counted,
-    looked_at,
     verdicts_said,
+    with_explanations,
 )
 from fl_audit.experiments.reproductions.item_results import ItemResult, measured_row, table
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
+from fl_audit.report.formatting import capital
 
 
 def claims_table(
@@ -37,7 +38,7 @@ def claims_table(
     data
         Titles of the data sets on which the claims were tested.
     """
-    claims = looked_at(claims, looks)
+    claims = with_explanations(claims, looks)
     shown = [claim for claim in claims if isfinite(claim.found.value) and not claim.untestable]
     figure = new_figure(2.6 + 0.27 * len(shown))
     # Numbers of like size have a panel of their own, for their axes differ.
@@ -66,7 +67,7 @@ def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
     for statement in dict.fromkeys(claim.statement for claim in claims):
         own = [claim for claim in claims if claim.statement == statement]
         said = ", ".join(f"{count} {verdict}" for verdict, count in counted(own).items() if count)
-        yield f"{statement[0].upper()}{statement[1:]}: of {len(own)}, {said}."
+        yield f"{capital(statement)}: of {len(own)}, {said}."
 
 
 _MARKS = {

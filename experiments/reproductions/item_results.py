@@ -94,11 +94,11 @@ class ItemResult:
     claims: tuple[PaperClaim, ...] = ()  # claims in the text of the paper, tested by the numbers
     spent: ItemRunProvenance = field(default_factory=ItemRunProvenance)  # the runs behind it, and how long they took
 
-    def beside(self, column: str) -> int:
+    def comparable_rows(self, column: str) -> int:
         """Return the number of rows with an interval and a number in `column`, which is "published" or "theory"."""
         return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
 
-    def outside(self, column: str) -> tuple[str, ...]:
+    def outside_sentences(self, column: str) -> tuple[str, ...]:
         """Return a sentence on each number in `column` ("published" or "theory") outside the measured interval."""
         frame, said = self.frame, {"published": "in print", "theory": "by theory"}[column]
         return tuple(

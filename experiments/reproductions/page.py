@@ -101,7 +101,7 @@ def _compared_counts(made: Sequence[ItemResult], column: str) -> tuple[int, int]
 
     The second result is how many of these numbers lie outside the interval.
     """
-    return sum(one.beside(column) for one in made), sum(len(one.outside(column)) for one in made)
+    return sum(one.comparable_rows(column) for one in made), sum(len(one.outside_sentences(column)) for one in made)
 
 
 def _item(item: PaperItem, result: ItemResult, png: bytes) -> str:
@@ -116,8 +116,8 @@ def _item(item: PaperItem, result: ItemResult, png: bytes) -> str:
 def differences_html(result: ItemResult) -> str:
     """Return HTML that lists printed and theoretical numbers outside our intervals, and the remarks on the result."""
     parts = ["<h3>Where ours differs, and why</h3>"]
-    if compared := result.beside("published"):
-        outside = result.outside("published")
+    if compared := result.comparable_rows("published"):
+        outside = result.outside_sentences("published")
         parts.append(_listed(f"{len(outside)} of {compared} published numbers lie outside our interval", outside))
     computed, differing = result.computed
     if computed:
@@ -125,8 +125,8 @@ def differences_html(result: ItemResult) -> str:
         # If most numbers differ, all of them are in the table, and the remarks say why.
         listed = differing if len(differing) <= _MOST_LISTED else ()
         parts.append(_listed(f"{alike} follow from theory in all printed digits", listed))
-    if held := result.beside("theory"):
-        missed = result.outside("theory")
+    if held := result.comparable_rows("theory"):
+        missed = result.outside_sentences("theory")
         parts.append(_listed(f"{len(missed)} of {held} numbers by theory lie outside our interval", missed))
     reasons = "".join(f"<li>{escape(remark)}</li>" for remark in result.remarks)
     return "\n".join([*parts, f"<ul>{reasons}</ul>"])

@@ -22,8 +22,8 @@ from fl_audit.experiments.reproductions.published_page_sections import (
     CSV_DIGITS,
     LEFT_OUT,
     Record,
+    compact_svg,
     section_of,
-    smaller,
 )
 from fl_audit.experiments.reproductions.shared_notes import with_own_notes, with_shared_notes
 from fl_audit.experiments.runs.provenance import commit_of_sources
@@ -116,7 +116,7 @@ def _is_redrawn(result: ItemResult) -> bool:
 def _files(place: Path, result: ItemResult) -> dict[Path, bytes]:
     files = {place.with_suffix(".csv"): result.frame.to_csv(index=False, float_format=f"%.{CSV_DIGITS}g").encode()}
     if _is_redrawn(result):
-        files[place.with_suffix(".svg")] = smaller(to_svg(result.figure)).encode()
+        files[place.with_suffix(".svg")] = compact_svg(to_svg(result.figure)).encode()
     return files
 
 

@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.item_results import COLUMNS, ItemResult, ItemRow
 from fl_audit.experiments.runs.progress import RunsProgress, no_runs_progress
-from fl_audit.experiments.runs.ray_engine import Engine
 
 
 class ComputeExtent(StrEnum):

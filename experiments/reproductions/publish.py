@@ -23,7 +23,13 @@ from fl_audit.atomic_files import write_bytes
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.reproductions.pages_from_published import republished
 from fl_audit.experiments.reproductions.papers import ComputeExtent, Paper
-from fl_audit.experiments.reproductions.published_page_sections import CSV_DIGITS, LEFT_OUT, Record, section_of, smaller
+from fl_audit.experiments.reproductions.published_page_sections import (
+    CSV_DIGITS,
+    LEFT_OUT,
+    Record,
+    compact_svg,
+    section_of,
+)
 from fl_audit.experiments.reproductions.reproduce import PAPERS, SCHEMA
 from fl_audit.experiments.reproductions.shared_notes import with_shared_notes
 
@@ -163,7 +169,7 @@ def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> 
         frame = pd.read_csv(path.with_suffix(".csv"))
         place = docs / paper.key / record["item"]
         files[place.with_suffix(".csv")] = frame.to_csv(index=False, float_format=f"%.{DIGITS}g").encode()
-        files[place.with_suffix(".svg")] = smaller(path.with_suffix(".svg").read_text(encoding="utf-8")).encode()
+        files[place.with_suffix(".svg")] = compact_svg(path.with_suffix(".svg").read_text(encoding="utf-8")).encode()
     files[docs / f"{paper.key}.md"] = ("\n\n".join(part for part in parts if part) + "\n").encode()
     return files
 

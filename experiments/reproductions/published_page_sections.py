@@ -11,6 +11,7 @@ import pandas as pd
 from fl_audit.experiments.reproductions.page import rows_html
 from fl_audit.experiments.reproductions.papers import ComputeExtent
 from fl_audit.plurals import plural
+from fl_audit.report.formatting import capital
 
 CSV_DIGITS = 6  # of every number in published CSV files
 LEFT_OUT = ("title", "caption", "said", "played", "differences")  # of a record: what stands on the page
@@ -20,7 +21,7 @@ Record = Mapping[str, Any]
 """The record of a finished item."""
 
 
-def smaller(svg: str) -> str:
+def compact_svg(svg: str) -> str:
     """Return an SVG image by matplotlib in a smaller form: with shared styles, and without indentation and unused ids.
 
     The image must stay in a file of its own, because its style sheet would affect other images on the same page.
@@ -73,7 +74,7 @@ def _origin(record: Record) -> str:
     form = "full form" if record["extent"] == ComputeExtent.FULL else "quick form"
     again = f"; judged again from these numbers at commit {record['judged']}" if record.get("judged") else ""
     made = f"made at commit {record['commit'] or '?'} on {record['made']}"
-    return f"*{form[0].upper()}{form[1:]}; {runs}; {made}{again}.*"
+    return f"*{capital(form)}; {runs}; {made}{again}.*"
 
 
 def _escaped(record: Record) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from fl_audit.adjacency import NeighbourPair
 from fl_audit.atomic_files import write_json
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.reproductions.item_results import ItemRunProvenance
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.runs.config import RunConfig, parse_config
@@ -20,7 +21,6 @@ from fl_audit.experiments.runs.mechanism_of_config import rounds_of
 from fl_audit.experiments.runs.process_guard import nothing_outlives
 from fl_audit.experiments.runs.progress import part_of
 from fl_audit.experiments.runs.provenance import read_provenance
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
@@ -139,7 +139,7 @@ def carry_out_all(runs: Sequence[PlannedRun], context: ItemContext) -> None:
     if not runs:
         return
     with context.progress(sum(run.trial_rounds for run in runs)) as begin:
-        if context.engine is Engine.RAY or min(len(runs), cores()) == 1:
+        if context.engine is Engine.RAY or min(len(runs), parallel_runs()) == 1:
             for number, run in enumerate(runs, start=1):
                 on_round = begin(f"{number}/{len(runs)} {run.label}")
                 run.carry_out(context.engine or Engine.LOCAL, context.ray_address, on_round)
@@ -151,7 +151,7 @@ def carry_out_all(runs: Sequence[PlannedRun], context: ItemContext) -> None:
 def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Callable[[int], None]]) -> None:
     """Carry out runs in a pool of processes, one per core, because small models use only one core."""
     on_round = begin(f"0/{len(tasks)} runs")
-    processes = ProcessPoolExecutor(min(len(tasks), cores()), multiprocessing.get_context("spawn"))
+    processes = ProcessPoolExecutor(min(len(tasks), parallel_runs()), multiprocessing.get_context("spawn"))
     try:
         waiting = {processes.submit(task.carry_out, Engine.LOCAL): task for task in tasks}
         for number, done in enumerate(as_completed(waiting), start=1):
@@ -162,7 +162,7 @@ def _play_side_by_side(tasks: Sequence[PlannedRun], begin: Callable[[str], Calla
         processes.shutdown(cancel_futures=True)
 
 
-def cores() -> int:
+def parallel_runs() -> int:
     """Return the number of runs at a time: one per usable core, up to a limit, since each run needs 1 to 2 GB."""
     return min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
@@ -197,7 +197,7 @@ def spent_on(runs: Mapping[Path, int]) -> ItemRunProvenance:
     return ItemRunProvenance(sum(runs.values()), seconds / 60 if isfinite(seconds) else nan, tuple(sorted(commits)))
 
 
-def together(parts: Iterable[ItemRunProvenance]) -> ItemRunProvenance:
+def totals_of_runs(parts: Iterable[ItemRunProvenance]) -> ItemRunProvenance:
     """Return the total trials and duration of several disjoint groups of runs, and all their software versions."""
     own = list(parts)
     commits = sorted({commit for one in own for commit in one.commits})

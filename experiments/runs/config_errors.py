@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from fl_audit.errors import in_percent
+from fl_audit.value_checks import in_percent
 
 _LONGEST_SHOWN = 60
 _LARGEST_SHOWN = 10**20
@@ -36,16 +36,18 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
         case "extra_forbidden":
             names = list(_section(model, known).get("properties", {}))
             nearest, accepted = get_close_matches(known[-1], names, n=1, cutoff=0.0)[0], ", ".join(names)
-            return f"configuration key {shown(place)} is unknown: nearest is {nearest!r}, accepted are {accepted}"
+            return (
+                f"configuration key {shortened_toml(place)} is unknown: nearest is {nearest!r}, accepted are {accepted}"
+            )
         case "missing":
             return f"configuration section [{place}] is missing: {missing}"
         case "value_error":
             return f"configuration section [{place}]: {problem['msg'].removeprefix('Value error, ')}"
         case _:
-            return f"configuration {place} is {shown(problem['input'])}: {_accepted(problem, model, known)}"
+            return f"configuration {place} is {shortened_toml(problem['input'])}: {_accepted(problem, model, known)}"
 
 
-def shown(value: object) -> str:
+def shortened_toml(value: object) -> str:
     """Return a value in TOML notation for an error message, shortened to at most 60 characters."""
     match value:
         case bool():
@@ -53,9 +55,9 @@ def shown(value: object) -> str:
         case int() if abs(value) >= _LARGEST_SHOWN:
             return f"a whole number of about {int(value.bit_length() * 0.30103) + 1} digits"
         case list() | tuple():
-            return _shortened(f"[{', '.join(shown(item) for item in value)}]")
+            return _shortened(f"[{', '.join(shortened_toml(item) for item in value)}]")
         case dict():
-            return _shortened("{" + ", ".join(f"{key} = {shown(item)}" for key, item in value.items()) + "}")
+            return _shortened("{" + ", ".join(f"{key} = {shortened_toml(item)}" for key, item in value.items()) + "}")
         case str():
             return _shortened(repr(value))
         case _:

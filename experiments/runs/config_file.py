@@ -8,11 +8,12 @@ from typing import Any
 
 from fl_audit.atomic_files import require_ordinary
 from fl_audit.data.catalogue import PREFIX
-from fl_audit.errors import InputError, expanded_path
+from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.config.data_section import DATA_PATHS
 from fl_audit.experiments.runs.config.model_section import MODEL_PATH
-from fl_audit.experiments.runs.config_errors import shown
+from fl_audit.experiments.runs.config_errors import shortened_toml
+from fl_audit.value_checks import expanded_path
 
 _BARE_DECIMAL = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?")
 """Numbers such as .5 and 5., which people write and TOML does not accept."""
@@ -114,27 +115,29 @@ def _apply(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     section, dot, name = key.strip().partition(".")
     if not equals or not dot or not name:
-        raise InputError(f"--set {shown(override)}: accepted is section.key=value, such as audit.trials=1000")
+        raise InputError(f"--set {shortened_toml(override)}: accepted is section.key=value, such as audit.trials=1000")
     table = values.setdefault(section, {})
     if not isinstance(table, dict):
-        raise InputError(f"--set {shown(override)}: {section!r} is no section of the file")
+        raise InputError(f"--set {shortened_toml(override)}: {section!r} is no section of the file")
     if not text.strip():
         table.pop(name, None)
         return
     try:
-        table[name] = typed(text)
+        table[name] = toml_value(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"--set {shown(override)} is no valid TOML value: {_first_sentence(error)}") from error
+        raise InputError(
+            f"--set {shortened_toml(override)} is no valid TOML value: {_first_sentence(error)}"
+        ) from error
 
 
-def typed(text: str) -> Any:
+def toml_value(text: str) -> Any:
     """Return the value of a text in TOML notation; text that is no TOML value is returned as a string.
 
     A number may also begin or end with its decimal point, which TOML does not allow.
 
     Examples
     --------
-    >>> typed(".7"), typed("gdp"), typed("[1, 2]")
+    >>> toml_value(".7"), toml_value("gdp"), toml_value("[1, 2]")
     (0.7, 'gdp', [1, 2])
     """
     try:

@@ -8,7 +8,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.identifier_detection import most_personal
-from fl_audit.data.loaded_dataset import DataWarning, IdentifyingColumn, LoadedDataset, some
+from fl_audit.data.loaded_dataset import DataWarning, IdentifyingColumn, LoadedDataset, first_names_text
 from fl_audit.data.option_names import PartitionScheme
 from fl_audit.data.record_selection import Split
 from fl_audit.errors import Remedy, settings_text
@@ -111,7 +111,7 @@ def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: ResolvedAudit) 
         asked = f"if they number persons, {claim}, and {does}; if they are amounts, there is nothing to do"
     else:
         asked = f"where they number persons, {claim}, and with the name of that column {does}; amounts need nothing"
-    return DataWarning(f"{some(counted)}: {asked}", remedies)
+    return DataWarning(f"{first_names_text(counted)}: {asked}", remedies)
 
 
 def _as_users(plan: ResolvedAudit) -> tuple[Remedy, ...]:

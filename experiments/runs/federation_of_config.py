@@ -92,7 +92,7 @@ def federation_of(config: RunConfig, mechanism: Mechanism, split: Split, pair: N
         users=data.users or 0,
         user_across_clients=data.user_across_clients,
     )
-    audit_of(public).guarantee_tests.require_playable(public)
+    audit_of(public).guarantee_tests.require_supported(public)
     return public
 
 
@@ -115,7 +115,7 @@ def _records_instead(config: RunConfig, unit: Unit, split: Split, pair: Neighbou
 def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
     """Return the mechanism, changed so that the differing unit is in the first group if groups of units take turns."""
     participation = mechanism.participation
-    if participation.members(0, 1) is None:
+    if participation.eligible_units(0, 1) is None:
         return mechanism
     unit = pair.index
     if mechanism.contribution.unit is Unit.CLIENT and mechanism.unit is not Unit.CLIENT:

@@ -20,7 +20,7 @@ from fl_audit.experiments.exit_statuses import STOPPED, VIOLATED, WRONG_INPUT
 from fl_audit.experiments.runs.cluster.flower_runtime_patch import grid_on_pool
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import play_on, require_playable
+from fl_audit.experiments.runs.run import play_on, require_runnable
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_report import finish
 from fl_audit.strategies.errors import FederationError
@@ -67,7 +67,7 @@ def _carry_out(grid: Grid, context: Context) -> None:
     config, out = (str(context.run_config.get(key, "")) for key in ("config", "out"))
     require(bool(config and out), 'flwr run needs --run-config \'config="CONFIG.toml" out="DIR"\', both absolute paths')
     plan, run = resolve(load_config(Path(config))), RunDirectory(Path(out))
-    require_playable(plan)
+    require_runnable(plan)
     with run.opened(plan, resume=run.is_begun) as plan:
         play_on(grid, plan, run)
         verdict = str(finish(plan, run).summary["verdict"])

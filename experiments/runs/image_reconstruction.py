@@ -12,7 +12,7 @@ from fl_audit.audits.reconstruction.reconstruction_metrics import (
     ImageTargets,
     NoiseLevelGuarantee,
     TrueAndReconstructedImages,
-    drawings,
+    reconstructions_by_noise,
 )
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.errors import require
@@ -94,7 +94,7 @@ def drawn_by(plan: ResolvedAudit, on_step: Callable[[int], None] = lambda done: 
     def draws(number: int) -> np.random.Generator:
         return generator(federation.public.data_seed, Purpose.DRAWING, round=number)
 
-    found = drawings(shared, victims, others, levels, draws, descent, lambda _: on_step(1))
+    found = reconstructions_by_noise(shared, victims, others, levels, draws, descent, lambda _: on_step(1))
     return TrueAndReconstructedImages(victims.pictures.flatten(0, 1).cpu().numpy(), tuple(found), levels.index(own))
 
 

@@ -71,11 +71,11 @@ def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
     kind = load_federation(public)
     pool = load_source(public.data).pool
     opposite = choice is NeighbourChoice.CRAFTED_OPPOSITE
-    models = starting_models(kind, start, config.model.seed, looked_at(start)).to(public.device)
+    models = starting_models(kind, start, config.model.seed, trials_to_craft_on(start)).to(public.device)
     return replace(public, pair=craft_pair(kind, models, box_of(pool.features), opposite))
 
 
-def looked_at(start: InitialWeightsSource) -> range:
+def trials_to_craft_on(start: InitialWeightsSource) -> range:
     """Return the numbers of the trials whose initial models are used to craft a record.
 
     If all trials start from the same pretrained weights, trial 0 suffices.

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fl_audit.adjacency import Adjacency, Unit
-from fl_audit.data.catalogue import PREFIX, DataSpec, available, load_source
+from fl_audit.data.catalogue import PREFIX, DataSpec, available_datasets, load_source
 from fl_audit.data.data_paths import data_directory
 from fl_audit.data.tables import column_names
-from fl_audit.errors import InputError, expanded_path, require
+from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
@@ -23,9 +23,10 @@ from fl_audit.experiments.runs.init_options import flags_of_setting, in_options,
 from fl_audit.experiments.runs.pilot_run import pilot_of_signal
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run import require_playable
+from fl_audit.experiments.runs.run import require_runnable
 from fl_audit.experiments.runs.time_probe import probe
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
+from fl_audit.value_checks import expanded_path
 
 _OF_FILES = ("csv", "npz", "idx", "images")
 _toml = partial(json.dumps, ensure_ascii=False)  # for these kinds of values TOML is as JSON
@@ -142,7 +143,7 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
     users = None if source.pool.user is None else len(np.unique(source.pool.user))
     values = _values(wishes, {**data, **{one.key: one.value for one in source.found}}, pool, users)
     plan = resolve(parse_config(values))
-    require_playable(plan)
+    require_runnable(plan)
     values["audit"]["trials"], told = _trials(wishes, plan)
     for key in ("path", "vocabulary"):
         if key in values["data"]:
@@ -185,7 +186,7 @@ def data_name(data: str) -> str:
     It is the given name for a data set or `package.module:loader`, else "csv", "npz" or "images". Raises `InputError`
     if there is no data set or file of this name.
     """
-    names = [entry.name for entry in available() if entry.name not in _OF_FILES]
+    names = [entry.name for entry in available_datasets() if entry.name not in _OF_FILES]
     path = expanded_path(data)
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
         return data

@@ -89,7 +89,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def marked(mark: str) -> list[psutil.Process]:
+def marked_processes(mark: str) -> list[psutil.Process]:
     """Return the processes on this machine whose environment variable FL_AUDIT_EMBEDDED_RAY has the value `mark`."""
     found = []
     for process in psutil.process_iter():
@@ -111,7 +111,7 @@ def main() -> None:
     sys.stdin.buffer.read()
     deadline, quiet = time.monotonic() + _SECONDS_TO_END, 0
     while quiet < _QUIET_LOOKS and time.monotonic() < deadline:
-        left = marked(sys.argv[1])
+        left = marked_processes(sys.argv[1])
         quiet = 0 if left else quiet + 1
         for process in left:
             try:

@@ -18,7 +18,6 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fl_audit.device import Device
-from fl_audit.experiments.engine_names import Engine as Engine
 from fl_audit.experiments.runs.cluster import lazy_imports
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions as RayOptions
 from fl_audit.experiments.runs.cluster.ray_connection import calls_on_all_cores, ray_for

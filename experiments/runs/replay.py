@@ -20,7 +20,7 @@ from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.observed_rounds import ServerRound, show, walk
+from fl_audit.federation.observed_rounds import ServerRound, part_seen_by_clients, replayed_rounds
 
 _ROUNDING = 1e-6
 _DIGITS = 15
@@ -113,7 +113,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> ReplayedLogOdds:
     public, batch_trials = federation.public, int(stored["batch_trials"])
     rounds = list(stored_rounds(federation, stored))
-    found = [observe(federation, show(public.view, public.mechanism, made), batch_trials) for made in rounds]
+    found = [
+        observe(federation, part_seen_by_clients(public.view, public.mechanism, made), batch_trials) for made in rounds
+    ]
     increments = np.stack([one.increment for one in found], axis=1)
     scales = [
         public.mechanism.noise_scale(one.local_sensitivity, public.threat_model, made.side.norms_array)
@@ -137,4 +139,4 @@ def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> It
     public = federation.public
     by_round = {name: value for name, value in stored.items() if name not in ("trials", "batch_trials", "initial")}
     rounds = [{name: value[index] for name, value in by_round.items()} for index in range(public.rounds)]
-    return walk(public.view, public.mechanism, stored["initial"], rounds)
+    return replayed_rounds(public.view, public.mechanism, stored["initial"], rounds)

@@ -103,7 +103,7 @@ def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportCon
             plan = resolve(asked.config)
         if plan.public.weights is not None:
             with at_work(f"passing records through the frozen core of {plan.public.model}"):
-                lazy_imports.run.require_playable(plan)
+                lazy_imports.run.require_runnable(plan)
         on_plan(plan)
         where, plain = (asked.engine, asked.ray_address), asked.unprotected
         contents = run_audit(plan, asked.directory, *where, asked.resume, progress_bar, with_report=plain is None)

@@ -19,6 +19,7 @@ from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.app import app as default_client_app
 from fl_audit.clients.app import read_ahead
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs import lazy_imports
 from fl_audit.experiments.runs.attack_queries import more_queries
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at
@@ -29,7 +30,7 @@ from fl_audit.experiments.runs.image_reconstruction import require_drawable
 from fl_audit.experiments.runs.local_engine import run_locally
 from fl_audit.experiments.runs.progress import Progress, at_work, no_progress
 from fl_audit.experiments.runs.provenance import note_session
-from fl_audit.experiments.runs.ray_engine import Engine, local_calls, run_on_ray
+from fl_audit.experiments.runs.ray_engine import local_calls, run_on_ray
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.experiments.runs.run_report import TIMING, finish
@@ -39,9 +40,9 @@ from fl_audit.server.app import build_server_app, run_federation
 from fl_audit.server.federation_plan import FederationPlan, FederationTimestamps
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid
 from fl_audit.server.trial_batch_results import ResultSink
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSettings
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 
@@ -107,7 +108,7 @@ def run_audit(
         If the federation had to stop. The results of finished batches are kept.
     """
     with at_work("looking at data and model"):
-        require_playable(plan)
+        require_runnable(plan)
     ray_address = cluster_at(ray_address)
     if not resume:
         require_room(plan, directory)
@@ -131,7 +132,7 @@ def _kept_if_unwritable() -> Iterator[None]:
         raise FederationError(f"{said}: give it room, and go on with --resume") from error
 
 
-def require_playable(plan: ResolvedAudit) -> None:
+def require_runnable(plan: ResolvedAudit) -> None:
     """Check that a planned run can begin with its data, model and settings.
 
     Raises `InputError` if the data cannot be read, the model cannot be evaluated, images cannot be reconstructed as

@@ -14,7 +14,7 @@ from fl_audit.experiments.runs.disk_space_estimate import DiskUsageByContent, fo
 from fl_audit.experiments.runs.pilot_run import pilot_of_signal
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.experiments.runs.run import require_playable
+from fl_audit.experiments.runs.run import require_runnable
 from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate, probe
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.guarantee_line import guarantee_values
@@ -64,11 +64,11 @@ class RunCheckResult:
             return self.canaries.conclusive
         if self.limits is None or not self.limits.conclusive:
             return False
-        needed = self.trials_that_tell
+        needed = self.trials_for_conclusive_verdict
         return needed is not None and self.plan.config.audit.trials >= needed
 
     @property
-    def trials_that_tell(self) -> int | None:
+    def trials_for_conclusive_verdict(self) -> int | None:
         """Number of trials that a conclusive verdict needs; None if no number suffices, or if no verdict is planned."""
         return trials_needed(self.limits, self.signal, self.pilot)
 
@@ -92,7 +92,7 @@ def check_plan(plan: ResolvedAudit, with_probe: bool = True, engine: Engine = En
     FederationError
         If a client fails in these rounds.
     """
-    require_playable(plan)
+    require_runnable(plan)
     federation, source, wanted = load_federation(plan.public), load_source(plan.public.data), footprint(plan)
     cautions = (*data_warnings_of(plan), *([DataWarning(wanted.caution)] if wanted.caution else []))
     shards = [len(shard) for shard in federation.shards]
@@ -175,5 +175,5 @@ def _limits_json(found: RunCheckResult) -> dict[str, Any] | None:
         "signal": None if found.signal is None else found.signal.to_json(),
         "signal_in_pilot": None if found.pilot is None else found.pilot.to_json(),
         "conclusive": found.is_conclusive,
-        "trials_needed": found.trials_that_tell,
+        "trials_needed": found.trials_for_conclusive_verdict,
     }

@@ -218,13 +218,13 @@ class RunDirectory:
 
         The lock is released however the process ends. Raises `InputError` if another process holds the lock.
         """
-        with held(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
+        with file_lock(self.path / "challenger" / ".lock", f"run directory {self.path} is in use by another process"):
             remove_temporary_files(self.path)
             yield
 
 
 @contextmanager
-def held(path: Path, otherwise: str) -> Iterator[None]:
+def file_lock(path: Path, otherwise: str) -> Iterator[None]:
     """Hold a file lock while the block runs.
 
     Parameters

@@ -10,9 +10,9 @@ from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconst
 from fl_audit.audits.registry import audit_of
 from fl_audit.audits.sections import report_contents
 from fl_audit.experiments.runs.data_warnings import most_records, report_lines
-from fl_audit.experiments.runs.neighbour_pairs import looked_at
+from fl_audit.experiments.runs.neighbour_pairs import trials_to_craft_on
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
-from fl_audit.federation.crafted_records import CraftedMeasures, measured
+from fl_audit.federation.crafted_records import CraftedMeasures, measure_crafted_record
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.group_sizes import GroupSizes, group_sizes
@@ -97,8 +97,8 @@ def _crafted(plan: ResolvedAudit) -> CraftedMeasures | None:
     if plan.public.pair.crafted is None:
         return None
     federation, start = load_federation(plan.public), plan.config.model.initial
-    models = starting_models(federation, start, plan.config.model.seed, looked_at(start))
-    return measured(federation, models.to(plan.public.device))
+    models = starting_models(federation, start, plan.config.model.seed, trials_to_craft_on(start))
+    return measure_crafted_record(federation, models.to(plan.public.device))
 
 
 def _group_sizes(plan: ResolvedAudit) -> GroupSizes:

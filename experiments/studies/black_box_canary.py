@@ -26,11 +26,11 @@ from fl_audit.adjacency import NeighbourPair
 from fl_audit.data.crafted_records import told_record
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.neighbour_pairs import looked_at
+from fl_audit.experiments.runs.neighbour_pairs import trials_to_craft_on
 from fl_audit.experiments.runs.progress import progress_bar
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.record_gradient_norms import record_gradients
@@ -91,7 +91,7 @@ def _plan_of(
         return plan
     federation = load_federation(plan.public)
     blank = torch.zeros(1, *federation.model.feature_shape)
-    logits = federation.model.logits(starting_models(federation, start, _MODEL_SEED, looked_at(start)), blank)
+    logits = federation.model.logits(starting_models(federation, start, _MODEL_SEED, trials_to_craft_on(start)), blank)
     told = told_record(blank[0].numpy(), int(logits.mean(dim=0)[0].argmin()))
     return resolve(plan.config, NeighbourPair(plan.public.pair.index, None, told))
 
@@ -100,10 +100,10 @@ def _play(setting: CanaryTrainingSetting, start: InitialWeightsSource, canary: s
     """Carry out all trials for one row of the table, and return the cells of this row."""
     plan = _plan_of(setting, start, canary, data_dir)
     federation, norm = load_federation(plan.public), plan.public.mechanism.clipping_norm
-    models = starting_models(federation, start, _MODEL_SEED, looked_at(start))
+    models = starting_models(federation, start, _MODEL_SEED, trials_to_craft_on(start))
     ordinary = record_gradients(federation.model, models, federation.common.features, federation.common.labels).norms
     own = federation.model.clipped_sum(models, federation.differing.features, federation.differing.labels, norm)
-    contents = played(plan, progress=progress_bar)
+    contents = results_of_run(plan, progress=progress_bar)
     scores = contents.trials["record_score"].to_numpy(dtype=np.float64)
     members, others = scores[contents.run.bits], scores[~contents.run.bits]
     bounds = [epsilon_lower_bound(members, others, DELTA, CONFIDENCE, method) for method in METHODS]

@@ -23,7 +23,7 @@ from fl_audit.data.data_paths import data_directory
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.studies.study_commands import parser_of, table_of
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.report.figure_style import finish_axes, new_figure, to_png
 
 EPSILONS = (1.0, 3.0, 10.0, 30.0, 100.0)
@@ -115,7 +115,7 @@ def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float |
 def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> dict[str, Any]:
     """Train one point of the study, and return its table row by column; an epsilon of None means no privacy."""
     plan = resolve(parse_config(settings(federation, way, epsilon, trials)))
-    accuracy = played(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)
+    accuracy = results_of_run(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)
     return {
         "federation": federation.name,
         "way": way.name,

@@ -14,12 +14,17 @@ from fl_audit.audits.reconstruction.image_attacks import (
     drawn_pictures,
     images_by_descent,
 )
-from fl_audit.audits.reconstruction.reconstruction_metrics import ReconstructionQuality, likeness, matched
+from fl_audit.audits.reconstruction.reconstruction_metrics import (
+    ReconstructionQuality,
+    image_similarity,
+    in_order_of_true_images,
+)
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.experiments.studies.study_runs import asked
+from fl_audit.experiments.studies.study_runs import arrays_of_script
 from fl_audit.learning.local_training import LocalSchedule, local_batches
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.randomness import Purpose, generator
 
@@ -33,7 +38,7 @@ import inversefed
 import numpy as np
 import torch
 
-from fl_audit.experiments.studies.study_runs import asked
+from fl_audit.experiments.studies.study_runs import arrays_of_script
 from fl_audit.learning.models import ModelSpec, build_model
 
 torch.set_num_threads(1)
@@ -140,8 +145,8 @@ def quality(
 
 def _likeness(scene: _InversionProblem, drawn: Floats32) -> ReconstructionQuality:
     true = scene.true.numpy()
-    found = matched(true, drawn)
-    return likeness(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), scene.candidates)
+    found = in_order_of_true_images(true, drawn)
+    return image_similarity(true.reshape(-1, *true.shape[2:]), found.reshape(-1, *true.shape[2:]), scene.candidates)
 
 
 def beside_reference(
@@ -183,6 +188,6 @@ def beside_reference(
         "iterations": descent.iterations, "smoothness": descent.smoothness,
     }  # fmt: skip
     path = os.pathsep.join(map(str, (Path(__file__).resolve().parents[2], reference)))
-    written = asked(interpreter, _REFERENCE_SCRIPT, told, "the reference", os.environ | {"PYTHONPATH": path})
+    written = arrays_of_script(interpreter, _REFERENCE_SCRIPT, told, "the reference", os.environ | {"PYTHONPATH": path})
     theirs = np.asarray(written["drawn"], dtype=np.float32)
     return _likeness(scene, ours).psnr, _likeness(scene, theirs).psnr

@@ -32,8 +32,8 @@ from fl_audit.experiments.runs.attacks import by_target
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.progress import progress_bar
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.statistics.advantage import mean_interval
 
@@ -71,7 +71,7 @@ def plan_of(data: Mapping[str, Any], epsilon: float | None, audit: Mapping[str, 
 def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) -> AllAttacksFinding:
     """Carry out a membership audit, and return how well each attack infers which clients took part."""
     audit = {"kind": "membership", "trials": trials, "attacks": ["loss", "lira", "rmia"]}
-    found = played(plan_of(data, epsilon, audit), progress=progress_bar).find(AllAttacksFinding)
+    found = results_of_run(plan_of(data, epsilon, audit), progress=progress_bar).find(AllAttacksFinding)
     assert found is not None, "the membership audit has its numbers"
     return found
 
@@ -82,12 +82,12 @@ def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tupl
     A client holds a class if the share of the class in the client's records is above the median over clients.
     """
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
-    contents, guarantee = played(plan, progress=progress_bar), plan.guarantee
+    contents, guarantee = results_of_run(plan, progress=progress_bar), plan.guarantee
     numbers, targets = contents.find(CandidateRanksFinding), contents.run.tables.targets
     assert guarantee is not None, "an epsilon is claimed"
     assert numbers is not None, "the reconstruction audit has its numbers"
     assert targets is not None, "candidates have a table"
-    has_many = has_many_of(load_federation(plan.public))
+    has_many = is_share_above_median(load_federation(plan.public))
     belief, is_in = softmax(by_target(targets, "log_odds"), axis=1), by_target(targets, "is_in").argmax(axis=1)
     right = mean_interval(((belief @ has_many > 0.5) == has_many[is_in]).mean(axis=1), _CONFIDENCE)
     chances = np.maximum(has_many.mean(axis=0), 1 - has_many.mean(axis=0))
@@ -95,7 +95,7 @@ def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tupl
     return numbers.first, TopGuessRate(1, right.mean, right.low, right.high, float(chances.mean()), bound)
 
 
-def has_many_of(federation: LoadedFederation) -> Flags:
+def is_share_above_median(federation: LoadedFederation) -> Flags:
     """Return whether the share of each class in each client's records is above the median over clients.
 
     The result has shape (clients, classes).
@@ -138,7 +138,7 @@ def main() -> None:
             if answer.low > answer.bound:
                 problems.append(f"{question} is answered more often than is allowed at epsilon {epsilon}")
     console.print(table)
-    end(problems, "as it should be")
+    exit_with(problems, "as it should be")
 
 
 if __name__ == "__main__":

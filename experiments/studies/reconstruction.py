@@ -40,8 +40,8 @@ from fl_audit.experiments.runs.progress import progress_bar, steps_bar
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.experiments.studies.inversion_without_privacy import COMPARED, SETTINGS, beside_reference, quality
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.privacy.reconstruction_bounds import simplex_success
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
@@ -82,7 +82,7 @@ class _RatePoint(NamedTuple):
 
 
 def _trial(plan: ResolvedAudit, parties: ClientAppAndStrategy) -> _TrialOutcome:
-    found = played(plan, parties, progress_bar)
+    found = results_of_run(plan, parties, progress_bar)
     numbers, verdict = found.find(CandidateRanksFinding), found.find(VerdictFinding)
     assert numbers is not None, "the reconstruction audit has its numbers"
     assert verdict is not None
@@ -252,7 +252,7 @@ def main() -> None:
     for name, figure in figures.items():
         asked.out.mkdir(parents=True, exist_ok=True)
         write_bytes(asked.out / f"{name}.png", to_png(figure))
-    end(problems, "as it should be")
+    exit_with(problems, "as it should be")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def table_of(
     return table
 
 
-def end(problems: Sequence[str], fine: str) -> NoReturn:
+def exit_with(problems: Sequence[str], fine: str) -> NoReturn:
     """Print `problems` and exit with status 1, or print `fine` and exit with status 0 if there are none.
 
     Parameters

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from fl_audit.errors import require
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.progress import Progress, no_progress
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.report.report_elements import ReportContents
 
 
-def played(
+def results_of_run(
     what: ResolvedAudit | dict[str, Any], parties: ClientAppAndStrategy = HONEST, progress: Progress = no_progress
 ) -> ReportContents:
     """Carry out a run on the local engine in a temporary directory, and return its results for a report.
@@ -49,7 +49,7 @@ def at_each_round(note: Callable[[], None]) -> Progress:
     return lambda total: nullcontext(lambda done: note())
 
 
-def asked(
+def arrays_of_script(
     python: str, script: str, told: Mapping[str, Any], of_whom: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Run a script in another Python interpreter, and return the arrays that it writes, keyed by name.
@@ -84,7 +84,7 @@ def asked(
             return dict(arrays)
 
 
-def turns(*ways: Callable[[], object], repeat: int) -> list[float]:
+def median_seconds(*ways: Callable[[], object], repeat: int) -> list[float]:
     """Time functions in turns, and return the median seconds of each function; a first turn is a warm-up.
 
     Parameters

@@ -18,7 +18,7 @@ from fl_audit.experiments.runs.config import (
     Scalar,
     parse_config,
 )
-from fl_audit.experiments.runs.config_file import typed
+from fl_audit.experiments.runs.config_file import toml_value
 
 Settings = tuple[tuple[str, Scalar], ...]  # pairs of `section.key` and value
 
@@ -58,7 +58,7 @@ def parse_axis(text: str) -> Axis:
     try:
         values: list[Any] = list(tomllib.loads(f"values = [{listed}]")["values"]) or [""]
     except tomllib.TOMLDecodeError:  # words need no quotes
-        values = [typed(part) for part in listed.split(",")]
+        values = [toml_value(part) for part in listed.split(",")]
     well_formed = bool(equals and section and name) and all(value != "" for value in values)
     require(well_formed, f"axis {text!r}: accepted is section.key=value,value,..., such as privacy.clipping-norm=1,10")
     scalars = [value for value in values if isinstance(value, bool | int | float | str)]

@@ -14,10 +14,11 @@ from fl_audit.atomic_files import atomic_file, write_bytes, write_json
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.neighbours import CRAFTED
 from fl_audit.errors import InputError, require
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.progress import RunsProgress, at_work, no_runs_progress
-from fl_audit.experiments.runs.ray_engine import Engine, RayOptions
+from fl_audit.experiments.runs.ray_engine import RayOptions
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run_directory import held
+from fl_audit.experiments.runs.run_directory import file_lock
 from fl_audit.experiments.runs.trial_batch_store import make_private
 from fl_audit.experiments.sweeps.grid import Point, describe, require_distinct
 from fl_audit.experiments.sweeps.point_execution import play_points
@@ -132,7 +133,7 @@ def _locked(directory: Path) -> Iterator[None]:
         (directory / ".lock").touch()
     except OSError as error:
         raise InputError(f"--out {directory} cannot be written to: {error.strerror}") from error
-    with held(directory / ".lock", f"--out {directory} is in use by another sweep"):
+    with file_lock(directory / ".lock", f"--out {directory} is in use by another sweep"):
         yield
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fl_audit.errors import as_floats, choice
 from fl_audit.released_model.star_estimate import StarEstimate, estimate_epsilon_star
 from fl_audit.released_model.star_methods import StarMethod
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
+from fl_audit.value_checks import as_floats, choice
 
 
 def lower_bound(

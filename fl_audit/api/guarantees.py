@@ -1,7 +1,6 @@
 """Functions for guarantees: `account` derives the guarantee of a training, `calibrate` finds the noise for a target."""
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import choice
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.accounting_enums import MultiplierReference
@@ -11,6 +10,7 @@ from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.privacy.targets import one_target
+from fl_audit.value_checks import choice
 
 
 def account(

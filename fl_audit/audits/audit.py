@@ -117,7 +117,7 @@ class GuaranteeTests(Protocol):
         """Return a sentence, with a leading space, on why nothing was measured in the run; empty if something was."""
         return ""
 
-    def require_playable(self, public: "Federation") -> None:
+    def require_supported(self, public: "Federation") -> None:
         """Raise `InputError` if this audit does not support the federation; the message names the accepted values.
 
         Parameters
@@ -239,7 +239,7 @@ class BaseAudit(ABC):
         """Return the number of the unit whose secret sampling is disclosed after a run; None for all targets."""
 
     @abstractmethod
-    def members(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
+    def member_losses(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
         """Yield the losses of models on their own training sets, as pairs of a mask of trials and an array of losses.
 
         The mask, shape (trials,), selects trials whose training sets have the same size. The array has the shape

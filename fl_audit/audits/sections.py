@@ -124,7 +124,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
     contents = ReportContents(run, Findings(found), summary, sections, is_violated)
     if verdict is not None:
         # A page must not say `consistent` beside a number that is broken.
-        found[VerdictFinding] = verdict.beside(
+        found[VerdictFinding] = verdict.with_contradictions(
             tuple(row.name for row in _rows(contents) if row.reading is ClaimStatus.BROKEN)
         )
         summary |= found[VerdictFinding].to_json()
@@ -134,7 +134,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
     return contents
 
 
-def measured(contents: ReportContents) -> list[tuple[Section[Any], Any]]:
+def sections_with_findings(contents: ReportContents) -> list[tuple[Section[Any], Any]]:
     """Return the sections that have a finding in this run, in order, as pairs of a section and its finding."""
     found = [(section, contents.find(section.numbers)) for section in contents.sections]
     return [(section, numbers) for section, numbers in found if numbers is not None]
@@ -146,4 +146,6 @@ def page_rows(contents: ReportContents) -> list[ReportNumber]:
 
 
 def _rows(contents: ReportContents) -> list[ReportNumber]:
-    return [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]
+    return [
+        row for section, numbers in sections_with_findings(contents) for row in section.read_rows(numbers, contents)
+    ]

@@ -33,7 +33,7 @@ _Finder = Callable[[Path | None], object]
 class DataSpec:
     """Name and options of a data set to load; equal specifications are loaded once."""
 
-    name: str  # name in the catalogue, see `available`
+    name: str  # name in the catalogue, see `available_datasets`
     data_dir: str | None = None  # data directory; None takes the environment variable FL_AUDIT_DATA, if it is set
     options: tuple[tuple[str, OptionValue], ...] = ()  # pairs of option and value, such as `("path", "patients.csv")`
 
@@ -196,7 +196,7 @@ def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, A
         raise InputError(f"{option} is {value!r} in [data]: {accepted}") from error
 
 
-def available() -> list[CatalogueLine]:
+def available_datasets() -> list[CatalogueLine]:
     """Return the list of all data sets that can be loaded."""
     listed = [CatalogueLine(name, entry.description, entry.needs_files) for name, entry in _CATALOGUE.items()]
     return [*listed, CatalogueLine(_HUB_NAME, _HUB_DESCRIPTION, needs_files=True)]
@@ -220,7 +220,7 @@ def is_found(name: str, data_dir: str | None = None) -> bool:
     Parameters
     ----------
     name
-        Name of the data set, see `available`.
+        Name of the data set, see `available_datasets`.
     data_dir
         Data directory; None takes the environment variable FL_AUDIT_DATA, if it is set.
     """

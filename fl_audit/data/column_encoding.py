@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Floats, Floats32, Integers
 from fl_audit.data.encoding import min_max
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, DataWarning, IdentifyingColumn
-from fl_audit.data.written_numbers import BOUND, DECIMAL_MARKS, amounts, is_number
+from fl_audit.data.written_numbers import BOUND, DECIMAL_MARKS, is_number, rewrite_amounts
 from fl_audit.errors import InputError, Remedy, require
 
 DEFAULT_MAX_LEVELS = 100  # levels of a column, and classes of a label, that are accepted unless the user says otherwise
@@ -217,7 +217,7 @@ def _numbers(column: "pd.Series[Any]", name: str, origin: SourceFileRows, decima
     if (days := _days(column)) is not None:
         return days, " (days since 1970)"
     codes, raw = pd.factorize(column.astype(str).str.strip())
-    text, notes = amounts(pd.Series(raw, dtype=str))
+    text, notes = rewrite_amounts(pd.Series(raw, dtype=str))
     other = DECIMAL_MARKS[decimal == "."]
     written, otherwise = (np.array([is_number(cell, mark) for cell in text]) for mark in (decimal, other))
     if written.all():

@@ -48,7 +48,7 @@ def with_crafted(records: Records, index: int, crafted: CraftedRecord | None) ->
     return replace(records, features=features, labels=labels)
 
 
-def alone(crafted: CraftedRecord, like: Records) -> Records:
+def single_record(crafted: CraftedRecord, like: Records) -> Records:
     """Return `Records` with a crafted record alone, which has no owner.
 
     Parameters

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from fl_audit.errors import InputError, expanded_path
+from fl_audit.errors import InputError
+from fl_audit.value_checks import expanded_path
 
 DATA_DIRECTORY_VARIABLE = "FL_AUDIT_DATA"  # environment variable that names the data directory where no other is given
 

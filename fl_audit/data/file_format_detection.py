@@ -71,7 +71,7 @@ _MARKUP = (("a web page", (b"<!doctype html", b"<html", b"<table", b"<head", b"<
 _BEGINNING = 512
 
 
-def kind_of(content: bytes) -> str | None:
+def file_format_phrase(content: bytes) -> str | None:
     """Return the format of a file as a phrase, such as "a Parquet file"; None for CSV and unknown formats.
 
     Parameters
@@ -81,7 +81,7 @@ def kind_of(content: bytes) -> str | None:
 
     Examples
     --------
-    >>> kind_of(b"PAR1\\0..."), kind_of(b"PAR1,y")
+    >>> file_format_phrase(b"PAR1\\0..."), file_format_phrase(b"PAR1,y")
     ('a Parquet file', None)
     """
     found = _of(content)

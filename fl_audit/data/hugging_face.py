@@ -17,7 +17,7 @@ from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.encoding import UNKNOWN_OWNERS, build_records, encode_labels, encode_owners
 from fl_audit.data.image_folders import ImageSettings, image_features
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
-from fl_audit.data.missing_value_words import without_words, words_gone
+from fl_audit.data.missing_value_words import missing_value_word_counts, without_words
 from fl_audit.data.table_settings import TableSettings
 from fl_audit.errors import InputError, Remedy, first_line, require
 
@@ -61,7 +61,7 @@ def load_hub(name: str, options: Mapping[str, Any]) -> LoadedDataset:
     frames = [without_words(frame, table.missing or ()) for frame in written]
     words = Counter[str]()
     for before, after in zip(written, frames, strict=True):
-        words.update(words_gone(before, after))
+        words.update(missing_value_word_counts(before, after))
     return source_of_frames(frames, [path for path, _ in parts], table, name, "data set", words)
 
 

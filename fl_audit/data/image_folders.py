@@ -15,7 +15,8 @@ from fl_audit.data.column_encoding import described_names
 from fl_audit.data.data_paths import resolve
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
-from fl_audit.errors import InputError, Remedy, require, require_number
+from fl_audit.errors import InputError, Remedy, require
+from fl_audit.value_checks import require_number
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 _HIGHEST_PIXEL = np.float32(255)

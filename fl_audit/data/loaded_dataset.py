@@ -46,12 +46,12 @@ class DataWarning:
 _NAMED = 3
 
 
-def some(names: Sequence[str]) -> str:
+def first_names_text(names: Sequence[str]) -> str:
     """Return a phrase with the first three names of a list and the number of further ones.
 
     Examples
     --------
-    >>> some(["a", "b", "c", "d", "e"])
+    >>> first_names_text(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

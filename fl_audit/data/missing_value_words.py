@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.data.written_numbers import DECIMAL_MARKS, amounts, is_number
+from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number, rewrite_amounts
 
 USUAL_WORDS = frozenset(
     {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"}
@@ -53,7 +53,7 @@ def _are_numbers(cells: Sequence[str]) -> bool:
         return True
     # The first few settle most columns of words at once, however long they are.
     for part in (cells[:10], cells):
-        text = amounts(pd.Series(part, dtype=str))[0].tolist()
+        text = rewrite_amounts(pd.Series(part, dtype=str))[0].tolist()
         if not any(all(is_number(cell, mark) for cell in text) for mark in DECIMAL_MARKS):
             return False
     return True
@@ -84,7 +84,7 @@ def without_words(frame: pd.DataFrame, missing: Sequence[str]) -> pd.DataFrame:
     return frame.assign(**{str(name): kept(column) for name, column in frame.items()}) if missing else frame
 
 
-def words_gone(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
+def missing_value_word_counts(written: pd.DataFrame, read: pd.DataFrame) -> Mapping[str, int]:
     """Return, by word, the number of records in which the word meant a missing value; the key "" counts empty cells.
 
     Parameters

@@ -15,7 +15,8 @@ from fl_audit.data.file_reading import archive_names, read_archive
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
 from fl_audit.data.multi_array_records import packed
 from fl_audit.data.option_names import PictureOrSequence
-from fl_audit.errors import InputError, Remedy, choice, require
+from fl_audit.errors import InputError, Remedy, require
+from fl_audit.value_checks import choice
 
 _HIGHEST_PIXEL = np.float32(255)
 _KEYS = ("x", "y", "x_test", "y_test")

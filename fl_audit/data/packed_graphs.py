@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fl_audit.array_types import Flags, Floats32
 from fl_audit.data.records import Records
-from fl_audit.errors import InputError, require, require_number
+from fl_audit.errors import InputError, require
+from fl_audit.value_checks import require_number
 
 if TYPE_CHECKING:
     from torch import Tensor

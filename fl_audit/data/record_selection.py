@@ -10,8 +10,9 @@ from fl_audit.data.option_names import PartitionScheme as PartitionScheme
 from fl_audit.data.option_names import UsersAcrossClients as UsersAcrossClients
 from fl_audit.data.partition import users_of
 from fl_audit.data.records import Records
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
+from fl_audit.value_checks import require_number
 
 FEWEST_POPULATION = 2  # with fewer records outside D and D' the test records are the population sample
 _LARGEST_HELD_OUT_SHARE = 0.2

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.array_types import Floats32, Integers
-from fl_audit.errors import InputError, as_whole, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.learning.named_inputs import TOKENS, NamedInput, width_of
+from fl_audit.value_checks import as_whole, require_number
 
 
 # Compared by identity: element-wise equality of arrays has no single truth value, and identity keeps records hashable.

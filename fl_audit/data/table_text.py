@@ -12,7 +12,7 @@ from pathlib import Path
 from charset_normalizer import from_bytes
 
 from fl_audit.data.csv_conversion import parquet_text, workbook_text
-from fl_audit.data.file_format_detection import PARQUET, TABLES, WORKBOOK, kind_of, require_text
+from fl_audit.data.file_format_detection import PARQUET, TABLES, WORKBOOK, file_format_phrase, require_text
 from fl_audit.data.file_reading import read_bytes
 from fl_audit.data.loaded_dataset import DataWarning
 from fl_audit.data.table_settings import WHITESPACE
@@ -115,7 +115,7 @@ def read_table_text(
         If the file cannot be read, cannot be decoded, or has an unsupported format.
     """
     content = read_bytes(path)
-    kind = kind_of(content)
+    kind = file_format_phrase(content)
     if kind in (WORKBOOK, PARQUET):
         for key, value in (("encoding", encoding), ("separator", separator)):
             require(value is None, f"{path} is {kind}, which has no {key}: leave {key} out of [data]")

@@ -15,11 +15,11 @@ import pandas as pd
 from fl_audit.data.data_frames import chosen_columns, source_of_frames
 from fl_audit.data.data_paths import resolve
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
-from fl_audit.data.missing_value_words import words_gone
+from fl_audit.data.missing_value_words import missing_value_word_counts
 from fl_audit.data.table_settings import WHITESPACE, TableSettings
 from fl_audit.data.table_text import TableText, read_table_text, split_rows
 from fl_audit.data.warnings import header_warnings
-from fl_audit.data.written_numbers import DECIMAL_MARKS, amounts, is_number
+from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number, rewrite_amounts
 from fl_audit.errors import InputError, Remedy, first_line, require
 
 _SPACES = r"\s+"
@@ -120,7 +120,7 @@ def _missing_words(
     found: Counter[str] = Counter()
     for frame, text in zip(frames, texts, strict=True):
         names = [str(name) for name in frame.columns[frame.isna().any()]] if settings.missing else []
-        found.update(words_gone(_as_written(text, names), frame[names]) if names else {})
+        found.update(missing_value_word_counts(_as_written(text, names), frame[names]) if names else {})
     return found
 
 
@@ -242,7 +242,7 @@ def _marks_of(column: "pd.Series[Any]") -> dict[str, str | None]:
 
     The result is empty if the column does not mainly consist of numbers.
     """
-    cells = amounts(pd.Series(column.dropna().unique()))[0].tolist()
+    cells = rewrite_amounts(pd.Series(column.dropna().unique()))[0].tolist()
     found: dict[str, str | None] = {}
     numbers = 0
     for cell in cells:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fl_audit.array_types import Floats, Floats32
 from fl_audit.data.label_leaks import label_leak_warnings
-from fl_audit.data.loaded_dataset import DataWarning, some
+from fl_audit.data.loaded_dataset import DataWarning, first_names_text
 from fl_audit.data.missing_value_words import USUAL_WORDS, is_usual
 from fl_audit.data.written_numbers import DECIMAL_MARKS, is_number
 from fl_audit.errors import Remedy
@@ -104,7 +104,7 @@ def _spellings(frame: pd.DataFrame) -> Iterator[DataWarning]:
         folded: dict[str, list[str]] = {}
         raw = set(column.astype(str).unique().tolist())
         if spaced := sorted(word for word in raw if word != word.strip() and word.strip() in raw):
-            around.append(f"{name} has {spaced[0].strip()!r}, {some([repr(word) for word in spaced])}")
+            around.append(f"{name} has {spaced[0].strip()!r}, {first_names_text([repr(word) for word in spaced])}")
         for word in sorted({word.strip() for word in raw}):
             folded.setdefault(_folded(word), []).append(word)
         # Words that differ from another one by case or spaces only, next to those that they resemble.
@@ -114,7 +114,9 @@ def _spellings(frame: pd.DataFrame) -> Iterator[DataWarning]:
         yield DataWarning(f"words that differ by spaces around them are taken for one: {'; '.join(around)}")
     if found:
         remedy = Remedy("ignore-case", True)
-        columns = "; ".join(f"{name} has {some([repr(twin) for twin in twins])}" for name, twins in found.items())
+        columns = "; ".join(
+            f"{name} has {first_names_text([repr(twin) for twin in twins])}" for name, twins in found.items()
+        )
         text = f"words that differ by case or spaces only are taken for different ones: {columns}"
         yield DataWarning(f"{text}; {remedy} makes them one", (remedy,))
 
@@ -129,7 +131,7 @@ def _words_kept(frame: pd.DataFrame) -> Iterator[DataWarning]:
                 found.setdefault(word, []).append(f"{name} ({counts[word]:,} of {len(column):,})")
     for word, columns in found.items():
         remedy = Remedy("missing", (word,))
-        taken = f"{word!r} in column {some(columns)} is taken for a word like others"
+        taken = f"{word!r} in column {first_names_text(columns)} is taken for a word like others"
         yield DataWarning(f"{taken}; if it says that a value is missing, {remedy} leaves these records out", (remedy,))
 
 
@@ -166,7 +168,7 @@ def _label_warnings(labels: "pd.Series[Any]") -> Iterator[DataWarning]:
     counts = (labels if are_numbers else labels.astype(str).str.strip()).value_counts()
     rare = [f"{name} ({count:,} of {len(labels):,})" for name, count in counts.items() if count < _RARE * len(labels)]
     if rare and len(labels) >= _ENOUGH_FOR_SHARES:
-        text = f"less than 2 % of the records have the label {some(rare)}, and so few teach a model little"
+        text = f"less than 2 % of the records have the label {first_names_text(rare)}, and so few teach a model little"
         yield DataWarning(f"{text}: put rare classes together, or give more records of them")
     if are_numbers and not pd.api.types.is_bool_dtype(labels):
         yield from _quantity(counts)
@@ -208,7 +210,7 @@ def _weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
     if names:
         remedy = Remedy("drop", tuple(names))
         one = len(names) == 1
-        look = f"column {some(names)} looks" if one else f"columns {some(names)} look"
+        look = f"column {first_names_text(names)} looks" if one else f"columns {first_names_text(names)} look"
         text = f"{look} like {'the weight' if one else 'weights'} of a record in a survey; every record counts the same"
         are = "the weight is a feature like others" if one else "the weights are features like others"
         yield DataWarning(f"{text} here, and {are}: {remedy} leaves {'it' if one else 'them'} out", (remedy,))
@@ -235,5 +237,6 @@ def header_warnings(header: Sequence[str]) -> tuple[DataWarning, ...]:
     numbered = len(whole) == len(numbers) and whole == list(range(whole[0], whole[0] + len(whole))) if whole else False
     if 2 * len(numbers) < len(header) or not numbers or numbered:
         return ()
-    text = f"the first line has {some([repr(name) for name in numbers])} for names of columns, and looks like a record"
+    said = first_names_text([repr(name) for name in numbers])
+    text = f"the first line has {said} for names of columns, and looks like a record"
     return (DataWarning(f"{text}: put a line of names above it, else this record is lost"),)

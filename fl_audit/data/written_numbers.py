@@ -24,7 +24,7 @@ BOUND = re.compile(r"^[<>≤≥]=? ?(?=[+-]?[\d.,]*\d[\d.,]*$)")  # a measuremen
 _UNIT = re.compile(r"[+-]?((?:[$€£¥]|[A-Z]{3} ) ?)?\d[\d.,]*( ?[^\W\d_][^\d()+:/-]*| ?[$€£¥°])?")
 
 
-def amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
+def rewrite_amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
     """Rewrite amounts such as "1'000 EUR" as plain numbers; return the cells and notes on what was changed.
 
     Spaces, apostrophes between thousands, and a unit that all amounts share are removed. The sign of bounds such as
@@ -37,7 +37,7 @@ def amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str]]:
 
     Examples
     --------
-    >>> text, notes = amounts(pd.Series(["1'000,50 EUR", "(20,00 EUR)"]))
+    >>> text, notes = rewrite_amounts(pd.Series(["1'000,50 EUR", "(20,00 EUR)"]))
     >>> text.tolist(), notes
     (['1000,50', '-20,00'], ["'(20,00 EUR)' is below 0", "'EUR' left out"])
     """

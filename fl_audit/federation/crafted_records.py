@@ -96,7 +96,7 @@ def _told(found: CraftedFeatures) -> CraftedRecord:
     return told_record(found.features.cpu().numpy(), found.label)
 
 
-def measured(federation: LoadedFederation, models: Tensor) -> CraftedMeasures | None:
+def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> CraftedMeasures | None:
     """Measure the effect of the crafted record x of a federation; return None if x was not crafted.
 
     Parameters

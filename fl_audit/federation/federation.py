@@ -175,14 +175,14 @@ class Federation:
 
         None if every client may participate, or if units are records or users.
         """
-        return self.turn(server_round) if self.mechanism.contribution.unit is Unit.CLIENT else None
+        return self.eligible_units(server_round) if self.mechanism.contribution.unit is Unit.CLIENT else None
 
-    def turn(self, server_round: int) -> Integers | None:
+    def eligible_units(self, server_round: int) -> Integers | None:
         """Return the numbers of the units that may participate in a round, ascending.
 
         None if every unit may participate.
         """
-        return self.mechanism.participation.members(self.data_seed, server_round)
+        return self.mechanism.participation.eligible_units(self.data_seed, server_round)
 
     def to_json(self) -> str:
         """Return the federation as JSON."""

@@ -10,7 +10,7 @@ import numpy as np
 from fl_audit.adjacency import Unit
 from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
-from fl_audit.data.crafted_records import alone
+from fl_audit.data.crafted_records import single_record
 from fl_audit.data.neighbours import replacement_positions
 from fl_audit.data.partition import partition_records, user_shards, users_of
 from fl_audit.data.record_selection import FEWEST_POPULATION, Split, select_records
@@ -86,7 +86,7 @@ def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Recor
     """
     number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
     if public.pair.opposite is not None:
-        return alone(public.pair.opposite, split.inside), everything
+        return single_record(public.pair.opposite, split.inside), everything
     if number is None:
         return None, everything
     assert split.outside is not None, "what stands in for a unit is outside D"

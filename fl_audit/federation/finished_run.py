@@ -149,7 +149,7 @@ class FinishedRun:
     unprotected: NonPrivateAccuracy | None = None
     _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def once(self, make: "Callable[[FinishedRun], Made]") -> Made:
+    def cached(self, make: "Callable[[FinishedRun], Made]") -> Made:
         """Return `make(self)`; the result is stored, so that later calls with the same function return it again."""
         if make not in self._made:
             self._made[make] = make(self)

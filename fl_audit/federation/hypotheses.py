@@ -21,7 +21,7 @@ from fl_audit.federation.contributions import (
 )
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_likelihoods import question_of_steps
-from fl_audit.federation.observed_rounds import ObservedRound, SideInformation, shown
+from fl_audit.federation.observed_rounds import ObservedRound, SideInformation, require_seen
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodRatioInput
 from fl_audit.mechanisms.noise_addition import noise_share
@@ -75,7 +75,7 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
         Participation of the units and, with adaptive clipping, the noised quantile bits.
     """
     mechanism = federation.public.mechanism
-    turn, weight = federation.public.turn(moment.number), mechanism.sampling_rate
+    turn, weight = federation.public.eligible_units(moment.number), mechanism.sampling_rate
     if turn is not None and federation.target not in turn:
         present, absent = (
             zero_contribution(models, mechanism.is_adaptive),
@@ -84,13 +84,13 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
     else:
         present, absent = differing_contributions(federation, models, moment)
     if mechanism.is_sampled and federation.public.threat_model.sees_participation:
-        takes_part = shown(side.taking_part, "who took part")[:, federation.target].bool()
+        takes_part = require_seen(side.taking_part, "who took part")[:, federation.target].bool()
         present, absent, weight = present.times(takes_part), absent.times(takes_part), 1.0
     match federation.unit:
         case Unit.RECORD | Unit.USER:
             others = None
             if mechanism.is_sampled:
-                taking_part = shown(side.taking_part, "who took part").cpu().numpy()
+                taking_part = require_seen(side.taking_part, "who took part").cpu().numpy()
                 records = federation.common_records
                 units = records if federation.user is None else federation.user[records]
                 others = torch.from_numpy(taking_part[:, units]).to(models.device)
@@ -121,7 +121,7 @@ def _shared_clients(
         some: slice | Tensor = slice(None)
         part = moment
         if federation.public.mechanism.is_sampled:
-            rows = shown(side.taking_part, "who took part")[:, client].nonzero().flatten()
+            rows = require_seen(side.taking_part, "who took part")[:, client].nonzero().flatten()
             if len(rows) == 0:
                 continue
             if len(rows) < len(models):
@@ -147,7 +147,7 @@ def _log_odds_of_bits(
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:
         return None
-    rest = shown(side.bits, "the noised bits") - shared.centred_bits
+    rest = require_seen(side.bits, "the noised bits") - shared.centred_bits
     one, other = ((rest - side.centred_bits / 2) * side.centred_bits / mechanism.bit_sigma**2 for side in sides)
     return one, other
 
@@ -164,7 +164,7 @@ def _of_contribution(federation: LoadedFederation, seen: ObservedRound, moment: 
             own = torch.zeros_like(present.total)
         case _:
             assert_never(federation.unit)
-    observed = shown(seen.side.contribution, "the contribution of the target's client")
+    observed = require_seen(seen.side.contribution, "the contribution of the target's client")
     return LikelihoodRatioInput(observed, Hypotheses(own, present.total, absent.total))
 
 
@@ -173,10 +173,10 @@ def _less_known_noise(federation: LoadedFederation, observed: Tensor, seen: Obse
     mechanism, side = federation.public.mechanism, seen.side
     if not mechanism.clients_add_noise:
         return observed
-    seeds = shown(side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+    seeds = require_seen(side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
     known = federation.public.threat_model.known_shares
     require(len(seeds) == known, f"{len(seeds)} seeds of noise were shown: accepted are {known}")
-    trials, left = shown(side.trial_numbers, "the numbers of the trials").tolist(), observed.double()
+    trials, left = require_seen(side.trial_numbers, "the numbers of the trials").tolist(), observed.double()
     for seed in seeds:
         share = noise_share(seed, trials, seen.number, observed.shape[1]).to(observed.device)
         left = left - mechanism.share_scale * share.double()

@@ -22,7 +22,7 @@ from fl_audit.federation.federation_enums import InitialWeightsSource as Initial
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.record_tensors import Examples
-from fl_audit.learning.models import initial_models
+from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
 from fl_audit.randomness import Purpose, generator
 

@@ -359,7 +359,7 @@ def load_federation(public: Federation) -> LoadedFederation:
         more = np.arange(public.records, public.records_held)
         shards = tuple(np.append(one, more) if client == victim else one for client, one in enumerate(shards))
     spec = model_for(public.model, split.inside)
-    model = StackedModel.of(spec, probe_records(source)).fitting(public.device)
+    model = StackedModel.of(spec, probe_records(source)).sized_for_device(public.device)
     core = None if public.weights is None else load_core(public.weights)
     return LoadedFederation(
         public=public,

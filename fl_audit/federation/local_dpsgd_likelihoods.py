@@ -17,9 +17,13 @@ import torch
 from torch import Tensor
 
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_updates import ClientRandomness, private_steps, trained_privately
-from fl_audit.federation.observed_rounds import ObservedRound, shown
-from fl_audit.federation.record_tensors import Examples
+from fl_audit.federation.local_dpsgd_updates import (
+    ClientRandomness,
+    clipped_gradient_sum,
+    private_steps,
+    trained_privately,
+)
+from fl_audit.federation.observed_rounds import ObservedRound, require_seen
 from fl_audit.learning.private_training import CLIPPING_SLACK
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodRatioInput
@@ -55,7 +59,7 @@ def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider
     for client in scale.clients:
         shared += scale.of_sums[client] * _sum_of_common(federation, seen, client)
     weight = training.rate_of(len(federation.shards[federation.victim]))
-    present = _clipped_sum(federation, seen.start, federation.differing)
+    present = clipped_gradient_sum(federation, seen.start, federation.differing, slack=CLIPPING_SLACK)
     present = scale.of_sums[federation.victim] * present
     return LikelihoodRatioInput(observed, Hypotheses(shared, present, torch.zeros_like(present), weight))
 
@@ -113,10 +117,10 @@ def _unknown_updates(federation: LoadedFederation, seen: ObservedRound, insider:
     An insider knows the seeds of its own and its colluders' noise.
     """
     if federation.public.threat_model.adversary is Adversary.SERVER:
-        return shown(seen.side.contribution, "the contribution of the target's client").double()
+        return require_seen(seen.side.contribution, "the contribution of the target's client").double()
     rest, known = seen.sums(federation.public.mechanism).double().clone(), (insider, *federation.colluders(insider))
-    seeds = shown(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
-    trials = tuple(shown(seen.side.trial_numbers, "the numbers of the trials").tolist())
+    seeds = require_seen(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+    trials = tuple(require_seen(seen.side.trial_numbers, "the numbers of the trials").tolist())
     for client, seed in zip(known, seeds, strict=True):
         rest -= trained_privately(federation, client, seen.start, seen.number, ClientRandomness(seed, trials)).updates
     return rest
@@ -130,14 +134,5 @@ def _sum_of_common(federation: LoadedFederation, seen: ObservedRound, client: in
     taken = None
     if federation.public.mechanism.is_sampled:
         units = torch.from_numpy(federation.shards[client][stays])
-        taken = shown(seen.side.taking_part, "who took part").cpu()[:, units].bool().to(seen.start.device)
-    return _clipped_sum(federation, seen.start, federation.honest_shard(client), taken)
-
-
-def _clipped_sum(
-    federation: LoadedFederation, models: Tensor, examples: Examples, taken: Tensor | None = None
-) -> Tensor:
-    norm = federation.public.mechanism.clipping_norm
-    return federation.model.clipped_sum(
-        models, examples.features, examples.labels, norm, taking_part=taken, slack=CLIPPING_SLACK
-    )
+        taken = require_seen(seen.side.taking_part, "who took part").cpu()[:, units].bool().to(seen.start.device)
+    return clipped_gradient_sum(federation, seen.start, federation.honest_shard(client), taken, CLIPPING_SLACK)

@@ -135,12 +135,34 @@ def expected_update(federation: LoadedFederation, client: int, models: Tensor) -
     current, of_differing = models.clone(), torch.zeros_like(models)
     for _ in range(steps.count(records)):
         if differing is not None:
-            of_differing.add_(_clipped_sum(federation, current, differing), alpha=rate)
-        current.sub_(_clipped_sum(federation, current, honest), alpha=rate)
+            of_differing.add_(clipped_gradient_sum(federation, current, differing), alpha=rate)
+        current.sub_(clipped_gradient_sum(federation, current, honest), alpha=rate)
     return models - current, of_differing
 
 
-def _clipped_sum(federation: LoadedFederation, models: Tensor, examples: Examples) -> Tensor:
+def clipped_gradient_sum(
+    federation: LoadedFederation,
+    models: Tensor,
+    examples: Examples,
+    taking_part: Tensor | None = None,
+    slack: float = 0.0,
+) -> Tensor:
+    """Return the sum of the examples' gradients, each clipped to the mechanism's norm, float32 (trials, parameters).
+
+    Parameters
+    ----------
+    federation
+        The federation, whose mechanism defines the clipping norm.
+    models
+        Model parameters, one row per trial; float32 (trials, parameters).
+    examples
+        The examples.
+    taking_part
+        Whether an example is in a trial's sum, bool (trials, n); None for all examples.
+    slack
+        Number that is added to each gradient's norm before clipping, at least 0.
+    """
+    norm = federation.public.mechanism.clipping_norm
     return federation.model.clipped_sum(
-        models, examples.features, examples.labels, federation.public.mechanism.clipping_norm
+        models, examples.features, examples.labels, norm, taking_part=taking_part, slack=slack
     )

@@ -170,7 +170,7 @@ def _require_view(view: InsiderView, mechanism: Mechanism) -> None:
         require(mechanism.rounds_needed == 1, f"{found}: accepted with it is 'update'")
 
 
-def shown(value: Tensor | None, what: str) -> Tensor:
+def require_seen(value: Tensor | None, what: str) -> Tensor:
     """Return a part of the adversary's view, which must contain it; otherwise `InputError` is raised.
 
     Parameters
@@ -222,7 +222,7 @@ def refuse_blurred(share: Floats) -> None:
     require(not is_blurred(share).any(), f"{hidden}: {found}, {remedy}")
 
 
-def show(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
+def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
     """Return the part of a round that clients see: the release or models, with side information.
 
     Parameters
@@ -262,7 +262,7 @@ def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
             assert_never(view)
 
 
-def walk(
+def replayed_rounds(
     view: InsiderView, mechanism: Mechanism, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]
 ) -> Iterator[ServerRound]:
     """Reconstruct the rounds of some trials from the tensors that `kept_of` returned, and yield them one by one.

@@ -50,8 +50,9 @@ class RunTables:
     # One row per trial, round and canary (decoys after the canaries), in the canary audit: is_in, part (share of the
     # canary in the score if it is in), score. None in other audits.
     canaries: pd.DataFrame | None = None
-    # Values that the challenger revealed, see `belief.opened`: `opened` has one row per trial and round, `tallies` one
-    # row per count. None if nothing was revealed, or the tables were read without the challenger's directory.
+    # Values that the challenger revealed, see `verdict.opened_secrets`: `opened` has one row per trial and round,
+    # `tallies` one row per count. None if nothing was revealed, or the tables were read without the challenger's
+    # directory.
     opened: pd.DataFrame | None = None
     tallies: pd.DataFrame | None = None
 

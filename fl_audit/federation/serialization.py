@@ -33,7 +33,7 @@ class SentExamples:
         user = None if examples.user is None else examples.user.cpu().numpy()
         return cls(examples.features.cpu().numpy(), examples.labels.cpu().numpy(), user)
 
-    def arrived(self, public: Federation) -> Examples:
+    def to_examples(self, public: Federation) -> Examples:
         """Convert the examples back to tensors on the federation's device, in the receiving process."""
         # They may have come in memory of others, which nobody may write to.
         features, labels = (to_device(one, public.device) for one in (self.features, self.labels))
@@ -63,14 +63,14 @@ class SentFederation:
         register_federation(
             LoadedFederation(
                 public=public,
-                training=self.training.arrived(public),
-                replacement=None if self.replacement is None else self.replacement.arrived(public),
+                training=self.training.to_examples(public),
+                replacement=None if self.replacement is None else self.replacement.to_examples(public),
                 shards=tuple(np.split(self.shards, np.cumsum(self.sizes)[:-1])),
                 victim=self.victim,
                 held_out=None,
                 classes=self.spec.classes,
                 inputs=self.spec.inputs,
-                model=StackedModel.of(self.spec, known=self.known).fitting(public.device),
+                model=StackedModel.of(self.spec, known=self.known).sized_for_device(public.device),
                 core=self.core,
                 user=self.user,
             )
@@ -90,7 +90,7 @@ class SentShard:
         """Add the shard to the federation that the process has received."""
         federation = load_federation(Federation.from_json(self.public))
         federation.receive(
-            self.client, self.shard.arrived(federation.public), None if self.raw is None else self.raw.copy()
+            self.client, self.shard.to_examples(federation.public), None if self.raw is None else self.raw.copy()
         )
 
 

@@ -26,7 +26,7 @@ class TrialBatchColumns:
     # Arrays of shape (trials, rounds, directions), canaries first, then decoys; only in the canary audit.
     canaries: Table = field(default_factory=dict)
     opened: Table = field(default_factory=dict)  # values that the challenger reveals of every round, (trials, rounds)
-    tallies: Table = field(default_factory=dict)  # counts that the challenger reveals, a row each, see `belief.opened`
+    tallies: Table = field(default_factory=dict)  # revealed counts, one row each, see `verdict.opened_secrets`
 
     def __or__(self, other: "TrialBatchColumns") -> "TrialBatchColumns":
         """Return the columns of both values; if both have a column of the same name, that of `other` is taken.

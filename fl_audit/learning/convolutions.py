@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from fl_audit.learning.layers import LayerCall, SharedPassState, StackedLayer, weigh
+from fl_audit.learning.layers import LayerCall, SharedPassState, StackedLayer, weighted_gradient_sum
 
 _FEW_CHANNELS = 8
 """With fewer input channels than this, matrix products with unfolded patches are faster than torch's convolution."""
@@ -54,7 +54,7 @@ class StackedConv2d(StackedLayer):
         If the layer unfolds its inputs, `inputs` are the unfolded patches, and the outputs have a single axis for all
         positions of the image.
         """
-        weight, bias = self.required("weight"), self.parameter("bias")
+        weight, bias = self.required_parameter("weight"), self.parameter("bias")
         trials, outs = weight.shape[:2]
         if not self.unfolds:
             # Every trial has a group of channels, except in a model's raw input, which all trials read.
@@ -85,7 +85,7 @@ class StackedConv2d(StackedLayer):
         """Return the squared norm of each example's gradient, (trials, examples), and values for `weighted_sum`."""
         signals = self.frame.split(signal.flatten(2))
         bias = signals.sum(3) if self.parameter("bias") is not None else None
-        places, size = signals.shape[3], self.required("weight")[0].numel()
+        places, size = signals.shape[3], self.required_parameter("weight")[0].numel()
         if self.groups == 1 and 2 * places**2 < size:
             # ||d p^T||^2 = <d^T d, p^T p>: cheaper than the gradient where an image has few places and many channels.
             patches, gradients = self.split_patches(visit), None
@@ -105,8 +105,8 @@ class StackedConv2d(StackedLayer):
             axes = "wnol,nkl->wok" if visit.shared else "wnol,wnkl->wok"
             summed = torch.einsum(axes, weighted, self.split_patches(visit))
         else:
-            summed = weigh(gradients, weights)
-        return {"weight": summed} | ({} if bias is None else {"bias": weigh(bias, weights)})
+            summed = weighted_gradient_sum(gradients, weights)
+        return {"weight": summed} | ({} if bias is None else {"bias": weighted_gradient_sum(bias, weights)})
 
     def example_gradients(self, visit: LayerCall, signal: Tensor) -> Tensor:
         """Return each example's gradient with respect to the layer's weight, shape (trials, examples, outs, ...).
@@ -123,7 +123,7 @@ class StackedConv2d(StackedLayer):
         if self.unfolds:
             return self.frame.split(signal.flatten(2)) @ self.split_patches(visit).transpose(-1, -2)
         inputs = visit.inputs.repeat(self.frame.trials, 1, 1, 1) if visit.shared else visit.inputs
-        outs, *shape = self.required("weight").shape[1:]
+        outs, *shape = self.required_parameter("weight").shape[1:]
         if self.groups == outs == inputs.shape[1]:
             return self.frame.split(self._by_channel(inputs, signal))
         read, answered = (one.reshape(1, -1, *one.shape[2:]) for one in (inputs, signal))

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fl_audit.array_types import Integers
-from fl_audit.learning.layers import applied
+from fl_audit.learning.layers import dense_outputs
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_layers import ParameterLayout
 
@@ -274,7 +274,7 @@ class _FirstLayer:
     def __init__(self, layer: ChainLayer, now: Tensor, stretch: _StepsOnRecords) -> None:
         self._layer, self._stretch = layer, stretch
         self._inputs = stretch.features.expand(len(now), -1, -1)
-        self._first = applied(self._inputs, layer.weights(now), layer.biases(now))
+        self._first = dense_outputs(self._inputs, layer.weights(now), layer.biases(now))
         self._pulled = torch.zeros_like(self._first)
         self._is_moved = False
 
@@ -308,7 +308,7 @@ class _UpperLayer:
         self._biases = None if biases is None else biases.clone()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        outputs = applied(inputs, self._weights, self._biases)
+        outputs = dense_outputs(inputs, self._weights, self._biases)
         self._inputs, self._outputs = inputs, self._layer.activation.apply(outputs)
         return self._outputs
 

@@ -147,7 +147,7 @@ def _measured_activations(passes: ModelPasses, portion: Microbatch) -> int:
     It is at least the number of parameters, because the pass forms the gradient of each example.
     """
     one, label = passes.read(portion.features[:1]), portion.labels[:1]
-    held = saved_scalars(passes.behind, lambda values: passes.summed_loss(values, one, label))
+    held = saved_scalars(passes.trained_module, lambda values: passes.summed_loss(values, one, label))
     return max(passes.layout.size, held)
 
 

@@ -101,7 +101,7 @@ class StackedLayer(nn.Module):
         """Return the layer's parameter with this name for all trials, (trials, *shape); None if there is none."""
         return self.frame.parameters.get(f"{self.prefix}{name}")
 
-    def required(self, name: str) -> Tensor:
+    def required_parameter(self, name: str) -> Tensor:
         """Return the layer's parameter with this name for all trials, (trials, *shape); `KeyError` if there is none."""
         return self.frame.parameters[f"{self.prefix}{name}"]
 
@@ -193,13 +193,13 @@ class StackedLinear(StackedLayer):
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
         """Return the layer's outputs, (trials * examples, outs)."""
-        frame, weight, bias = self.frame, self.required("weight"), self.parameter("bias")
+        frame, weight, bias = self.frame, self.required_parameter("weight"), self.parameter("bias")
         trials, outs = weight.shape[0], weight.shape[1]
         if shared and outs < _NARROW:
             flat = F.linear(inputs, weight.reshape(-1, weight.shape[2]), None if bias is None else bias.reshape(-1))
             return flat.view(-1, trials, outs).transpose(0, 1).reshape(-1, outs)
         stacked = inputs.expand(trials, -1, -1) if shared else frame.split(inputs)
-        return applied(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
+        return dense_outputs(stacked, weight, None if bias is None else bias.unsqueeze(1)).flatten(0, 1)
 
     def squared_norms(self, visit: LayerCall, signal: Tensor) -> tuple[Tensor, object]:
         """Return the squared gradient norms of the examples, (trials, examples), and None.
@@ -252,7 +252,7 @@ class StackedNormalisation(StackedLayer):
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
         """Return normalised inputs times each trial's scale plus its shift."""
-        weight, bias = self._aligned(self.required("weight"), inputs), self.parameter("bias")
+        weight, bias = self._aligned(self.required_parameter("weight"), inputs), self.parameter("bias")
         outputs = self.frame.split(inputs) * weight
         if bias is not None:
             outputs.add_(self._aligned(bias, inputs))
@@ -281,10 +281,10 @@ class StackedNormalisation(StackedLayer):
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
         """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
         assert isinstance(kept, dict)
-        return {name: weigh(gradients, weights) for name, gradients in kept.items()}
+        return {name: weighted_gradient_sum(gradients, weights) for name, gradients in kept.items()}
 
 
-def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
+def weighted_gradient_sum(gradients: Tensor, weights: Tensor) -> Tensor:
     """Return the weighted sum of gradients over the examples of each trial, (trials, ...).
 
     Parameters
@@ -298,7 +298,7 @@ def weigh(gradients: Tensor, weights: Tensor) -> Tensor:
     return summed.reshape(len(weights), *gradients.shape[2:])
 
 
-def applied(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
+def dense_outputs(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
     """Return the outputs of a dense layer, inputs W' + b, with separate W and b for each trial, (trials, n, outs).
 
     Parameters

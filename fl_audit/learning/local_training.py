@@ -21,13 +21,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fl_audit.array_types import Flags, Integers
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.learning.dense_chain_training import ChainLayer, chain_updates, fits_one_stretch
-from fl_audit.learning.layers import applied
+from fl_audit.learning.layers import dense_outputs
 from fl_audit.learning.optimizer_enums import LocalOptimizer as LocalOptimizer
 from fl_audit.learning.pass_budgets import slices
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)
@@ -284,7 +285,7 @@ def _of_chain(layers: Sequence[ChainLayer], features: Tensor, labels: Tensor) ->
         place = (torch.arange(len(step), device=step.device).unsqueeze(1), index) if is_own else index
         seen = [flat[place].float()]  # by the first layer, then by what follows each
         for layer in layers:
-            values = applied(seen[-1], layer.weights(weights), layer.biases(weights))
+            values = dense_outputs(seen[-1], layer.weights(weights), layer.biases(weights))
             seen.append(layer.activation.apply(values))
         share = counted / counted.sum(dim=1, keepdim=True).clamp_(min=1)
         wanted = F.one_hot(labels[place], layers[-1].outs)

@@ -16,8 +16,8 @@ from torch.func import functional_call
 from fl_audit import user_modules
 from fl_audit.errors import InputError
 from fl_audit.learning.model_adaptation import inputs_of
-from fl_audit.learning.model_remedies import FaultPlace, is_known_to_vmap, refusal, remedy
-from fl_audit.learning.module_preparation import said, sharing_copy, without_hints
+from fl_audit.learning.model_remedies import FaultPlace, is_vmap_refusal, refusal, remedy
+from fl_audit.learning.module_preparation import exception_text, sharing_copy, without_hints
 from fl_audit.learning.stacked_layers import is_plain
 
 _OUR_DIRECTORY = Path(__file__).parent
@@ -97,7 +97,7 @@ def explained(
     shape = tuple(features.shape[1:])
     place = located(module, values, features, names or names_of(len(features)))
     if place is None:
-        return refusal(error, shape) if is_known_to_vmap(error) or _is_theirs(error) else None
+        return refusal(error, shape) if is_vmap_refusal(error) or _is_theirs(error) else None
     inputs = inputs_of(module)
     fix, where = remedy(place, shape, inputs), _line_of(place.error)
     if fix is None:
@@ -188,7 +188,7 @@ class _LayerWatch:
 
 def raised_at(error: BaseException) -> str:
     """Return a phrase with type and message of an exception of the user's code, and its file and line if known."""
-    kind, words = type(error).__name__, said(error)
+    kind, words = type(error).__name__, exception_text(error)
     return (kind if words == kind else f"{kind}: {words}") + _line_of(error)
 
 

@@ -147,7 +147,7 @@ class ModelPasses:
 
         The call says whether parameters have several names, because torch's own search for them is slow.
         """
-        logits: Tensor = functional_call(self.behind, parameters, (features,), tie_weights=self._is_tied)
+        logits: Tensor = functional_call(self.trained_module, parameters, (features,), tie_weights=self._is_tied)
         return logits
 
     def clipped_sum_fast(self, work: ClippedSumPass, total: Tensor) -> None:
@@ -269,19 +269,19 @@ class ModelPasses:
         return explaining(self.template, parameters, features, self.feature_shape)
 
     @property
-    def behind(self) -> nn.Module:
+    def trained_module(self) -> nn.Module:
         """This thread's copy of the module that every trial runs: the model, or its part after the frozen layers."""
-        return self.parts.template if self.prefix is None else self.parts.behind(self.prefix.suffix)
+        return self.parts.template if self.prefix is None else self.parts.suffix_copy(self.prefix.suffix)
 
     def read(self, features: Tensor) -> Tensor:
-        """Return the inputs of the trained part of the model, the module `behind`, for records (..., *shape).
+        """Return the inputs of the trained part of the model, the module `trained_module`, for records (..., *shape).
 
         They are the outputs of the frozen layers for the records, or the records themselves if no layer is frozen.
         """
         if self.prefix is None:
             return features
         # Copied before `torch.func` begins, whose tensors a copy would keep.
-        self.parts.behind(self.prefix.suffix)
+        self.parts.suffix_copy(self.prefix.suffix)
         return self.prefix.rows(features)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError
-from fl_audit.learning.module_preparation import said
+from fl_audit.learning.module_preparation import exception_text
 from fl_audit.learning.named_inputs import NamedInput
 
 _AXES = {nn.Conv1d: ("L",), nn.Conv2d: ("H", "W"), nn.Conv3d: ("D", "H", "W")}
@@ -68,7 +68,7 @@ class FaultPlace(NamedTuple):
         return f"layer {self.path!r} ({kind})" if self.path else f"its forward ({kind})"
 
 
-def is_known_to_vmap(error: BaseException) -> bool:
+def is_vmap_refusal(error: BaseException) -> bool:
     """Return whether an exception is one by which `torch.func.vmap` refuses code that it cannot run."""
     return any(words in str(error) for words in _UNDER_VMAP)
 
@@ -93,7 +93,7 @@ def refusal(error: BaseException, shape: tuple[int, ...]) -> InputError:
             "torch.func.vmap cannot do: accepted are models whose attention takes a mask of four axes, such as BERT, "
             "DistilBERT, RoBERTa, ELECTRA, GPT-2, Llama and the encoder of T5"
         )
-    why = f" ({said(error)}): accepted are modules for torch.func.vmap" if fix is None else f": {fix}"
+    why = f" ({exception_text(error)}): accepted are modules for torch.func.vmap" if fix is None else f": {fix}"
     return InputError(f"the model cannot be run example by example on features of shape {shape}{why}")
 
 

@@ -1,20 +1,13 @@
-"""Built-in models, users' models, and the initial weights of both in every trial."""
+"""Built-in models and users' models, built from their specifications."""
 
-import copy
-import gc
-import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
-import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fl_audit import user_modules
 from fl_audit.errors import InputError, require
@@ -22,18 +15,11 @@ from fl_audit.learning.frozen_backbones import VGG16
 from fl_audit.learning.model_adaptation import read_logits
 from fl_audit.learning.model_error_messages import raised_at
 from fl_audit.learning.module_checks import check_module
-from fl_audit.learning.module_preparation import said, sharing_copy, without_hints
+from fl_audit.learning.module_preparation import exception_text, without_hints
 from fl_audit.learning.named_inputs import NamedInput, vocabulary_size
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
-from fl_audit.learning.recorded_initialisation import (
-    DrawRecorder,
-    ReplayDivergedError,
-    TensorMemoryLayout,
-    compute_again,
-)
-from fl_audit.learning.stacked_layers import ParameterLayout, is_plain
+from fl_audit.learning.stacked_layers import is_plain
 from fl_audit.learning.text_models import MeanEmbeddingClassifier
-from fl_audit.randomness import Purpose, generator
 
 
 @dataclass(frozen=True)
@@ -153,8 +139,8 @@ def _called_factory(spec: ModelSpec) -> nn.Module:
         signature.bind(**taken)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"model {spec.name!r} cannot be called ({said(error)}): accepted is a function that takes none or "
-            f"some of {', '.join(known)}"
+            f"model {spec.name!r} cannot be called ({exception_text(error)}): accepted is a function that takes none "
+            f"or some of {', '.join(known)}"
         ) from error
     try:
         with without_hints():
@@ -176,85 +162,6 @@ def _mean_embedding(spec: ModelSpec) -> nn.Module:
             "vocabulary in [data]; else 'package.module:factory'"
         )
     return glorot(MeanEmbeddingClassifier(size, spec.classes))
-
-
-@dataclass(frozen=True)
-class FactoryModel:
-    """The model that a factory returned, and data to compute other trials' initial weights without calling it again."""
-
-    module: nn.Module  # model; it must not be changed, because its copies share its frozen parameters
-    weights: Tensor | None  # trained weights, (parameters,), if they are the same at every call; otherwise None
-    # Recorded random draws, and the place among their results of each trained parameter that follows from them, keyed
-    # by name. None if the draws cannot be repeated.
-    draws: tuple[DrawRecorder, dict[str, TensorMemoryLayout]] | None = None
-
-
-@lru_cache(maxsize=2)
-def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> FactoryModel:
-    """Run a factory twice to find out how its initial weights follow from torch's random numbers.
-
-    If they do not, `weights` and `draws` are None, and the factory must be run for every trial.
-    """
-    first = _fingerprint(_drawn(spec, generator(1, Purpose.INITIAL_WEIGHTS)))
-    gc.collect()  # modules of libraries refer to themselves, and a large one would stay for a while
-    recorder = DrawRecorder()
-    try:
-        module = _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS), recorder)
-    except InputError:  # what ran before fails only because it is looked at
-        return FactoryModel(_drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS)), None)
-    values = {name: value.detach() for name, value in _tensors(module).items()}
-    trained = [name for name, value in module.named_parameters() if value.requires_grad]
-    places = {name: place for name, value in values.items() if (place := recorder.place(value)) is not None}
-    second = _fingerprint(module)
-    # A factory may draw and forget, or seed torch itself: its weights are then the same at every call.
-    if first == second:
-        row = ParameterLayout.of_trained(module).flatten(values)
-        return FactoryModel(module, row)
-    foretold, is_known = dict(second), recorder.is_complete and first.keys() == second.keys()
-    try:
-        with _drawing(generator(1, Purpose.INITIAL_WEIGHTS)), torch.no_grad():
-            compute_again(recorder.steps, places, lambda name, value: foretold.update({name: _digest(value)}))
-    except ReplayDivergedError:
-        foretold, is_known = _fingerprint(_drawn(spec, generator(1, Purpose.INITIAL_WEIGHTS))), False
-    differing = [name for name in foretold if first.get(name) != foretold[name]]
-    constants = [name for name in differing if name not in trained]
-    found = f"model {spec.name!r} makes {', '.join(constants[:3])} anew at every call, and nobody trains them"
-    accepted = "accepted are frozen parameters and buffers that are loaded from a file, or drawn by torch"
-    require(not constants, f"{found}: {accepted}")
-    if differing or not is_known:
-        return FactoryModel(module, None)
-    return FactoryModel(module, None, (recorder, {name: places[name] for name in trained if name in places}))
-
-
-def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
-def _fingerprint(module: nn.Module) -> dict[str, bytes]:
-    return {name: _digest(value) for name, value in _tensors(module).items()}
-
-
-def _digest(value: Tensor) -> bytes:
-    whole = value.detach().contiguous()
-    told = f"{whole.dtype} {tuple(whole.shape)}".encode()
-    return hashlib.blake2b(whole.reshape(-1).view(torch.uint8).numpy().data, key=told[:64]).digest()
-
-
-def model_template(spec: ModelSpec, alone: bool = False) -> nn.Module:
-    """Return the model whose constants (frozen parameters and buffers) all parties and trials share.
-
-    Raises `InputError` as `build_model` does, or if the factory makes different constants in each call.
-
-    Parameters
-    ----------
-    spec
-        Specification of the model.
-    alone
-        Whether this process needs no initial weights, so that the factory is called only once.
-    """
-    if alone or ":" not in spec.name:
-        return _drawn(spec, generator(0, Purpose.INITIAL_WEIGHTS))
-    return sharing_copy(_run_twice(spec, import_factory(spec.name)).module)
 
 
 def import_factory(name: str) -> Callable[..., nn.Module]:
@@ -280,57 +187,3 @@ def import_factory(name: str) -> Callable[..., nn.Module]:
     )
     require(callable(factory), f"model {name!r} is not callable: accepted is a function that returns a torch.nn.Module")
     return factory  # type: ignore[no-any-return]
-
-
-@contextmanager
-def _drawing(source: np.random.Generator) -> Iterator[None]:
-    """Seed torch's default generator in a `with` block, because constructors of modules take no generator."""
-    state = torch.Generator().manual_seed(int(source.integers(2**63))).get_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(state)
-        yield
-
-
-def _drawn(spec: ModelSpec, source: np.random.Generator, recorder: DrawRecorder | None = None) -> nn.Module:
-    """Build a model with torch's generator seeded from a source."""
-    with _drawing(source):
-        return build_model(spec) if recorder is None else recorder.run(lambda: build_model(spec))
-
-
-def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
-    """Return the initial weights of some trials, float32 (trials, parameters), drawn by seed and trial number.
-
-    Parameters
-    ----------
-    spec
-        Specification of the model.
-    seed
-        Public seed of the initial weights.
-    trials
-        Numbers of the trials.
-    """
-    known = _run_twice(spec, import_factory(spec.name)) if ":" in spec.name else None
-    return torch.stack([_weights(spec, known, generator(seed, Purpose.INITIAL_WEIGHTS, trial=one)) for one in trials])
-
-
-def _weights(spec: ModelSpec, known: FactoryModel | None, source: np.random.Generator) -> Tensor:
-    """Return a model's initial weights, (parameters,): those that the factory always gives, or else drawn by `source`.
-
-    If possible, the recorded steps of an earlier call of the factory are repeated, which is faster than a new call.
-    """
-    if known is not None and known.weights is not None:
-        return known.weights
-    if known is not None and known.draws is not None:
-        with suppress(ReplayDivergedError):
-            return _drawn_again(known.module, *known.draws, copy.deepcopy(source))
-    module = _drawn(spec, source)
-    return ParameterLayout.of_trained(module).flatten(dict(module.named_parameters()))
-
-
-def _drawn_again(
-    module: nn.Module, recorder: DrawRecorder, places: dict[str, TensorMemoryLayout], source: np.random.Generator
-) -> Tensor:
-    values: dict[str, Tensor] = dict(module.named_parameters())
-    with _drawing(source), torch.no_grad():
-        compute_again(recorder.steps, places, lambda name, value: values.update({name: value.clone()}))
-    return ParameterLayout.of_trained(module).flatten(values)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from fl_audit.errors import InputError, require
-from fl_audit.learning.module_preparation import copied, said, sharing_copy, without_hints
+from fl_audit.learning.module_preparation import copied, exception_text, sharing_copy, without_hints
 
 PROBE_EXAMPLES = 3  # number of examples on which a model is tested
 _MODE_EXAMPLES, _MODE_DRAWS = 16, 4
@@ -160,7 +160,8 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
             trained = [sharing_copy(module).train()(features) for _ in range(_MODE_DRAWS)]
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"the model cannot be run in training mode ({said(error)}): accepted is one that runs in both modes"
+            f"the model cannot be run in training mode ({exception_text(error)}): "
+            "accepted is one that runs in both modes"
         ) from error
     is_random = not all(_alike(found, trained[0]) for found in trained)
     require(
@@ -180,7 +181,8 @@ def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: to
         still, trained, after, moved = _after_a_step(subject, features, source)
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"the model cannot be run once its weights have moved ({said(error)}): accepted is one that runs with any"
+            f"the model cannot be run once its weights have moved ({exception_text(error)}): "
+            "accepted is one that runs with any"
         ) from error
     because = f", because training moves its buffer {moved[0]!r}" if moved else ""
     require(

@@ -91,7 +91,7 @@ def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
         accepted = (
             "torch.nn.utils.parametrizations.weight_norm in its place" if old else "a module of tensors and layers"
         )
-        raise InputError(f"the model cannot be copied ({said(error)}): accepted is {accepted}") from error
+        raise InputError(f"the model cannot be copied ({exception_text(error)}): accepted is {accepted}") from error
 
 
 def start_from_zeros(module: nn.Module) -> None:
@@ -131,7 +131,7 @@ def _begin_with_zeros(
     return (inputs, zeros if is_pair else zeros[0]), {}
 
 
-def said(error: BaseException) -> str:
+def exception_text(error: BaseException) -> str:
     """Return the first line of an exception's message; for `SystemExit`, or an empty message, the name of its type."""
     return type(error).__name__ if isinstance(error, SystemExit) else first_line(error)
 

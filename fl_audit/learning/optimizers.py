@@ -6,9 +6,10 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
-from fl_audit.errors import InputError, require_number
+from fl_audit.errors import InputError
 from fl_audit.learning.optimizer_enums import ServerOptimizerKind as ServerOptimizerKind
 from fl_audit.learning.stacked_layers import cached_rows
+from fl_audit.value_checks import require_number
 
 _MOMENTS = {ServerOptimizerKind.SGD: 0, ServerOptimizerKind.MOMENTUM: 1, ServerOptimizerKind.ADAM: 2}
 """Number of moment tensors that an optimizer keeps from round to round, keyed by optimizer."""

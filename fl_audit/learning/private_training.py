@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from fl_audit.array_types import Flags, Floats
 from fl_audit.errors import InputError, require
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.learning.module_preparation import said, sharing_copy, without_hints
+from fl_audit.learning.module_preparation import exception_text, sharing_copy, without_hints
 from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
 from fl_audit.learning.per_record_lookups import PerRecordLookupHooks, require_samples
 from fl_audit.learning.stacked_layers import ParameterLayout
@@ -319,8 +319,8 @@ class _SequentialTrialTrainer:
         # Opacus refuses layers by several kinds of errors, NotImplementedError among them.
         except Exception as error:
             raise InputError(
-                f"Opacus cannot train the model ({said(error)}): accepted with strategy 'dp-sgd-clients' are modules "
-                "without buffers, of layers that Opacus knows"
+                f"Opacus cannot train the model ({exception_text(error)}): accepted with strategy 'dp-sgd-clients' are "
+                "modules without buffers, of layers that Opacus knows"
             ) from error
         # Opacus rounds the mean batch down, in the worst case to 0.
         optimizer.expected_batch_size = self._steps.mean_batch(records)

@@ -18,7 +18,7 @@ from torch import Tensor
 from fl_audit.errors import InputError, require
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.microbatching import Microbatch
-from fl_audit.learning.module_preparation import said
+from fl_audit.learning.module_preparation import exception_text
 from fl_audit.learning.stacked_model import StackedModel
 
 _STEPS = 150  # number of steps of Adam
@@ -41,7 +41,7 @@ class FeatureBounds:
         """Return the bounds on a device."""
         return FeatureBounds(self.low.to(device), self.high.to(device), self.binary.to(device))
 
-    def within(self, features: Tensor) -> Tensor:
+    def clamped(self, features: Tensor) -> Tensor:
         """Return features (n, *shape), clamped to the bounds."""
         return torch.minimum(torch.maximum(features, self.low), self.high)
 
@@ -159,7 +159,7 @@ def _descend(
     """Return the record of lowest rank on the descent paths from some starts, and its rank, which may be infinite."""
     span = (scene.box.high - scene.box.low).clamp(min=0)
     # In units of the ranges, so that one step size does for all features.
-    place = ((scene.box.within(starts.features) - scene.box.low) / span.clamp(min=_NOTHING)).requires_grad_()
+    place = ((scene.box.clamped(starts.features) - scene.box.low) / span.clamp(min=_NOTHING)).requires_grad_()
     optimizer = torch.optim.Adam([place], lr=_RATE)
     best = torch.full((len(starts.labels),), torch.inf, device=place.device)
     kept = torch.empty_like(starts.features)
@@ -174,7 +174,7 @@ def _descend(
         except (RuntimeError, NotImplementedError) as error:
             raise InputError(
                 f"no record can be crafted for this model, whose gradient is not differentiable in the features "
-                f"({said(error)}): accepted for neighbour in [audit] are records of the data"
+                f"({exception_text(error)}): accepted for neighbour in [audit] are records of the data"
             ) from error
         rank, features = rank.detach(), features.detach()
         better = rank < best

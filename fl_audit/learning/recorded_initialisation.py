@@ -96,7 +96,7 @@ class DrawRecorder:
             return None
         return self._placed(value)
 
-    def note(self, operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def execute_and_record(self, operation: Any, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Execute a torch operation and return its result; record the operation if it depends on random draws.
 
         Parameters
@@ -168,7 +168,7 @@ class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._recorder.note(func, args, kwargs or {})
+        return self._recorder.execute_and_record(func, args, kwargs or {})
 
 
 class ReplayDivergedError(Exception):

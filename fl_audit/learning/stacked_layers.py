@@ -153,7 +153,7 @@ class PerThreadState(threading.local):
         self.graphs = GraphedCalls()
         self._behind: nn.Module | None = None
 
-    def behind(self, suffix: nn.Module) -> nn.Module:
+    def suffix_copy(self, suffix: nn.Module) -> nn.Module:
         """Return this thread's copy of `suffix`, the part of a model after its frozen layers; it is made only once."""
         if self._behind is None:
             self._behind = sharing_copy(suffix)

@@ -21,8 +21,9 @@ from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
 from fl_audit.learning.model_adaptation import inputs_of, prepare
 from fl_audit.learning.model_error_messages import names_of
 from fl_audit.learning.model_execution_profile import ModelExecutionProfile
+from fl_audit.learning.model_initialisation import model_template
 from fl_audit.learning.model_passes import ModelPasses
-from fl_audit.learning.models import ModelSpec, import_factory, model_template
+from fl_audit.learning.models import ModelSpec, import_factory
 from fl_audit.learning.module_checks import PROBE_EXAMPLES, check_module, check_outputs
 from fl_audit.learning.module_preparation import set_aside_frozen, sharing_copy, start_from_zeros
 from fl_audit.learning.output_checks import ModelCheckRecords, check_outputs_of
@@ -112,7 +113,7 @@ class StackedModel(ModelPasses):
             return _of_factory(spec, import_factory(spec.name), records, known)
         return _built(spec)
 
-    def fitting(self, device: Device) -> "StackedModel":
+    def sized_for_device(self, device: Device) -> "StackedModel":
         """Return this model with passes of a size that suits a device; the two models share everything else.
 
         Parameters

@@ -123,12 +123,12 @@ class UserMicrobatch:
     groups: UserGroups  # places of the records, grouped by user
     trials: int  # number of trials in the pass
 
-    def by_place(self, of_users: Tensor) -> Tensor:
+    def values_per_record(self, of_users: Tensor) -> Tensor:
         """Return the value of each record's user, (trials, n), from the values of users, (axis, users)."""
         placed = of_users[:, self.groups.runs[0]]
         return placed.view(self.groups.users.shape) if self.portion.is_own else placed
 
-    def along(self, values: Tensor) -> Tensor:
+    def on_user_axis(self, values: Tensor) -> Tensor:
         """Return values of records, (trials, n, ...), in the layout of the users' axis.
 
         If each trial has its own sample, all records are put into one row, (1, trials * n, ...). Otherwise nothing
@@ -138,7 +138,7 @@ class UserMicrobatch:
 
     def summed(self, values: Tensor) -> Tensor:
         """Return the sums of values of records, (trials, n, ...), over each user's records, (axis, users, ...)."""
-        along, groups = self.along(values), self.groups
+        along, groups = self.on_user_axis(values), self.groups
         total = along.new_zeros(along.shape[0], groups.count, *along.shape[2:])
         if not all(one.span and one.run for one in groups.buckets):
             return total.index_add_(1, groups.runs[0], along)

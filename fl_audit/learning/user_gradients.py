@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.convolutions import StackedConv2d
-from fl_audit.learning.layers import LayerCall, StackedLinear, weigh
+from fl_audit.learning.layers import LayerCall, StackedLinear, weighted_gradient_sum
 from fl_audit.learning.record_gradient_norms import GradientNormsAndProducts, gradient_products
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import RecordsSortedByUser, UserMicrobatch
@@ -152,12 +152,12 @@ def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: 
                 of_users.index_select(1, users.groups.runs[0]) if users.groups.count < portion.examples else of_users
             )
         else:
-            of_users, (wide, bits) = squares, _clipped(users, users.by_place(squares), norm, portion.counted)
+            of_users, (wide, bits) = squares, _clipped(users, users.values_per_record(squares), norm, portion.counted)
             weights = wide.float()
         columns = model.layout.slices()
         for (visit, signal), one in zip(taped, found, strict=True):
             if is_whole and one.sums is not None:
-                summed = {name: weigh(own, of_users) for name, own in one.sums.items()}
+                summed = {name: weighted_gradient_sum(own, of_users) for name, own in one.sums.items()}
             else:
                 summed = visit.layer.weighted_sum(visit, signal, weights, _intermediates(visit, signal))
             for name, own in summed.items():
@@ -221,7 +221,7 @@ def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) ->
         gradients = model.example_gradients(models, part)
         if part.counted is not None:
             gradients = gradients * part.counted.unsqueeze(2)
-        total.index_add_(1, place[..., some].flatten(), users.along(gradients))
+        total.index_add_(1, place[..., some].flatten(), users.on_user_axis(gradients))
     return total
 
 
@@ -231,7 +231,7 @@ def _formed_sum(
     """Return the results of `_fast_sum`, computed from per-record gradients."""
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
-    weights, bits = _clipped(users, users.by_place(squares), norm, users.portion.counted)
+    weights, bits = _clipped(users, users.values_per_record(squares), norm, users.portion.counted)
     if not users.portion.is_own:
         first = users.groups.is_first.nonzero().flatten()
         return torch.einsum("wu,wup->wp", weights[:, first].float(), formed), bits

@@ -59,7 +59,7 @@ def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor)
         return _of_sums(users, own)
     left, right = _factors(visit, signal)
     left = left if counted is None else left * counted[:, :, None, None]
-    left, right = users.along(left), right if visit.shared else users.along(right)
+    left, right = users.on_user_axis(left), right if visit.shared else users.on_user_axis(right)
     squares = torch.zeros(len(left), users.groups.count, dtype=torch.float64, device=left.device)
     has_bias = layer.parameter("bias") is not None
     scratch = torch.empty(_WIDENED, dtype=torch.float64, device=left.device)
@@ -72,7 +72,7 @@ def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor)
 
 def _is_gram_cheap(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> bool:
     """Return whether Gram matrices over all rows of a user are cheaper than the gradients of the user's records."""
-    outs, *ins = visit.layer.required("weight").shape[1:]
+    outs, *ins = visit.layer.required_parameter("weight").shape[1:]
     most = max((one.places.shape[1] for one in users.groups.buckets), default=1) * signal.flatten(2).shape[2]
     return 2 * most**2 < outs * math.prod(ins)
 

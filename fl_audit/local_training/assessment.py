@@ -13,6 +13,7 @@ from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.training_facts import RecordedTraining
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line, guarantee_values
+from fl_audit.report.formatting import capital
 from fl_audit.verdict.verdict import Verdict
 
 _ALWAYS_UNSEEN = (
@@ -108,7 +109,7 @@ def report_lines(assessment: Assessment) -> tuple[tuple[str, str], ...]:
 
 
 def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
+    return f"{capital(words)}."
 
 
 def _claimed_words(evidence: RecordedTrainings) -> str:

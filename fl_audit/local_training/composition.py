@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, require_number
+from fl_audit.errors import InputError
 from fl_audit.local_training.training_facts import BatchSamplingKind, PrivateStep, RecordedTraining
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
 from fl_audit.privacy.gaussian import combined_multiplier
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class PrivateModels:
             if weights and id(optimizer) in self._after:
                 self.keep(optimizer)
 
-    def moved(self, optimizer: Any, is_at_end: bool) -> list[UnaccountedTensorChange]:
+    def changed_tensors(self, optimizer: Any, is_at_end: bool) -> list[UnaccountedTensorChange]:
         """Return the tensors of an optimizer's model that were changed since the end of the optimizer's last step.
 
         Parameters

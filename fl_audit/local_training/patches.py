@@ -40,7 +40,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
         def put(holder: type, name: str, replacement: _Replacement) -> None:
             stack.enter_context(patch.object(holder, name, _replaced(vars(holder)[name], replacement)))
 
-        def adopt(kind: type) -> None:
+        def patch_optimizer_class(kind: type) -> None:
             """Patch an Opacus optimizer class so that its steps are reported; do nothing if it is already patched."""
             if kind in patched:
                 return
@@ -48,9 +48,9 @@ def recorded(recorder: Recorder) -> Iterator[None]:
             if "pre_step" in vars(kind):
                 put(kind, "pre_step", calls.step)
 
-        calls = _ReportingWrappers(recorder, adopt)
+        calls = _ReportingWrappers(recorder, patch_optimizer_class)
         for kind in _kinds(DPOptimizer):
-            adopt(kind)
+            patch_optimizer_class(kind)
         for kind in _kinds(IAccountant):
             if "step" in vars(kind):
                 put(kind, "step", calls.count)
@@ -87,8 +87,8 @@ def _kinds(kind: type[Any]) -> list[type[Any]]:
 class _ReportingWrappers:
     """Replacements of patched methods: each calls the original `method` of `owner`, and reports to the recorder."""
 
-    def __init__(self, recorder: Recorder, adopt: Callable[[type], None]) -> None:
-        self._recorder, self._adopt = recorder, adopt
+    def __init__(self, recorder: Recorder, patch_optimizer_class: Callable[[type], None]) -> None:
+        self._recorder, self._adopt = recorder, patch_optimizer_class
 
     def step(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
         return self._recorder.makes_step(owner, lambda: method(*args, **kwargs))
@@ -123,7 +123,7 @@ class _ReportingWrappers:
 
     def count(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
         found = method(*args, **kwargs)
-        self._recorder.counts(owner)
+        self._recorder.record_counted_step(owner)
         return found
 
     def answer(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
@@ -134,7 +134,7 @@ class _ReportingWrappers:
         return found
 
     def draw(self, owner: Any, method: MethodType, /) -> Any:
-        return self._recorder.draws(owner, method())
+        return self._recorder.record_draws(owner, method())
 
     def hand_out(self, owner: Any, method: MethodType, /) -> Any:
         found = method()

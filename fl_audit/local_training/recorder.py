@@ -129,7 +129,7 @@ class Recorder:
         """Whether steps are compared with another training, so that workers must not load data ahead."""
         return self._kept > 0
 
-    def draws(self, iterator: Any, drawn: Any) -> Any:
+    def record_draws(self, iterator: Any, drawn: Any) -> Any:
         """Record the positions of the records that a data loader has drawn, and return the positions that it must use.
 
         They are the drawn ones or, in a replay, those of the same draw in the earlier training.
@@ -236,7 +236,7 @@ class Recorder:
 
     def _made_step(self, optimizer: Any, call: Callable[[], Any]) -> Any:
         self.knows_optimizer(optimizer)
-        self.moved += self.models.moved(optimizer, is_at_end=False)
+        self.moved += self.models.changed_tensors(optimizer, is_at_end=False)
         if len(self.track.states) == len(self.batches) > 0:
             self.is_random |= not are_same_states(self.track.states[-1], random_states())
         self._coupled |= dict.fromkeys(name for module in self.models.modules for name in coupled_layers(module))
@@ -274,7 +274,7 @@ class Recorder:
             return
         self._stepped.append((found, [one.detach() for one in moved]))
 
-    def counts(self, accountant: Any) -> None:
+    def record_counted_step(self, accountant: Any) -> None:
         """Record that an accountant counted a step."""
         self.counted += 1
         self._accountant = accountant
@@ -325,7 +325,7 @@ class Recorder:
             Number of the round, from 1.
         """
         for optimizer in self.models.optimizers.values():
-            self.moved += self.models.moved(optimizer, is_at_end=True)
+            self.moved += self.models.changed_tensors(optimizer, is_at_end=True)
         return RecordedTraining(
             tuple(self.engines), tuple(self.batches), tuple(self.steps), tuple(self.answers), tuple(self.outside),
             tuple(dict.fromkeys(self.moved)), self.counted, history_of(self._accountant), tuple(self._coupled),

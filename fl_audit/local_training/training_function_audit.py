@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fl_audit.errors import InputError, in_a_line, require, require_number
+from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.local_training.assessment import Assessment, assess
 from fl_audit.local_training.edited_datasets import is_sized, length_of, with_other_labels
 from fl_audit.local_training.leave_one_out_replay import Edit, replays
@@ -17,6 +17,7 @@ from fl_audit.local_training.recorded_trainings import RecordedTrainings
 from fl_audit.local_training.recorder import Recorder
 from fl_audit.local_training.replay_state import StopReplay, random_states, set_random_states
 from fl_audit.local_training.training_facts import RecordedTraining
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)

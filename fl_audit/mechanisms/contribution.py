@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from fl_audit.adjacency import Unit
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.learning.local_training import LocalSchedule
 from fl_audit.mechanisms.participations.everybody import Everybody as Everybody
 from fl_audit.mechanisms.participations.participation import Participation as Participation
@@ -16,6 +16,7 @@ from fl_audit.mechanisms.participations.poisson import PoissonSampling as Poisso
 from fl_audit.mechanisms.participations.rotating_cohorts import RotatingCohorts as RotatingCohorts
 from fl_audit.privacy.events import batches_per_epoch
 from fl_audit.privacy.gaussian import require_positive
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class AdaptiveClipping:
         require_positive(quantile_noise=self.bit_noise)
         require_number("quantile is", self.quantile, "numbers above 0 and below 1")
 
-    def moved(self, norms: Tensor, share: Tensor) -> Tensor:
+    def next_norms(self, norms: Tensor, share: Tensor) -> Tensor:
         """Return the clipping norms of the next round, C exp(-eta (share - gamma)), float64 (trials,).
 
         eta is `learning_rate` and gamma is `quantile`.

@@ -14,8 +14,8 @@ from scipy.special import ndtri_exp
 from torch import Tensor
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import require_number
 from fl_audit.learning.stacked_layers import cached_rows
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Hypotheses:
         """Local sensitivity ||f(D) - f(D')|| in each trial, float64 (trials,), where f is the sum without noise."""
         return local_sensitivity(self.present, self.absent)
 
-    def against(self, release: Tensor) -> Iterator["ReleaseUnderHypotheses"]:
+    def compare_with(self, release: Tensor) -> Iterator["ReleaseUnderHypotheses"]:
         """Compare a release with both hypotheses, and yield the comparisons of one group of trials after the other.
 
         `release` has shape (trials, parameters). A group is small enough for the cache.

@@ -12,7 +12,7 @@ from typing import assert_never
 from scipy.special import expit, log_ndtr, logit, ndtri
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.privacy import pld
 from fl_audit.privacy.accounting_enums import Accountant as Accountant
 from fl_audit.privacy.events import GaussianRelease, ReleaseEvent, exact_gaussian_mu, local_events
@@ -25,6 +25,7 @@ from fl_audit.privacy.identifiability_bounds import (
 )
 from fl_audit.privacy.renyi import RDP_ORDERS, _rdp_mu, rdp_epsilon, renyi_divergences
 from fl_audit.root_finding import largest_kept
+from fl_audit.value_checks import require_number
 
 _CHEAP = 50_000  # largest number of grid points for which quantiles are computed on a finer grid
 

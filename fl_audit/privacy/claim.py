@@ -11,12 +11,13 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import choice, require
+from fl_audit.errors import require
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, exact_accountant
 from fl_audit.privacy.events import ReleaseEvent, _with_scaled_noise, full_participation_mu
 from fl_audit.privacy.gaussian import require_delta
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, require_prior
+from fl_audit.value_checks import choice
 
 
 @dataclass(frozen=True)

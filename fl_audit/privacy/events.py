@@ -8,8 +8,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, assert_never
 
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy.gaussian import gaussian_mu, require_noise_multiplier, require_positive, require_whole
+from fl_audit.value_checks import require_number
 
 
 def require_sampling_rate(sampling_rate: float) -> None:

@@ -14,8 +14,9 @@ import math
 
 from scipy.special import erfcx, erfinv, log_ndtr, ndtri
 
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.root_finding import bracketed_root
+from fl_audit.value_checks import require_number
 
 _SQRT2 = math.sqrt(2.0)
 _LOWEST_LOG = -1e300

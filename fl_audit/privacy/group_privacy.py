@@ -2,9 +2,9 @@
 
 import math
 
-from fl_audit.errors import require_number
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.gaussian import gdp_epsilon
+from fl_audit.value_checks import require_number
 
 _LARGEST = 700.0  # exp of more is no number
 

@@ -23,9 +23,10 @@ from typing import assert_never
 
 from scipy.special import bdtrc, erf, erfinv, expit, log_ndtr, logit, ndtri, ndtri_exp
 
-from fl_audit.errors import in_percent, require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy.accounting_enums import SignalToNoiseAdaptivity as SignalToNoiseAdaptivity
 from fl_audit.privacy.gaussian import require_delta, require_epsilon, require_mu, require_whole
+from fl_audit.value_checks import in_percent, require_number
 
 _SQRT2 = math.sqrt(2.0)
 

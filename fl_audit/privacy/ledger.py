@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.atomic_files import write_text
-from fl_audit.errors import InputError, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.privacy import lazy_imports
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
+from fl_audit.value_checks import require_number
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -150,7 +151,7 @@ def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None,
     with ledger_lock(path):
         lines = read_ledger(path)
         _require_one_adjacency([*lines, line])
-        if budget is not None and delta is not None and spent((*lines, line), delta).epsilon > budget:
+        if budget is not None and delta is not None and composed_epsilon((*lines, line), delta).epsilon > budget:
             return False
         body = line.to_json() | {"digest": _digest(line, lines[-1].digest if lines else _START)}
         before = path.read_text(encoding="utf-8") if lines else ""
@@ -158,7 +159,7 @@ def add_to_ledger(path: Path, line: LedgerTraining, budget: float | None = None,
     return True
 
 
-def spent(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
+def composed_epsilon(lines: Sequence[LedgerTraining], delta: float) -> SpentPrivacy:
     """Return the epsilon of all trainings of a ledger together, with the claim for which it was computed.
 
     The noise multiplier of each training is relative to its real sensitivity (`LedgerTraining.noise_multiplier`).

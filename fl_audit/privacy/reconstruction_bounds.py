@@ -17,10 +17,11 @@ import scipy
 from scipy.special import log_ndtr
 
 from fl_audit.adjacency import Adjacency, Relation
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import at_half_the_distance
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
+from fl_audit.value_checks import require_number
 
 _LEFT_OUT = {
     Adjacency.REPLACE_RECORD: Adjacency.ADD_REMOVE_RECORD,

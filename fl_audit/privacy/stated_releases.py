@@ -5,9 +5,10 @@ from dataclasses import InitVar, asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import InputError, choice, require_number
+from fl_audit.errors import InputError
 from fl_audit.privacy import defaults, lazy_imports
 from fl_audit.privacy.accounting_enums import MultiplierReference
+from fl_audit.value_checks import choice, require_number
 
 if TYPE_CHECKING:
     from fl_audit.privacy.claim import Claim

@@ -29,10 +29,11 @@ import numpy as np
 from scipy.linalg import solve_triangular, toeplitz
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy.accounting_enums import StrategyMatrixKind as StrategyMatrixKind
 from fl_audit.privacy.events import GaussianRelease
 from fl_audit.privacy.gaussian import require_noise_multiplier, require_whole
+from fl_audit.value_checks import require_number
 
 _LARGEST_ENUMERATION = 100_000  # largest number of sets of rounds that `sensitivity` enumerates
 _CHUNK = 4096

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy import defaults
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.privacy.identifiability_bounds import require_advantage
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)

@@ -37,19 +37,20 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from fl_audit.array_types import Floats, Integers
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.released_model import parametric_star as parametric
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures
 from fl_audit.released_model.normal_mixture import NormalMixture, normal
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 from fl_audit.root_finding import falling_root
+from fl_audit.value_checks import require_number
 
 _RANKS, _LARGEST_RATE = 8, 1 / 3
 _STAKES = np.array([0.1, 0.3, 0.6, 0.9])
 
 
 @dataclass(frozen=True)
-class MechanismStar:
+class MechanismEpsilonStar:
     """Epsilon* of a training mechanism, and the mean Epsilon* of its models; either may be larger.
 
     Epsilon* of the mechanism is Eq. (19) of Negoescu et al. 2023, from error rates averaged over models.
@@ -74,7 +75,7 @@ def mechanism_star_gaussian(
     delta: float,
     tolerance: float = 1e-6,
     cut: float = 0.0,
-) -> MechanismStar:
+) -> MechanismEpsilonStar:
     """Return Epsilon* of a training mechanism and the mean over its models, from known normal distributions of scores.
 
     The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from error rates averaged over models. The
@@ -114,7 +115,7 @@ def mechanism_star_gaussian(
     distributions, counts = np.unique(np.stack([(mean_1 - mean_0) / std_0, std_1 / std_0]), axis=1, return_counts=True)
     mixture = NormalMixture(counts / mean_1.size, distributions[0], distributions[1])
     together = epsilon_star_mixtures(mixture, normal(0.0, 1.0), delta, cut, tolerance)
-    return MechanismStar(together.epsilon_star, float(each.mean()), int(mean_1.size), delta)
+    return MechanismEpsilonStar(together.epsilon_star, float(each.mean()), int(mean_1.size), delta)
 
 
 def parametric_mechanism_star(
@@ -124,7 +125,7 @@ def parametric_mechanism_star(
     shift: float = parametric.DEFAULT_SHIFT,
     confidence: float = 0.95,
     cut: float = PARAMETRIC_CUT,
-) -> MechanismStar:
+) -> MechanismEpsilonStar:
     """Estimate a training mechanism's Epsilon* and the mean Epsilon* of its models, with a lower bound on epsilon.
 
     The estimates are those of `mechanism_star_gaussian` for normals that are fitted to the scores of each model. The

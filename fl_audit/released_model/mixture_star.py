@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import require_number
 from fl_audit.released_model.normal_mixture import NormalMixture
 from fl_audit.released_model.parametric_star import require_cut, require_star_delta
+from fl_audit.value_checks import require_number
 
 _MOST_CELLS, _HALVINGS, _START_EDGES = 2**20, 120, 1024
 _NEGLIGIBLE = 8.3
@@ -162,7 +162,7 @@ def _tail_supremum(
     edges = np.unique(np.concatenate([[low], inner, np.linspace(low, high, 33)]))
     a, b, bound = edges[:-1], edges[1:], best
     for _ in range(_HALVINGS):
-        best, upper = _look(p, q, a, b, delta, best)
+        best, upper = _bounds_on_intervals(p, q, a, b, delta, best)
         open_ = (upper > best + tolerance) & (np.nextafter(a, b) < b)
         bound = max(float(upper[open_].max()), best) if open_.any() else best
         if not open_.any() or 2 * int(open_.sum()) > _MOST_CELLS:
@@ -173,7 +173,9 @@ def _tail_supremum(
     return best, bound
 
 
-def _look(p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float, best: float) -> tuple[float, Floats]:
+def _bounds_on_intervals(
+    p: NormalMixture, q: NormalMixture, a: Floats, b: Floats, delta: float, best: float
+) -> tuple[float, Floats]:
     """Return the largest value of F found so far, and an upper bound of F on each interval [a, b].
 
     F is the log ratio that the module docstring defines. The largest value is `best`, or F at an end of an interval.

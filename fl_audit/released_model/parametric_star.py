@@ -23,8 +23,9 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT
+from fl_audit.value_checks import require_number
 
 _FARTHEST = 40.0
 """The search starts this many standard deviations below the mean, where P(X > t) differs from 1 by less than 1e-350."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.array_types import Floats, in_one_axis
-from fl_audit.errors import choice, require, require_number
+from fl_audit.errors import require
 from fl_audit.html_tables import html_table
 from fl_audit.released_model import normal_mixture as mixtures
 from fl_audit.released_model import parametric_star as parametric
@@ -24,9 +24,10 @@ from fl_audit.released_model.empirical_star import (
 )
 from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
 from fl_audit.released_model.mixture_star import epsilon_star_mixtures, threshold_limits
-from fl_audit.released_model.star_intervals import empirical_interval, gather, hull_interval, parametric_draws
+from fl_audit.released_model.star_intervals import empirical_interval, hull_interval, loss_cells, parametric_draws
 from fl_audit.released_model.star_methods import DEFAULT_CUTS, PARAMETRIC_CUT, StarMethod, cut_text
 from fl_audit.rounding import interval_text
+from fl_audit.value_checks import choice, require_number
 
 _Pair = tuple[Floats, Floats]  # of members and of the population
 _Distributions = tuple[mixtures.NormalMixture, mixtures.NormalMixture]
@@ -224,7 +225,7 @@ def _value(
     if not math.isfinite(value):
         return value, beyond, (value, value), distributions
     if method is StarMethod.PARAMETRIC:
-        draws = parametric_draws(gather(*losses), delta, given.shift, _REPLICATES, rng, cut)
+        draws = parametric_draws(loss_cells(*losses), delta, given.shift, _REPLICATES, rng, cut)
     else:
         draws = _mixture_draws(scores, distributions, delta, cut, rng)
     return value, beyond, hull_interval(value, draws, given.confidence), distributions

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from fl_audit.array_types import Flags, Floats, Integers
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
 from fl_audit.released_model.parametric_star import (
     checked_pair,
@@ -35,6 +35,7 @@ from fl_audit.released_model.parametric_star import (
     shifted_scores,
 )
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT, PARAMETRIC_CUT
+from fl_audit.value_checks import require_number
 
 _ALL_APART = 4000
 _CELL_FINENESS, _BAND_FINENESS = 100, 20
@@ -68,7 +69,7 @@ class LossCells(NamedTuple):
     means: Floats  # mean of the losses in each cell, shape (cells,); 0 where a cell has none
 
 
-def gather(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
+def loss_cells(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
     """Put losses into cells (bins), and return the number and mean of losses in each cell.
 
     The first result is for the members, the second for the population. Both have the same cells.
@@ -112,7 +113,7 @@ def parametric_draws(
     Parameters
     ----------
     cells
-        Cells of the losses of members and of the population, as returned by `gather`.
+        Cells of the losses of members and of the population, as returned by `loss_cells`.
     delta
         Delta of Epsilon*, at least 0 and below 1.
     shift

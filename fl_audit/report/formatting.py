@@ -105,12 +105,12 @@ def uncapital(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def times(ratio: float) -> str:
+def ratio_text(ratio: float) -> str:
     """Return a ratio as text, with enough digits to distinguish a ratio near 1 from 1.
 
     Examples
     --------
-    >>> times(1.00036), times(0.5), times(3.14159)
+    >>> ratio_text(1.00036), ratio_text(0.5), ratio_text(3.14159)
     ('1.00036', '0.50', '3.1')
     """
     if ratio >= 2:

@@ -245,7 +245,7 @@ def threat_model_text(facts: RunDescription) -> str:
             assert_never(threat_model.adversary)
 
 
-def watcher_text(facts: RunDescription) -> str:
+def observer_after_nobody(facts: RunDescription) -> str:
     """Return a phrase on the observers against whom the guarantee holds, which follows the words "nobody who"."""
     threat_model, mechanism, words = (
         facts.federation.threat_model,
@@ -264,12 +264,12 @@ def watcher_text(facts: RunDescription) -> str:
     return f"watches this training{_not_told_text(facts)}{even}{told}"
 
 
-def may_watcher_text(facts: RunDescription) -> str:
+def observer_after_somebody(facts: RunDescription) -> str:
     """Return a phrase on the observers against whom the guarantee holds, which follows the words "somebody who"."""
-    return watcher_text(facts).replace(", not even the server", ", even the server")
+    return observer_after_nobody(facts).replace(", not even the server", ", even the server")
 
 
-def onlooker_text(facts: RunDescription) -> str:
+def observer_of_person(facts: RunDescription) -> str:
     """Return a phrase on the observer against whom a person is protected, which follows the words "somebody who"."""
     told = _not_told_text(facts)
     return f"knows all the others{',' if told else ' and'} watches this training{told}"

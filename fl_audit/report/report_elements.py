@@ -18,7 +18,7 @@ from fl_audit.report.figure_style import REPORT_WIDTH, add_legend, new_figure
 from fl_audit.report.formatting import ClaimStatus, reading_text
 from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.rounding import RoundedInterval, rounded
-from fl_audit.statistics.claim_comparisons import ClaimComparison, Ends, read, widened
+from fl_audit.statistics.claim_comparisons import ClaimComparison, Ends, compare_with_claim, interval_by_confidence
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
 N = TypeVar("N", bound=FindingBase)
@@ -95,14 +95,14 @@ class ReportNumber:
     note: str = ""  # a note after the number, for numbers without a claim
 
     @property
-    def read(self) -> ClaimComparison | None:
+    def claim_comparison(self) -> ClaimComparison | None:
         """The comparison of the number with its claim; None without a number or a claim.
 
         It holds the reading, such as `kept`, and the interval that decided it.
         """
         if self.limit is None or self.value is None or math.isnan(self.value):
             return None
-        return read(
+        return compare_with_claim(
             self._ends(), self.limit, is_least=self.is_least, origin=self.origin,
             largest=self.largest, wide=self._wide(), level=self.level, sides=1 if self.is_bound else 2,
             is_violated=self.is_violated,
@@ -111,7 +111,7 @@ class ReportNumber:
     @property
     def reading(self) -> ClaimStatus | None:
         """The result of comparing the number with its claim, such as `kept`; None without a number or a claim."""
-        return None if self.read is None else self.read.reading
+        return None if self.claim_comparison is None else self.claim_comparison.reading
 
     @property
     def reading_text(self) -> str:
@@ -119,11 +119,11 @@ class ReportNumber:
 
         If another interval than the row's decided the comparison, this interval is stated too.
         """
-        found = self.read
+        found = self.claim_comparison
         return self.note if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)
 
     @property
-    def aside(self) -> str:
+    def comparison_in_brackets(self) -> str:
         """The comparison of the number with its claim, as text in brackets to follow the number in a sentence.
 
         The text is empty if the reading is `KEPT` or `ALONE`, or if there is none.
@@ -156,14 +156,19 @@ class ReportNumber:
         '0.29 (0.15 to 0.4) (no contradiction)'
         """
         shown = self.shown
-        return f"{shown.value} ({'no interval' if self.low == self.high else shown.interval}){self.aside}"
+        return (
+            f"{shown.value} ({'no interval' if self.low == self.high else shown.interval}){self.comparison_in_brackets}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as an entry of the list `findings` in `summary.json`, with values for JSON keyed by name."""
         numbers = {"value": self.value, "low": self.low, "high": self.high, "claimed": self.limit}
         said = {"name": self.name, "is_share": self.is_share, "is_least": self.is_least, "confidence": self.confidence}
         told = said | {name: finite(value) for name, value in numbers.items()}
-        told |= {"reading": self.reading, "wide": None if self.read is None else _wide_json(self.read)}
+        told |= {
+            "reading": self.reading,
+            "wide": None if self.claim_comparison is None else _wide_json(self.claim_comparison),
+        }
         return told | ({"note": self.note} if self.note else {})
 
     def _ends(self) -> Ends:
@@ -184,7 +189,7 @@ class ReportNumber:
             return self.wide
         if self.confidence is None or not 0 < self.confidence < 1:
             return None
-        return widened(self.value, self._ends(), self.confidence)
+        return interval_by_confidence(self.value, self._ends(), self.confidence)
 
 
 def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:

@@ -15,8 +15,9 @@ from scipy.special import betaincinv
 from scipy.stats import binom
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.root_finding import last_true
+from fl_audit.value_checks import require_number
 
 _LARGEST_STAKE = 0.75  # largest share of the capital that a single number may cost
 
@@ -118,7 +119,7 @@ class MeanBettingTest:
         before = np.concatenate([[0.25], variances[:-1]])
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
-    def on(self, values: Floats) -> "MeanBettingTest":
+    def with_numbers(self, values: Floats) -> "MeanBettingTest":
         """Return the test with the same stakes on other numbers from 0 to 1, shape (n,), to bound their mean.
 
         The i-th of these numbers must become known at the same time as the i-th of the original numbers.

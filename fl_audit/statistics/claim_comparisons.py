@@ -11,7 +11,7 @@ from fl_audit.statistics.significance_levels import READING_LEVEL
 
 
 class ClaimStatus(StrEnum):
-    """Result of comparing a measured number with its claim, as the function `read` decides it."""
+    """Result of comparing a measured number with its claim, as the function `compare_with_claim` decides it."""
 
     KEPT = "kept"
     NO_CONTRADICTION = "no contradiction"
@@ -41,7 +41,7 @@ class ClaimComparison:
     wide: DecidingInterval | None = None  # the interval that decided, if it is not the printed one
 
 
-def read(
+def compare_with_claim(
     ends: Ends,
     claim: float,
     *,
@@ -95,11 +95,11 @@ def read(
 
     Examples
     --------
-    >>> str(read((0.9995, 1.0003), 1.0, is_least=True).reading)
+    >>> str(compare_with_claim((0.9995, 1.0003), 1.0, is_least=True).reading)
     'no contradiction'
-    >>> str(read((-0.975, 0.975), 0.2191).reading)
+    >>> str(compare_with_claim((-0.975, 0.975), 0.2191).reading)
     'too few trials to tell'
-    >>> str(read((0.01, 0.2), 0.2191).reading), str(read((0.3, 0.4), 0.2191).reading)
+    >>> str(compare_with_claim((0.01, 0.2), 0.2191).reading), str(compare_with_claim((0.3, 0.4), 0.2191).reading)
     ('kept', 'broken')
     """
     stands = _side_of_interval(ends, claim, is_least)
@@ -150,7 +150,7 @@ def _within(ends: Ends, claim: float, twofold: float) -> ClaimStatus:
     return ClaimStatus.TOO_FEW if low <= twofold <= high else ClaimStatus.NO_CONTRADICTION
 
 
-def widened(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:
+def interval_by_confidence(value: float, ends: Ends, confidence: float) -> Callable[[float], Ends]:
     """Return a function that takes a confidence and returns the interval of a number at this confidence.
 
     The distance from the number to each end is scaled in proportion to the two-sided normal quantile of the confidence.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats, finite, in_one_axis
-from fl_audit.errors import InputError, choice, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.html_tables import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.lower_bound_methods import BoundMethod, ScoreDistribution
@@ -24,6 +24,7 @@ from fl_audit.statistics.lower_bound_warnings import gaussian_tradeoff_warnings,
 from fl_audit.statistics.score_split import ScoreSplit, number_of_splits, number_that_chooses, split_scores
 from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift
 from fl_audit.statistics.threshold_bounds import CountsAboveThreshold, bound_of, chosen_rule
+from fl_audit.value_checks import choice, require_number
 
 _DETECTION_POWER = 0.9
 _NEAR_CEILING = 0.95

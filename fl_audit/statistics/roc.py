@@ -12,8 +12,9 @@ import scipy
 from scipy.special import betainc, betaincinv
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.statistics.interval_estimates import EstimateWithConfidence
+from fl_audit.value_checks import require_number
 
 
 def area_under_curve(members: Floats, nonmembers: Floats, confidence: float) -> EstimateWithConfidence:

@@ -59,7 +59,7 @@ class ScoreSplit:
     measuring: TwoSampleScores  # the part of which the scores above the threshold are counted
     values: int  # number of different scores
 
-    def ways(self) -> tuple["ScoreSplit", ...]:
+    def directions(self) -> tuple["ScoreSplit", ...]:
         """Return the split in all four directions: either group as `first`, with scores as they are or negated.
 
         In each direction, `first` is the group that is expected to score higher, and `second` is the reference. Every
@@ -108,7 +108,7 @@ def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, 
     """Split the scores of two groups, of at least 2 each: one part chooses a threshold, the other one measures it.
 
     The split does not change if the two groups are exchanged or all scores are negated. So it does not know which group
-    scores higher, and the caller must try all four directions (`ScoreSplit.ways`).
+    scores higher, and the caller must try all four directions (`ScoreSplit.directions`).
 
     Parameters
     ----------

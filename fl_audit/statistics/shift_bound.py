@@ -17,10 +17,11 @@ import numpy as np
 from scipy.special import gammaincc, ndtr
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy.gaussian import require_mu
 from fl_audit.root_finding import falling_root
 from fl_audit.statistics.beta_expectation import legendre
+from fl_audit.value_checks import require_number
 
 _REACH = 10.0  # number of standard deviations beyond which a normal variable is neglected (probability 1e-23)
 

@@ -85,7 +85,7 @@ def chosen_rule(method: BoundMethod, split: ScoreSplit, delta: float, level: flo
     """
     best, (first, second) = -np.inf, split.measuring
     found = CountsAboveThreshold(0, first.size, 0, second.size)
-    for way in split.ways():
+    for way in split.directions():
         expected, thresholds, alarms = _CHOICES[method](way, delta, level)
         at, (first, second) = int(np.argmax(expected)), way.measuring
         if expected[at] > best:

@@ -53,7 +53,7 @@ class VerdictFinding:
         """Phrases with which a report of this kind of audit describes the tests and their result."""
         return AuditKindPhrases() if self.judgement is None else self.judgement.words
 
-    def beside(self, broken: tuple[str, ...]) -> "VerdictFinding":
+    def with_contradictions(self, broken: tuple[str, ...]) -> "VerdictFinding":
         """Return this verdict after taking into account other findings that contradict the guarantee.
 
         `broken` has the names of such findings. If there are any, a consistent verdict becomes inconclusive.
@@ -84,7 +84,7 @@ def verdict_numbers(run: FinishedRun, judge: Callable[[FinishedRun], VerdictDeta
         return VerdictFinding(Verdict.NO_GUARANTEE, None)
     if (found := judge(run)) is None:
         return VerdictFinding(Verdict.NOT_AUDITED, None)
-    speed, trials, needed = run.timing.trials_per_second, found.trials_that_tell, None
+    speed, trials, needed = run.timing.trials_per_second, found.trials_for_conclusive_verdict, None
     if trials is not None and speed:
         needed = trials / speed + (run.timing.setup_seconds or 0.0)
     limits = {test.name: test.limit for test in found.tests}

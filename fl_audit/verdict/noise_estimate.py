@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fl_audit.errors import InputError, require_number
+from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.calibration import noise_multiplier_for
 from fl_audit.privacy.claim import Claim
@@ -16,6 +16,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.pld import MISPLACED_MASS
 from fl_audit.privacy.targets import EpsilonTarget
 from fl_audit.root_finding import smallest_number
+from fl_audit.value_checks import require_number
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
 from fl_audit.verdict.noise_scale import SquareSum, chi_square_quantile, detectable_ratio, record_squares
 from fl_audit.verdict.run_measurements import NoiseMeasurements

@@ -160,15 +160,15 @@ class NoiseMeasurer:
         The covariance before whitening is sigma^2 (I - bb'), where b = V'u and u is the unit vector along `difference`.
         `along` is the noise along u. `inverse` is 1 / ||f(D) - f(D')||, or 0.
         """
-        raw = self._spread(residual).float() @ self.directions
-        towards = (self._spread(difference).float() @ self.directions).double() * inverse.unsqueeze(1)
+        raw = self._evenly_spaced_columns(residual).float() @ self.directions
+        towards = (self._evenly_spaced_columns(difference).float() @ self.directions).double() * inverse.unsqueeze(1)
         seen = raw.double() - along.unsqueeze(1) * towards
         stretch = (1 - _dot(towards, towards)).clamp(min=1e-12).rsqrt()
         # (I - bb')^(-1/2) = I + bb' t^2 / (1 + t), with t = (1 - b'b)^(-1/2)
         factor = _dot(towards, seen) * stretch.square() / (1 + stretch)
         return seen + factor.unsqueeze(1) * towards
 
-    def _spread(self, vectors: Tensor) -> Tensor:
+    def _evenly_spaced_columns(self, vectors: Tensor) -> Tensor:
         """Return as many evenly spaced columns of `vectors` as the public directions have coordinates."""
         size, few = vectors.shape[1], len(self.directions)
         if few == size:

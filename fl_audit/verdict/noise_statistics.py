@@ -2,7 +2,7 @@
 
 The insider, an adversary among the clients, measures them. To get the noise, the insider subtracts the sum under D or
 under D' from the release. Some statistics depend on this choice, which is called the side. The insider measures every
-side. After the secrets are opened, `NoiseStatistics.opened` keeps the true side only.
+side. After the secrets are opened, `NoiseStatistics.of_true_hypothesis` keeps the true side only.
 """
 
 from dataclasses import dataclass, replace
@@ -170,7 +170,7 @@ class NoiseStatistics:
         nothing = np.full(self.total.shape, np.nan)
         return np.asarray(np.sqrt(np.divide(self.total, self.total_freedom, out=nothing, where=self.total_freedom > 0)))
 
-    def opened(self, side: Integers) -> "NoiseStatistics":
+    def of_true_hypothesis(self, side: Integers) -> "NoiseStatistics":
         """Return the statistics for the true hypothesis alone, after the secrets were revealed.
 
         `side`, shape (...,), is the true hypothesis of each trial and round: 0 for D, 1 for D', and 2 if the release

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, ndtri, stdtr
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
+from fl_audit.value_checks import require_number
 from fl_audit.verdict.declared_tests import NotTestedReason, TestName, TestResult, if_known, only_if
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.opened_secrets import OpenedSecrets

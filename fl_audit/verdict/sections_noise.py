@@ -49,7 +49,7 @@ def _accuracy(row: ReportNumber) -> str:
 def _meaning(row: ReportNumber) -> str:
     """Return the end of a sentence that says whether the measured noise agrees with the claim."""
     match row.reading:
-        case ClaimStatus.NO_CONTRADICTION if row.read is not None and row.read.wide is not None:
+        case ClaimStatus.NO_CONTRADICTION if row.claim_comparison is not None and row.claim_comparison.wide is not None:
             return f"and at the level of the verdict this fits the claim: {row.reading_text}"
         case ClaimStatus.NO_CONTRADICTION:
             return "so this fits the claim"

@@ -118,12 +118,12 @@ def trials_needed_text(numbers: VerdictFinding, words: UnitWords) -> str:
         return numbers.words.to_find_more
     if numbers.judges_scores:
         return "More trials can show a breach; no number of them shows by such scores alone that there is none."
-    if found is None or found.trials_that_tell is None:
+    if found is None or found.trials_for_conclusive_verdict is None:
         of_signal = found is not None and found.conclusive
         breach = f"a {words.one} that counts {BREACH:g} times" if of_signal else "a breach"
         return f"No number of trials would find {breach} here: choose another one to protect (neighbour in [audit])."
     time = "" if numbers.seconds_needed is None else f", {formatting.duration(numbers.seconds_needed)} here,"
-    trials = plural(found.trials_that_tell, "trial")
+    trials = plural(found.trials_for_conclusive_verdict, "trial")
     breach = _BREACH_OF_SIZE if numbers.claimed > 0 else "it if only two thirds of the noise were there"
     if found.signal is None:
         return f"{trials}{time} would find {breach}."

@@ -22,7 +22,7 @@ _TARGET_NOISE = ("noise_squares", "noise_rounds", "noise_sum", "signal_sum")
 
 def measured_in(run: FinishedRun) -> NoiseMeasurements:
     """Return the noise measurements of a finished run, which the tests of the verdict take; they are read once."""
-    return run.once(_measured)
+    return run.cached(_measured)
 
 
 def _measured(run: FinishedRun) -> NoiseMeasurements:
@@ -62,7 +62,7 @@ def opened_of_pair(run: FinishedRun) -> OpenedSecrets:
 
     They include the secret bits, and are read once.
     """
-    return run.once(_OF_PAIR)
+    return run.cached(_OF_PAIR)
 
 
 def opened_of_targets(run: FinishedRun) -> OpenedSecrets:
@@ -70,7 +70,7 @@ def opened_of_targets(run: FinishedRun) -> OpenedSecrets:
 
     The first call reads them from the run; later calls return the same object.
     """
-    return run.once(_OF_TARGETS)
+    return run.cached(_OF_TARGETS)
 
 
 def _opened(run: FinishedRun, of_pair: bool) -> OpenedSecrets:
@@ -110,9 +110,9 @@ def _opened_rounds(federation: Federation) -> Flags | None:
 
     If groups of units take turns, only the samples of the first group's rounds are revealed.
     """
-    if (first := federation.turn(1)) is None:
+    if (first := federation.eligible_units(1)) is None:
         return None
-    turns = (federation.turn(number) for number in range(1, federation.rounds + 1))
+    turns = (federation.eligible_units(number) for number in range(1, federation.rounds + 1))
     return np.array([turn is not None and np.array_equal(turn, first) for turn in turns])
 
 

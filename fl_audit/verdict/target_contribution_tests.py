@@ -35,7 +35,7 @@ def drift_of_run(measured: NoiseMeasurements) -> NoiseSumAlongTarget | None:
     The drift is the sum of the noise in this direction, which grows if the unit counts more than once.
     """
     noise, length = reduced_noise(measured.own_noise / measured.excess), measured.own_length
-    values, units = _by_round(noise, length)
+    values, units = _standard_normal_by_round(noise, length)
     if not (used := int(np.count_nonzero(units))):
         return None
     value, unit = float(values.sum()) / math.sqrt(used), float(units.sum()) / math.sqrt(used)
@@ -84,7 +84,7 @@ def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
     return signal_limit(drift_along(along), each, along.members.size)
 
 
-def _by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
+def _standard_normal_by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
     """Return a standard normal number for the noise of each round, and the norm by which its sum was divided.
 
     The noise of a round is summed over trials, weighted by `length`. Dividing by the norm of the weights makes each sum
@@ -164,7 +164,7 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
     """
     only_if(measured.trials > 1, NotTestedReason.ONE_TRIAL)
     noise = reduced_noise(measured.own_noise / measured.excess)
-    values, units = _by_round(noise, measured.own_length)
+    values, units = _standard_normal_by_round(noise, measured.own_length)
     along, drawn, sides = reduced_noise(measured.innovations / measured.excess), [values[units > 0]], measured.members
     names = [f"round {at + 1}" for at in np.flatnonzero(units > 0)]
     for rows, side in ((sides, "D"), (~sides, "D'")):

@@ -81,7 +81,7 @@ class VerdictDetails:
         return verdict_on(bool(self.broken), self.conclusive and (self.signal is None or self.signal.conclusive))
 
     @property
-    def trials_that_tell(self) -> int | None:
+    def trials_for_conclusive_verdict(self) -> int | None:
         """Number of trials with which a run would be conclusive; None if no number is enough, or if it is unknown.
 
         A conclusive run would detect an epsilon of 1.5 times the claimed one. It would also detect if the contribution

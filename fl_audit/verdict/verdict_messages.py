@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from fl_audit.array_types import finite
-from fl_audit.report.formatting import capital, number_text, one_in, percent, times
+from fl_audit.report.formatting import capital, number_text, one_in, percent, ratio_text
 from fl_audit.report.unit_words import UnitWords
 from fl_audit.verdict.declared_tests import OF_NOISE, NotTestedReason, TestName, TestResult, leading_first
 from fl_audit.verdict.noise_messages import NOISE_WORDS
@@ -76,7 +76,7 @@ class _Number(float):
             case "percent":
                 return percent(value)
             case "times":
-                return times(value)
+                return ratio_text(value)
             case "signed":
                 return f"{value:+.3f}"
             case "count":

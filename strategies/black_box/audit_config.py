@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
-from fl_audit.errors import InputError, as_directory, choice, require, require_number, require_switch
+from fl_audit.errors import InputError, require
 from fl_audit.strategies.black_box.message_tags import MetricsWithoutContribution, Observer, TargetAction, UpdateFormat
+from fl_audit.value_checks import as_directory, choice, require_number, require_switch
 
 if TYPE_CHECKING:  # Clients import this module in a new process for every message, so server modules are imported late.
     from flwr.serverapp.strategy import Strategy

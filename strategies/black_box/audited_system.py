@@ -18,15 +18,16 @@ from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import InputError, choice, require, require_number, require_switch
+from fl_audit.errors import InputError, require
 from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, initial_model
 from fl_audit.strategies.black_box.message_tags import Observer as Observer
 from fl_audit.user_modules import import_function
+from fl_audit.value_checks import choice, require_number, require_switch
 
 Mod = Callable[..., Message]  # a mod of a Flower ClientApp: a function of a message, a context and `call_next`
 
 
-def modified(mods: Sequence[Mod], train: Mod) -> Mod:
+def with_mods(mods: Sequence[Mod], train: Mod) -> Mod:
     """Return a client's training function wrapped in Flower mods, as Flower itself wraps it.
 
     Parameters
@@ -39,7 +40,7 @@ def modified(mods: Sequence[Mod], train: Mod) -> Mod:
     if not mods:
         return train
     # By position, as Flower does, because mods may name the third argument differently.
-    return lambda message, context: mods[0](message, context, modified(mods[1:], train))
+    return lambda message, context: mods[0](message, context, with_mods(mods[1:], train))
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class AuditedSystem:
         """Whether the strategy's factory takes the number of clients; if False, the factory takes no argument."""
         return bool(signature(self.strategy).parameters)
 
-    def made(self, clients: int) -> Strategy:
+    def new_strategy(self, clients: int) -> Strategy:
         """Return a new strategy in Flower's new interface, for the given number of clients if the factory takes one."""
         return adapted_strategy(self.strategy(clients) if self.has_any_size else self.strategy())
 
@@ -166,7 +167,9 @@ class StrategyStartCall:
         rest = {name: value for name, value in self.arguments.items() if name not in ("grid", "evaluate_fn")}
         return StrategyStartCall(*deepcopy((self.strategy, rest)))
 
-    def again(self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str) -> "StrategyStartCall":
+    def copy_for_trial(
+        self, rounds: int, draws: np.random.Generator, moved: Callable[[str], str] = str
+    ) -> "StrategyStartCall":
         """Return a deep copy for a trial of the same app, with new states of all random generators that it holds.
 
         Parameters
@@ -186,7 +189,7 @@ class StrategyStartCall:
             _move(found, moved)
         return StrategyStartCall(strategy, rest | {"num_rounds": rounds})
 
-    def played(self, grid: Grid) -> Result:
+    def call_start(self, grid: Grid) -> Result:
         """Call the strategy's `start` on a grid; return its result."""
         return self.strategy.start(**(self.arguments | {"grid": grid}))
 

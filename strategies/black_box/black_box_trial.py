@@ -14,10 +14,10 @@ from fl_audit.adjacency import Relation, Unit
 from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
-from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, modified
+from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, with_mods
 from fl_audit.strategies.black_box.message_tensors import record_of, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.metric_lookups import LookupRecordingMetricRecord, numbers_over_rounds
-from fl_audit.strategies.black_box.recorder import TrialRecorder, TrialRecorderSettings, played
+from fl_audit.strategies.black_box.recorder import TrialRecorder, TrialRecorderSettings, recorded_trial
 from fl_audit.strategies.black_box.scenario import (
     RECORDS_OF_OTHERS,
     ClientContribution,
@@ -30,7 +30,7 @@ from fl_audit.strategies.black_box.scenario import (
 from fl_audit.strategies.black_box.trial_models import (
     ModelWithDirections,
     others_of,
-    replied,
+    reply_tensors,
     template,
     template_of,
     update_of,
@@ -98,7 +98,7 @@ class BlackBoxTrial:
         system, rounds, arrays = self._system, self._claim.rounds, self._model.arrays
 
         def start(grid: Grid) -> Result:
-            return system.made(self._clients).start(grid, record_of(arrays), num_rounds=rounds)
+            return system.new_strategy(self._clients).start(grid, record_of(arrays), num_rounds=rounds)
 
         return self._seen(start)
 
@@ -126,7 +126,7 @@ class BlackBoxTrial:
             released_numbers=_all_numbers if is_of_client else lambda _: {},
         )
 
-        return played(start, InProcessGrid(self._clients, self._reply), TrialRecorder(scene))
+        return recorded_trial(start, InProcessGrid(self._clients, self._reply), TrialRecorder(scene))
 
     def _reply(self, message: Message) -> Message | None:
         """Return a client's reply to a message, after the client's mods; None if the client stays silent."""
@@ -150,7 +150,7 @@ class BlackBoxTrial:
             for name, number in numbers.items():
                 named[name] = int(number) if float(number).is_integer() else float(number)
             content = RecordDict({"metrics": named})
-            arrays = replied(received, update, self._model, part.form) if is_train else None
+            arrays = reply_tensors(received, update, self._model, part.form) if is_train else None
             if arrays is not None:
                 content[key] = record_of(arrays)
             return Message(content, reply_to=inner)
@@ -158,7 +158,7 @@ class BlackBoxTrial:
         if not self._system.mods:
             return answer(message, self._contexts[client])
         try:
-            return modified(self._system.mods, answer)(message, self._contexts[client])
+            return with_mods(self._system.mods, answer)(message, self._contexts[client])
         except Exception as error:
             self.blamed = "; ".join(getattr(error, "__notes__", ("raised in a modifier of the clients",)))
             raise

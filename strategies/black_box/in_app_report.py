@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_audit.adjacency import Relation
 from fl_audit.atomic_files import write_json, write_text
-from fl_audit.audits.black_box.claim_audit_messages import opening, refusal_words
+from fl_audit.audits.black_box.claim_audit_messages import opening_sentences, refusal_words
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, TrialErrorShares
 from fl_audit.audits.black_box.findings import DistinguisherFinding, findings, result_json
 from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trials
@@ -98,7 +98,7 @@ def _refused(refusal: TrialErrorShares) -> str:
 
 
 def _report_text(result: ClaimAudit, found: Sequence[DistinguisherFinding], notes: Sequence[str]) -> str:
-    lines = [opening(result)]
+    lines = [opening_sentences(result)]
     if result.knowing is not None:
         lines.append("  knows_others=True has the claim cover such an observer, and judges the same trials anew.")
     for finding in found:
@@ -141,7 +141,7 @@ def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str
         return f"{played}: run the app again for the others"
     campaign.keep_columns(columns)
     result = _result(campaign)
-    provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen == TargetUpdateKind.CRAFTED else {}
+    provisos = dict.fromkeys(_WORDS, _CRAFTED) if campaign.chosen_update == TargetUpdateKind.CRAFTED else {}
     found, notes = findings(result, _WORDS, dict.fromkeys(_WORDS, _FIX), provisos), _notes(campaign, outside)
     text = _report_text(result, found, notes)
     write_json(campaign.directory / "verdict.json", result_json(result, found) | {"notes": list(notes)})
@@ -150,7 +150,7 @@ def finish(campaign: StoredTrials, columns: ResultColumns, outside: Sequence[str
 
 
 def _result(campaign: StoredTrials) -> ClaimAudit:
-    audit, numbers = campaign.audit, campaign.counted
+    audit, numbers = campaign.audit, campaign.evaluated_trials
     seen = [campaign.trial(number) for number in numbers]
     present = np.array([campaign.is_present(number) for number in numbers])
     kind = "removed" if audit.claim.neighbours.relation is Relation.ADD_REMOVE else "replaced"
@@ -168,12 +168,12 @@ def _result(campaign: StoredTrials) -> ClaimAudit:
 def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
     """Return sentences for the end of the report: on files that trials wrote elsewhere, trial numbers, and limits."""
     audit, found = campaign.audit, [outside_words(outside)] if outside else []
-    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.counted)
+    needed = fewest_trials(audit.claim, audit.confidence) + audit.trials - len(campaign.evaluated_trials)
     if needed > audit.trials:
         found.append(f"A claim as weak as this one takes {needed} trials at least; {audit.trials} were played.")
     if len(campaign.contributions) > 1:
         tried = f"The first trials tried the contributions {' and '.join(campaign.contributions)}"
-        found.append(f"{tried}; all others played {campaign.chosen}, which told more.")
+        found.append(f"{tried}; all others played {campaign.chosen_update}, which told more.")
     if audit.numbers is MetricsWithoutContribution.KEPT and not audit.is_about_records:
         kept = "The numbers that clients report were left as they are: nothing is said of them."
         found.append(f'{kept} numbers="withheld" has a claim cover them.')

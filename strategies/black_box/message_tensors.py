@@ -99,7 +99,7 @@ def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Ar
     return {name: received[name].astype(value.dtype, copy=False) for name, value in reply.items()}
 
 
-def moved(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
+def with_update(arrays: Arrays, steps: Mapping[str, Floats]) -> Arrays:
     """Return tensors with an update added to them, keyed by name; each tensor keeps its type.
 
     Integers are rounded and limited to the range of their type. A boolean becomes True if its sum is at least 1/2.
@@ -153,11 +153,11 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
         case TargetAction.OWN_OPPOSITE:
             # Integers have no opposite, since they may be the bytes of a serialised model such as a tree.
             floats = {name: value.astype(np.float64) for name, value in base.items() if _is_float(value)}
-            return moved(base, {name: value - own[name].astype(np.float64) for name, value in floats.items()})
+            return with_update(base, {name: value - own[name].astype(np.float64) for name, value in floats.items()})
         case TargetAction.CRAFTED:
-            return moved(base, crafted(base, length))
+            return with_update(base, crafted(base, length))
         case TargetAction.CRAFTED_OPPOSITE:
-            return moved(base, crafted(base, -length))
+            return with_update(base, crafted(base, -length))
         case TargetAction.OWN_WHOLE:
             return own | whole_parts(contribution(TargetAction.CRAFTED, own, base, length), base)
         case TargetAction.OWN_WHOLE_OPPOSITE:

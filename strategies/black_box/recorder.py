@@ -266,7 +266,7 @@ def evidence_names(seen: Sequence[Transcript]) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name != FAILED and not name.startswith(ERROR)))
 
 
-def played(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
+def recorded_trial(start: Callable[[Grid], Result], grid: Grid, recorder: TrialRecorder) -> Transcript:
     """Run a strategy while a recorder reads its messages, and return the transcript of the trial.
 
     If the strategy raises an exception, the trial does not fail: the exception is recorded as a refusal.

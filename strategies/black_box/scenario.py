@@ -140,7 +140,7 @@ class Scenario:
         """Name of the scenario without the name of its environment."""
         return self.name.removesuffix(f", {self.stage.name}")
 
-    def on(self, stage: OtherClientsAndModel) -> "Scenario":
+    def in_environment(self, stage: OtherClientsAndModel) -> "Scenario":
         """Return a copy of this scenario in the environment `stage`, whose name is appended to the scenario's name."""
         name, words = f"{self.name}, {stage.name}", f"{self.words}; {stage.words}"
         fix = self.fix if stage.others is OtherContributions.IDENTICAL else _MEAN

@@ -285,7 +285,7 @@ _ON_LARGE_MODELS = (*_ON_STAGES, "missing reply", "huge in every tensor", "huge 
 
 
 STAGED: tuple[Scenario, ...] = tuple(
-    kind.on(stage)
+    kind.in_environment(stage)
     for stage in STAGES
     for kind in KINDS
     if kind.name in (_ON_STAGES if stage.model is None else _ON_LARGE_MODELS)
@@ -298,7 +298,7 @@ EVALUATION = Scenario(
     fix="Evaluate on data of the server, or release no number of an evaluation that was not noised.",
 )
 _ON_OWN = next(stage for stage in STAGES if stage.name == "own model")
-_OF_OWN_TENSORS = tuple(kind.on(_ON_OWN) for kind in KINDS if kind.present.direction in OF_FEW_TENSORS)
+_OF_OWN_TENSORS = tuple(kind.in_environment(_ON_OWN) for kind in KINDS if kind.present.direction in OF_FEW_TENSORS)
 """The scenarios with a direction of `OF_FEW_TENSORS`, on an app's own model."""
 BY_NAME = {kind.name: kind for kind in (*KINDS, *STAGED, EVALUATION, *_OF_OWN_TENSORS)}
 """Every scenario, keyed by name. New ones are added at the end, because random draws depend on the position."""

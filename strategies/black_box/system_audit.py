@@ -39,7 +39,7 @@ from fl_audit.strategies.black_box.scenario import ModelKind, OtherContributions
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FEW, MANY
 from fl_audit.strategies.black_box.trials_after_training import no_news_from_flower, say
 from fl_audit.strategies.black_box.worker_pool import WorkerPool
-from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart, outside_words
+from fl_audit.strategies.black_box.working_copy import WorkingCopy, in_working_copy, outside_words
 from fl_audit.strategies.temporary_directories import new_temporary_directory
 
 _OWN_MODEL = (
@@ -212,10 +212,10 @@ class _TrialExecutor:
         draws, present = self._drawn(wanted)
         seed_generators(draws)
         trials = list[Transcript]()
-        with apart(copy):
+        with in_working_copy(copy):
             for bit in present:
                 trials.append(self._trial(wanted, bit, draws).play())
-                copy.tidied(thoroughly=False)
+                copy.restore(thoroughly=False)
                 if time.monotonic() > until:
                     break
         return trials, present[: len(trials)], copy.outside

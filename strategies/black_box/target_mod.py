@@ -36,7 +36,7 @@ from fl_audit.strategies.black_box.message_tensors import (
     shapes_of,
     with_names,
 )
-from fl_audit.strategies.black_box.working_copy import apart, own_copy
+from fl_audit.strategies.black_box.working_copy import in_working_copy, own_copy
 
 _OURS, _TRIAL = "fl-audit.", "fl-audit.kind"
 _OWN, _BEFORE, _STILL = "fl-audit.own.", "fl-audit.before.", "fl-audit.still."
@@ -109,7 +109,7 @@ def _in_a_copy(trial: int) -> Iterator[list[str]]:
         return
     copy = own_copy()
     # The server compares all files after its trials; here Python's audit events are enough.
-    with apart(copy, thoroughly=False):
+    with in_working_copy(copy, thoroughly=False):
         yield copy.outside
 
 

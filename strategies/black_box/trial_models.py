@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.black_box.message_tensors import Arrays, moved
+from fl_audit.strategies.black_box.message_tensors import Arrays, with_update
 from fl_audit.strategies.black_box.scenario import (
     ClientContribution,
     Direction,
@@ -189,7 +189,7 @@ def others_of(others: OtherContributions, model: ModelWithDirections, count: int
     return found
 
 
-def replied(received: Arrays, update: Floats, model: ModelWithDirections, form: ReplyFault) -> Arrays | None:
+def reply_tensors(received: Arrays, update: Floats, model: ModelWithDirections, form: ReplyFault) -> Arrays | None:
     """Return the tensors of a client's reply: the received model plus the client's update; None if there is no reply.
 
     Parameters
@@ -204,7 +204,7 @@ def replied(received: Arrays, update: Floats, model: ModelWithDirections, form: 
         Fault of the reply: none, a missing reply, or one kind of malformed tensors.
     """
     there = {name: received.get(name, value) for name, value in model.arrays.items()}
-    arrays = moved(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})
+    arrays = with_update(there, {name: update[part].reshape(there[name].shape) for name, part in model.tensors})
     first = next(name for name, value in arrays.items() if value.ndim and value.dtype.kind == "f")
     match form:
         case ReplyFault.PLAIN:

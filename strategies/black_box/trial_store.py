@@ -61,16 +61,16 @@ class StoredTrials:
 
     def contribution(self, trial: int) -> str:
         """Return the kind of update that the target's client sends under D in a trial."""
-        return self.contributions[(trial - 1) % len(self.contributions)] if trial <= self.pilots else self.chosen
+        return self.contributions[(trial - 1) % len(self.contributions)] if trial <= self.pilots else self.chosen_update
 
     @property
-    def chosen(self) -> str:
+    def chosen_update(self) -> str:
         """The kind of update that told D from D' best in the first trials, or the only kind."""
         if len(self.contributions) == 1:
             return self.contributions[0]
         return str(_read(self.directory / _CHOICE)["contribution"])
 
-    def choose(self, columns: ResultColumns) -> None:
+    def choose_update(self, columns: ResultColumns) -> None:
         """Choose the kind of update that the target's client sends in all later trials, and store the choice.
 
         The first trials try each kind in turn. The kind that best tells D from D' is chosen once the first trials are
@@ -89,9 +89,9 @@ class StoredTrials:
         )
 
     @property
-    def counted(self) -> list[int]:
+    def evaluated_trials(self) -> list[int]:
         """Numbers, from 1, of the trials with the chosen kind of update; only these trials are evaluated."""
-        return [trial for trial in range(1, self.audit.trials + 1) if self.contribution(trial) == self.chosen]
+        return [trial for trial in range(1, self.audit.trials + 1) if self.contribution(trial) == self.chosen_update]
 
     def keep_columns(self, columns: ResultColumns) -> None:
         """Store the name and slice of each tensor in the stored vectors; this marks the audit as finished."""
@@ -116,7 +116,7 @@ class StoredTrials:
         """
         if self.not_covered is None:
             return True
-        first = np.stack([self.trial(number).others[0] for number in self.counted])
+        first = np.stack([self.trial(number).others[0] for number in self.evaluated_trials])
         return bool(np.all(first == first[0]))
 
     @property
@@ -187,7 +187,7 @@ class StoredTrials:
         write_json(self.directory / _PROBE, {"said": said})
 
 
-def open_campaign(
+def open_trial_store(
     audit: AuditConfig, shapes: dict[str, tuple[int, ...]], tried: tuple[str, ...], app: str, code: str, tell: Tell
 ) -> StoredTrials:
     """Return the stored trials of an audit, to which more can be added; create their folder if it does not exist.

@@ -28,9 +28,14 @@ from fl_audit.strategies.black_box.legacy_adapter import clips_and_adds_noise
 from fl_audit.strategies.black_box.message_tags import MetricsWithoutContribution, Observer, TargetAction, TrialTag
 from fl_audit.strategies.black_box.message_tensors import arrays_of, crafted, flat, shapes_of, whole_parts
 from fl_audit.strategies.black_box.metric_lookups import numbers_over_rounds
-from fl_audit.strategies.black_box.recorder import AppTrainingRecorder, TrialRecorder, TrialRecorderSettings, played
-from fl_audit.strategies.black_box.trial_store import StoredTrials, open_campaign
-from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
+from fl_audit.strategies.black_box.recorder import (
+    AppTrainingRecorder,
+    TrialRecorder,
+    TrialRecorderSettings,
+    recorded_trial,
+)
+from fl_audit.strategies.black_box.trial_store import StoredTrials, open_trial_store
+from fl_audit.strategies.black_box.working_copy import WorkingCopy, in_working_copy
 from fl_audit.strategies.flower_grids import MessageInterceptor, RecordedGrid
 
 _TOLD_EVERY = 5.0  # seconds between two messages on progress
@@ -74,10 +79,10 @@ class TrialsAfterTrainingStrategy(Strategy):
         except Exception as error:  # a failure of the audit must not stop the training
             why = str(error) if isinstance(error, InputError) else in_a_line(error)
             say(f"no trials are played, the app trains as ever: {why}")
-            return start.played(grid)
+            return start.call_start(grid)
         recorder = SafeRecorder(table.roll)
         with closing(table):
-            result = start.played(RecordedGrid(grid, recorder))
+            result = start.call_start(RecordedGrid(grid, recorder))
             with spared_generators(), no_news_from_flower():
                 try:
                     unheard = "no trials were played, the app's own training cannot be heard"
@@ -173,7 +178,7 @@ class AppTrialRunner:
         """
         audit, codes, shapes = self.audit, joined(self.code, *self.roll.codes), shapes_of(self._model)
         self._target, self._watcher = self._seats()
-        self._campaign = campaign = open_campaign(audit, shapes, self.contributions, self.app, codes, say)
+        self._campaign = campaign = open_trial_store(audit, shapes, self.contributions, self.app, codes, say)
         if campaign.is_new:
             # Under a claim about records, clients may add noise themselves.
             is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
@@ -197,7 +202,7 @@ class AppTrialRunner:
         told, arrived = time.monotonic(), dict[tuple[TargetUpdateKind, int], str]()
         is_still = campaign.not_covered is None
         for trial in campaign.missing[: audit.trials_per_run]:
-            campaign.choose(self.sketch.columns)
+            campaign.choose_update(self.sketch.columns)
             contribution = TargetUpdateKind(campaign.contribution(trial))
             action = audit.action(campaign.is_present(trial), contribution)
             seen, recorder = self._trial(trial, action, contribution, audit.claim.rounds, is_still)
@@ -277,9 +282,9 @@ class AppTrialRunner:
         recorder = TrialRecorder(scene)
         draws = generator(self._campaign.seed, Purpose.BLACK_BOX, trial=trial)
         seed_generators(draws)
-        with apart(self._copy):
-            again = self.pristine.again(rounds, draws, self._copy.moved)
-            seen = played(again.played, self.grid, recorder)
+        with in_working_copy(self._copy):
+            again = self.pristine.copy_for_trial(rounds, draws, self._copy.path_in_copy)
+            seen = recorded_trial(again.call_start, self.grid, recorder)
         self._outside |= recorder.outside
         return seen, recorder
 

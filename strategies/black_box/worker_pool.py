@@ -163,7 +163,7 @@ class WorkerPool(Generic[Task, Done]):
                 break
             ready = wait(list(busy), timeout=min(_LOOK, max(0.0, until + _GRACE - time.monotonic())))
             for connection in ready:
-                self._heard(busy[connection], tasks, left, deaths, found)  # type: ignore[index]
+                self._receive_result(busy[connection], tasks, left, deaths, found)  # type: ignore[index]
             now, spent = time.monotonic(), sum(map(_seconds_of, self._workers))
             if ready or spent - used > _QUIET * (now - quiet_since):
                 quiet_since, used = now, spent
@@ -186,7 +186,7 @@ class WorkerPool(Generic[Task, Done]):
                 place = left.pop()
                 worker.begin(place, tasks[place], until)
 
-    def _heard(
+    def _receive_result(
         self, worker: _Worker, tasks: Sequence[Task], left: list[int], deaths: dict[int, int], found: dict[int, Done]
     ) -> None:
         """Store a worker's result in `found`, or return the task of a dead worker to `left` to be tried again.

@@ -104,7 +104,7 @@ class WorkingCopy:
                         folders.append(f"{place}/")
         return found
 
-    def tidied(self, thoroughly: bool = True) -> None:
+    def restore(self, thoroughly: bool = True) -> None:
         """Restore the copy to its first state.
 
         If `thoroughly` is false, this is done only after a write to the copy was observed.
@@ -128,7 +128,7 @@ class WorkingCopy:
         if now != self._first:
             self._first = self._listed()
 
-    def note(self, path: str) -> None:
+    def record_write(self, path: str) -> None:
         """Record a write: inside the copy, it marks the copy as changed; elsewhere, `outside` gets the path.
 
         Temporary files, devices and bytecode are ignored.
@@ -139,7 +139,7 @@ class WorkingCopy:
         elif not place.startswith((f"{gettempdir()}{os.sep}", "/dev/", "/proc/")) and "__pycache__" not in place:
             self.outside += [place] if place not in self.outside else []
 
-    def moved(self, path: str) -> str:
+    def path_in_copy(self, path: str) -> str:
         """Return the copy's path for a path in the original directory; return any other path unchanged."""
         inside = path.startswith(f"{self.original}{os.sep}") and self.original != Path(self.original.anchor)
         inside = inside and not path.startswith(f"{self._room}{os.sep}")
@@ -151,7 +151,7 @@ _here: dict[str, Any] = {"copy": None, "thread": 0, "is_heard": False}
 
 
 @contextmanager
-def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
+def in_working_copy(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
     """Run a `with` block in a copy of the working directory, with experiment trackers disabled; then restore the copy.
 
     A block within another one runs in the copy of the outer block.
@@ -177,7 +177,7 @@ def apart(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None]:
     finally:
         _here["copy"] = None
         os.chdir(copy.original)
-        copy.tidied(thoroughly)
+        copy.restore(thoroughly)
 
 
 def _wait_for_trackers() -> None:
@@ -191,12 +191,12 @@ def _wait_for_trackers() -> None:
             thread._queue.join()  # type: ignore[attr-defined]
 
 
-def moved_here(path: str) -> str:
+def path_in_current_copy(path: str) -> str:
     """Return the path that corresponds to `path` in the current trial's copy of the working directory.
 
     Outside of trials, `path` is returned unchanged.
     """
-    return path if _here["copy"] is None else str(_here["copy"].moved(path))
+    return path if _here["copy"] is None else str(_here["copy"].path_in_copy(path))
 
 
 def _heard(event: str, arguments: tuple[Any, ...]) -> None:
@@ -211,7 +211,7 @@ def _heard(event: str, arguments: tuple[Any, ...]) -> None:
     else:
         return
     if writes and isinstance(path, (str, bytes, os.PathLike)):
-        copy.note(os.fsdecode(path))
+        copy.record_write(os.fsdecode(path))
 
 
 _own: list[WorkingCopy] = []

@@ -72,7 +72,7 @@ class _ObservedStrategyBase:
             # A canary whose note cannot be read counts as one of the other clients.
             others -= sum(note is not None for note in said.values())
             before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, said, replies)
-            self.watch.note(number, before, after, present, others, norm, run)
+            self.watch.store_scores(number, before, after, present, others, norm, run)
         return released, metrics
 
 

@@ -174,7 +174,7 @@ class _InspectedClients:
             run_config=UserConfig(self.app.config),
         )  # fmt: skip
 
-    def again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
+    def train_first_again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
         """Train the client that was asked first again, with its first message, and return the record of the training.
 
         `number` is the number of the round in the record.
@@ -197,9 +197,9 @@ class _InspectedClients:
 
 def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float | None) -> Assessment:
     rounds = min(caught.rounds, MOST_ROUNDS)
-    start = caught.start.copied().again(rounds, np.random.default_rng())
+    start = caught.start.copied().copy_for_trial(rounds, np.random.default_rng())
     try:
-        start.played(InProcessGrid(clients.nodes, clients.answer))
+        start.call_start(InProcessGrid(clients.nodes, clients.answer))
     except Exception as error:
         # A server may fail because its clients do; the clients' training so far has been recorded nevertheless.
         clients.errors.append(f"{in_a_line(error)} at the server")
@@ -211,7 +211,7 @@ def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float |
     unseen = [f"{len(clients.errors)} messages, at which clients raised {clients.errors[0]}"] if clients.errors else []
     if not found.is_private:
         return assess(clients.app.name, found, unseen)
-    repeated = (clients.trainings[min(clients.trainings)], clients.again(Recorder()))
+    repeated = (clients.trainings[min(clients.trainings)], clients.train_first_again(Recorder()))
     again = replays(_edited(clients), clients.dataset) if clients.dataset is not None else ()
     return assess(clients.app.name, replace(found, repeated=repeated, replays=again), unseen)
 
@@ -219,7 +219,7 @@ def _looked(clients: _InspectedClients, caught: CapturedStrategy, delta: float |
 def _edited(clients: _InspectedClients) -> Callable[[Recorder, Edit], RecordedTraining]:
     def run(recorder: Recorder, edit: Edit) -> RecordedTraining:
         recorder.edit = edit
-        return clients.again(recorder)
+        return clients.train_first_again(recorder)
 
     return run
 

@@ -62,7 +62,7 @@ def buffers_of(own: Arrays) -> int:
     return sum(any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in own.items())
 
 
-def fewest(claim: StatedClaim) -> TrialBudget:
+def smallest_budget(claim: StatedClaim) -> TrialBudget:
     """Return the smallest budget (trials per stage) that can refute a claim if all guesses are right.
 
     If even 6400 trials are too few to refute the claim, the smallest of all budgets is returned.
@@ -81,7 +81,7 @@ def _can_refute(claim: StatedClaim, budget: TrialBudget) -> bool:
     return any(bound.epsilon > limit.epsilon for bound, limit in zip(bounds, claim.limits, strict=True))
 
 
-def telling_kinds(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
+def relevant_scenarios(kinds: Sequence[Scenario], own: Arrays | None, has_claim: bool) -> list[Scenario]:
     """Return the scenarios in which an app with a given model can show a leak.
 
     A scenario is left out if it concerns metrics, evaluation, or a kind of tensor that the model lacks.
@@ -144,7 +144,11 @@ def plan_of(
         Whether the reviewer wants fewer trials.
     """
     rounds = sorted({wanted, 1 if is_free else wanted}, reverse=True)
-    budgets = {"the usual number of trials": _USUAL, "fewer trials": _FEWER, "the fewest trials": fewest(claim)}
+    budgets = {
+        "the usual number of trials": _USUAL,
+        "fewer trials": _FEWER,
+        "the fewest trials": smallest_budget(claim),
+    }
     # Budgets that cannot refute the claim are left out, unless none can.
     budgets = {words: one for words, one in budgets.items() if _can_refute(claim, one)} or budgets
     plans = [

@@ -16,7 +16,7 @@ from fl_audit.strategies.black_box.metric_lookups import names_asked
 from fl_audit.strategies.black_box.recorder import errors_in
 from fl_audit.strategies.black_box.scenario import Scenario
 from fl_audit.strategies.black_box.scenarios import BY_NAME
-from fl_audit.strategies.black_box.working_copy import WorkingCopy, apart
+from fl_audit.strategies.black_box.working_copy import WorkingCopy, in_working_copy
 
 _MOST_NAMES = 30  # largest number of metrics that a strategy may look up in replies
 
@@ -102,6 +102,6 @@ def _timed(
 ) -> tuple[Transcript, float, str]:
     """Run one trial with the target; return its transcript, its seconds, and the failing mod, else ""."""
     began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
-    with apart(copy, thoroughly=False):
+    with in_working_copy(copy, thoroughly=False):
         seen = trial.play()
     return seen, time.monotonic() - began, trial.blamed

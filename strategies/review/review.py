@@ -18,7 +18,7 @@ from fl_audit.strategies.black_box.trials_after_training import no_news_from_flo
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.client_counts import too_few_clients
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import fewest
+from fl_audit.strategies.review.plan import smallest_budget
 from fl_audit.strategies.review.probe_trials import probed
 from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention
 from fl_audit.strategies.review.review_result import ReviewResult
@@ -77,7 +77,7 @@ def _planned(
     """
     system, slow, quick, has_written, unoffered = probed(read.system, read.claim)
     asked, stated, claim = dict(read.stage.most), read.stated, read.claim
-    kinds = planning.telling_kinds(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
+    kinds = planning.relevant_scenarios(kinds_of(system, claim), read.own, has_claim=stated.claim is not None)
     left = (_OF_MODEL * wishes.seconds - (time.monotonic() - began)) * wishes.processes
     # A claimed noise multiplier can be composed over rounds. A reviewer's claim already covers several rounds.
     says_noise = stated.claim is not None and stated.claim.noise_multiplier is not None
@@ -88,7 +88,7 @@ def _planned(
     claim = replace(claim, rounds=plan.rounds)
     names = [kind.name for kind in plan.kinds]
     if plan.rounds > 1:
-        composed = planning.telling_kinds(kinds_of(system, claim), read.own, has_claim=True)
+        composed = planning.relevant_scenarios(kinds_of(system, claim), read.own, has_claim=True)
         names += [kind.name for kind in composed if kind not in kinds]
     about = [kind for aside, kind in NUMBERS.items() if asked["evaluate"] or aside is not SideChannel.EVALUATION]
     names_found, unseen = mentions_and_unseen(read.caught, stated, read.app, read.code)
@@ -120,7 +120,7 @@ class _PlannedReview:
     remarks: tuple[str, ...]  # remarks on parts that could not be loaded, used or observed
 
     @property
-    def is_beside(self) -> bool:
+    def tests_side_channels(self) -> bool:
         """Whether the review tests side channels; it does so only if the adversary is a client."""
         return self.read.stated.observer is Observer.CLIENT
 
@@ -136,19 +136,19 @@ class _PlannedReview:
         The trials come in three groups: on the model, with the smallest number of clients that the app starts with, and
         on side channels.
         """
-        waiting = _not_begun(self.of_numbers, self.about) if self.is_beside else None
+        waiting = _not_begun(self.of_numbers, self.about) if self.tests_side_channels else None
         self.keep(self.found(_not_begun(self.claim, self.names), waiting))
         result = self.held(
             self.system, self.claim, self.names, self.plan.budget, _OF_MODEL, lambda came: self.found(came, waiting)
         )
         early = self._early(lambda _: self.found(result, waiting))
-        if not self.is_beside:
+        if not self.tests_side_channels:
             return self.found(result, None, early)
         beside = self.held(
             self.system,
             self.of_numbers,
             self.about,
-            fewest(self.of_numbers),
+            smallest_budget(self.of_numbers),
             _OF_NUMBERS,
             lambda came: self.found(result, came, early),
         )
@@ -166,8 +166,8 @@ class _PlannedReview:
             return ()
         few = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
-        system = replace(self.system, strategy=few.made, clients=few.seats)
-        came = self.held(system, self.claim, plain, fewest(self.claim), _OF_EARLY, so_far)
+        system = replace(self.system, strategy=few.new_strategy, clients=few.seats)
+        came = self.held(system, self.claim, plain, smallest_budget(self.claim), _OF_EARLY, so_far)
         return (early_words(*early, read.stated.clients, came),)
 
     def held(
@@ -197,7 +197,7 @@ class _PlannedReview:
         """
         read, caught, stated = self.read, self.read.caught, self.read.stated
         results = [result] if beside is None else [result, beside]
-        planned = [*self.names, *(self.about if self.is_beside else ())]
+        planned = [*self.names, *(self.about if self.tests_side_channels else ())]
         of_server = server_verdict(stated, result, caught.rounds, self.plan.rounds, self.unseen, self.names_found)
         return ReviewResult(
             app=read.app.name,

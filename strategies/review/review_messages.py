@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, assert_never
 
-from fl_audit.audits.black_box.claim_audit_messages import not_tried, opening, untried_words
+from fl_audit.audits.black_box.claim_audit_messages import not_tried, opening_sentences, untried_words
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit
 from fl_audit.audits.black_box.findings import DistinguisherFinding, findings, result_json
 from fl_audit.local_training.assessment import assessment_json, report_lines
 from fl_audit.local_training.assessment import headline as headline_of_clients
+from fl_audit.report.formatting import capital, uncapital
 from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.scenario import ModelKind
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
@@ -51,11 +52,11 @@ def _headline_of_trials(review: ReviewResult) -> str:
     causes = [finding.cause for finding in found_in(review.result) if finding.attempt.is_broken]
     doubt = training_doubt(review.stated, review.rounds, review.played_rounds)
     if doubt and review.verdict is not Verdict.VIOLATED:
-        trials = f"The trials alone: {opening(review.result)}"
+        trials = f"The trials alone: {opening_sentences(review.result)}"
         return f"Inconclusive as to the whole training: {doubt} {trials}"
     aside = "" if review.beside is None else untried_words(review.beside)
     more = aside and f"Beside the model: {aside}", doubt and f"And {doubt}"
-    return " ".join(part for part in (opening(review.result), *causes[:1], *more) if part)
+    return " ".join(part for part in (opening_sentences(review.result), *causes[:1], *more) if part)
 
 
 def _without_claim(review: ReviewResult) -> str:
@@ -76,7 +77,7 @@ def _without_claim(review: ReviewResult) -> str:
     )
 
 
-def screen(review: ReviewResult) -> tuple[tuple[str, str], ...]:
+def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     """Return the lines of a review's first screen, each as (subject, text)."""
     stated, claim = review.stated, epsilon_words(review.stated, review.rounds)
     source = stated.source
@@ -105,11 +106,11 @@ def screen(review: ReviewResult) -> tuple[tuple[str, str], ...]:
     if review.beside is not None:
         leaks = "; ".join(_leak_words(leak, review) for leak in review.leaks)
     lines.append(("Beside the model", leaks))
-    lines += [("Not loaded", f"{reason[0].upper()}{reason[1:]}.") for reason in review.unseen]
-    lines += [("Note", f"{remark[0].upper()}{remark[1:]}.") for remark in review.remarks]
+    lines += [("Not loaded", f"{capital(reason)}.") for reason in review.unseen]
+    lines += [("Note", f"{capital(remark)}.") for remark in review.remarks]
     if review.inside is None or inside is None:
         return (*lines, *_uninspected_clients(review), ("Not seen", f"{_UNSEEN}."))
-    lines += [(f"Inside clients, {about[0].lower()}{about[1:]}", said) for about, said in report_lines(inside)]
+    lines += [(f"Inside clients, {uncapital(about)}", said) for about, said in report_lines(inside)]
     return (*lines, ("Not seen", f"{_UNSEEN_OF_SERVER}."))
 
 
@@ -198,7 +199,7 @@ def review_json(review: ReviewResult) -> dict[str, Any]:
         "asked": review.asked,
         "parameters": review.parameters,
         "kinds": list(review.kinds),
-        "screen": [list(line) for line in screen(review)],
+        "screen": [list(line) for line in report_lines_of_review(review)],
         "model": result_json(result, found_in(result)),
         "beside": None if review.beside is None else result_json(review.beside, found_in(review.beside)),
         "leaks": {

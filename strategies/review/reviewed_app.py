@@ -16,7 +16,7 @@ from fl_audit.strategies.review.claims import StatedAppClaim, stated_by
 from fl_audit.strategies.review.client_counts import USUAL_NODES, asked_of, nodes_of
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention, of_records
-from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
+from fl_audit.strategies.review.strategy_capture import CapturedStrategy, capture_strategy
 from fl_audit.strategies.review.virtual_clients import TrialStrategyFactory
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
     sys.meta_path.append(stand_ins)
     app = read_app(directory)
     named = wishes.nodes or app.nodes
-    caught = catch(app, named or USUAL_NODES, stand_ins)
+    caught = capture_strategy(app, named or USUAL_NODES, stand_ins)
     # One round is enough to detect releases without noise, and to measure the duration of a round.
     stated = reviewed_claim(caught, wishes, rounds=1)
     code = of_records(app.directory)
@@ -73,7 +73,7 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
     stage = TrialStrategyFactory(start, nodes, max(2, asked_of(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
     system = AuditedSystem(
-        stage.made, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
+        stage.new_strategy, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,
         *weights[-1:],
     )  # fmt: skip
     return ReviewedApp(

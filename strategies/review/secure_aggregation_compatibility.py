@@ -6,7 +6,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict, UserConfig
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
 from fl_audit.errors import in_a_line
-from fl_audit.strategies.black_box.audited_system import Mod, modified
+from fl_audit.strategies.black_box.audited_system import Mod, with_mods
 from fl_audit.strategies.flower_grids import FIRST_NODE, RUN_ID, make_messages_for
 
 AGREEING = ("secaggplus_mod", "secagg_mod")
@@ -43,7 +43,7 @@ def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
         run_id=RUN_ID, node_id=FIRST_NODE, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
     )
     try:
-        reply = modified((*outer, agreeing), _untrained)(message, context)
+        reply = with_mods((*outer, agreeing), _untrained)(message, context)
     except Exception as error:  # raised by Flower's mods or by the app's own
         return in_a_line(error)
     return " ".join((reply.error.reason or "an error").split()) if reply.has_error() else ""

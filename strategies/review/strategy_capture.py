@@ -87,7 +87,7 @@ class _EarlyMessageError(BaseException):
     """Raised if an app sends messages to its clients before it starts a strategy."""
 
 
-def catch(app: AppDescription, nodes: int, stand_ins: StubImportFinder) -> CapturedStrategy:
+def capture_strategy(app: AppDescription, nodes: int, stand_ins: StubImportFinder) -> CapturedStrategy:
     """Run a Flower app's ServerApp until it starts its strategy; return this strategy and the app's client mods.
 
     Parameters

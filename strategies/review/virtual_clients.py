@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fl_audit.strategies.black_box.audited_system import StrategyStartCall
-from fl_audit.strategies.black_box.working_copy import moved_here
+from fl_audit.strategies.black_box.working_copy import path_in_current_copy
 from fl_audit.strategies.flower_grids import FIRST_NODE, DelegatingGrid
 
 
@@ -73,14 +73,14 @@ class TrialStrategyFactory:
     seats: int  # number of simulated clients
     most: dict[str, int] = field(default_factory=dict)  # most messages sent at once, for `train` and `evaluate`
 
-    def made(self) -> Strategy:
+    def new_strategy(self) -> Strategy:
         """Return a copy of the app's strategy, whose `start` takes a grid, initial arrays and a number of rounds.
 
         `start` wraps the grid in a `VirtualClientGrid`, and passes all other arguments of the app.
         """
         # The strategy's generators continue from the global ones, which are seeded for the trials.
         draws = np.random.default_rng(np.random.randint(2**32, size=4))  # noqa: NPY002
-        fresh = self.start.again(0, draws, moved_here)
+        fresh = self.start.copy_for_trial(0, draws, path_in_current_copy)
         begin, arguments = fresh.strategy.start, {k: v for k, v in fresh.arguments.items() if k != "num_rounds"}
 
         def start(grid: Grid, arrays: ArrayRecord, num_rounds: int) -> Result:

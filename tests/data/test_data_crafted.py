@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fl_audit.adjacency import CraftedRecord
-from fl_audit.data.crafted_records import alone, told_record, with_crafted
+from fl_audit.data.crafted_records import single_record, told_record, with_crafted
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
@@ -23,7 +23,7 @@ def test_a_crafted_record_is_told_to_the_last_bit_and_takes_the_place_of_one() -
     others = [0, 2, 3]
     assert (placed.features[others] == RECORDS.features[others]).all()
     assert (RECORDS.features[1] != features).any(), "the records that were given are left as they are"
-    single = alone(told, RECORDS)
+    single = single_record(told, RECORDS)
     assert (single.features[0] == features).all()
     assert (single.labels.tolist(), single.classes) == ([2], 3)
 
@@ -36,4 +36,4 @@ def test_a_damaged_record_is_refused(told: CraftedRecord) -> None:
 
 def test_a_class_that_there_is_not_is_refused() -> None:
     with pytest.raises(InputError, match="a label is 3"):
-        alone(told_record(np.zeros((2, 3), np.float32), 3), RECORDS)
+        single_record(told_record(np.zeros((2, 3), np.float32), 3), RECORDS)

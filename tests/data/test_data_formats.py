@@ -15,7 +15,7 @@ from workbooks import write_workbook
 
 from fl_audit.data import csv_conversion
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.file_format_detection import kind_of
+from fl_audit.data.file_format_detection import file_format_phrase
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.numpy_archives import load_npz
 from fl_audit.data.table_text import read_table_text
@@ -173,7 +173,7 @@ def test_a_file_of_another_kind_is_named_with_what_to_do(kind: str) -> None:
     "text", ["ORC,y\n1,2\n", "PAR1,y\n1,2\n", "A\n2\n", "BZh9,y\n1,2\n", "X\n1\n", "{x},y\n1,2\n", "GIF8,y\n"]
 )
 def test_words_that_other_files_begin_with_can_be_names_of_columns(text: str) -> None:
-    assert kind_of(text.encode()) is None
+    assert file_format_phrase(text.encode()) is None
 
 
 def test_bytes_of_no_kind_are_no_text() -> None:

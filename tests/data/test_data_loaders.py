@@ -7,7 +7,7 @@ import pytest
 import sklearn.datasets
 from numpy.testing import assert_allclose
 
-from fl_audit.data.catalogue import DataSpec, available, load_source
+from fl_audit.data.catalogue import DataSpec, available_datasets, load_source
 from fl_audit.data.idx_images import read_idx
 from fl_audit.errors import InputError
 
@@ -244,6 +244,6 @@ def test_unknown_names_point_to_the_nearest() -> None:
 
 
 def test_catalogue_lists_what_needs_files() -> None:
-    needs = {name: files for name, _, files in available()}
+    needs = {name: files for name, _, files in available_datasets()}
     assert [name for name, files in needs.items() if not files] == ["digits", "breast-cancer"]
     assert {"adult", "mnist", "csv", "npz", "idx"} <= set(needs)

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fl_audit.data.catalogue import DataSpec, available, is_found, load_source
+from fl_audit.data.catalogue import DataSpec, available_datasets, is_found, load_source
 from fl_audit.data.loaded_dataset import ColumnRole, LoadedDataset
 from fl_audit.errors import InputError
 
@@ -156,7 +156,7 @@ def test_damaged_femnist_is_refused(tmp_path: Path, changed: dict[str, np.ndarra
 
 
 def test_published_femnist(published: str) -> None:
-    assert "femnist" in {entry.name for entry in available()}
+    assert "femnist" in {entry.name for entry in available_datasets()}
     if not is_found("femnist", published):
         pytest.skip("no published FEMNIST digits")
     source = load_source(DataSpec("femnist", published))

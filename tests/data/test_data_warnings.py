@@ -12,7 +12,7 @@ import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
-from fl_audit.data.missing_value_words import USUAL_WORDS, without_words, words_gone
+from fl_audit.data.missing_value_words import USUAL_WORDS, missing_value_word_counts, without_words
 from fl_audit.data.warnings import header_warnings
 from fl_audit.errors import InputError, Remedy
 
@@ -110,7 +110,7 @@ def test_data_sets_of_other_formats_follow_the_setting_too() -> None:
     assert without_words(frame, ()).equals(frame)
     gone = without_words(frame, ("NA", "-99"))
     assert gone.isna().sum().to_dict() == {"a": 1, "b": 1, "c": 0}
-    assert words_gone(frame, gone) == {"NA": 1, "-99": 1}
+    assert missing_value_word_counts(frame, gone) == {"NA": 1, "-99": 1}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pages import BLOCKS, FILES
 from fl_audit.experiments.black_box.review_launcher import reviewed
 from fl_audit.strategies.review.app_loading import StubImportFinder, read_app
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.strategy_capture import catch
+from fl_audit.strategies.review.strategy_capture import capture_strategy
 
 PAGE = "docs/tutorials/flower-app.md"
 
@@ -59,7 +59,7 @@ def _log_of(beginning: str, directory: Path, environment: dict[str, str]) -> str
 
 def test_the_app_of_the_tutorial_is_taken_as_it_is(app: Path) -> None:
     stand_ins = StubImportFinder(app)
-    found = catch(read_app(app), 10, stand_ins)
+    found = capture_strategy(read_app(app), 10, stand_ins)
     assert found.start.strategy.noise_multiplier == 1.0  # type: ignore[attr-defined]
     assert (found.rounds, stand_ins.packages) == (3, [])
 

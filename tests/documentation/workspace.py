@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from fl_audit.experiments.black_box import strategy_audit_launcher
 from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions
-from fl_audit.experiments.black_box.strategy_audit_program import held
+from fl_audit.experiments.black_box.strategy_audit_program import run_audit
 from fl_audit.experiments.cli.main import app, main
 from fl_audit.experiments.runs.config import PRIVACY_TARGETS, parse_config
 from fl_audit.experiments.runs.config_file import load_config
@@ -86,14 +86,14 @@ class Workspace:
             if _name(words) == "report":  # The PDF takes seconds more, and has tests of its own.
                 patch.setattr("fl_audit.audits.page.report_files.write_pdf", lambda *_: None)
             if _name(words) == "strategy":  # A process of its own, which has tests of its own, takes seconds to begin.
-                patch.setattr(strategy_audit_launcher, "held_apart", _held_here)
+                patch.setattr(strategy_audit_launcher, "audit_in_subprocess", _held_here)
             with pytest.raises(SystemExit) as ended:
                 main()
         assert ended.value.code == 0, shlex.join(words)
 
 
 def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    return held({"wishes": asdict(wishes), "out": out and str(out)})
+    return run_audit({"wishes": asdict(wishes), "out": out and str(out)})
 
 
 def _name(words: list[str]) -> str:

@@ -28,7 +28,7 @@ def _audible(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Leave the talk as it was, and write no page: what is in it is tested elsewhere."""
     monkeypatch.setattr("fl_audit.audits.page.report_files.write_report", lambda *_: None)
     yield
-    verbosity.choose(quiet=False, level=None)
+    verbosity.set_verbosity(quiet=False, level=None)
 
 
 def _completed(*words: str) -> list[str]:

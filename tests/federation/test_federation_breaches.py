@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
@@ -65,7 +65,7 @@ def test_a_report_on_noise_that_depends_on_the_secret_says_so_first(tmp_path: Pa
 def test_a_run_that_is_only_measured_has_the_measurements_of_a_whole_run() -> None:
     changes: dict[str, dict[str, Any]] = {"training": {"rounds": 3, "learning-rate": 0.5}, "audit": {"trials": 6}}
     plan = breach_plan(3, **changes, run={"trials-per-batch": 6})
-    made, whole = measured_run(plan), measured_in(played(plan).run)
+    made, whole = measured_run(plan), measured_in(results_of_run(plan).run)
     np.testing.assert_array_equal(made.noise.as_array(), whole.noise.as_array())
     np.testing.assert_array_equal(made.innovations, whole.innovations)
     assert [test.p_value for test in run_family(made)[0]] == [test.p_value for test in run_family(whole)[0]]

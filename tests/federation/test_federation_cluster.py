@@ -25,8 +25,8 @@ from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config_file import load_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.protocol import Key, MessageRecordName

@@ -8,13 +8,14 @@ import torch
 from small_audits import MakePlan
 from test_federation_engines import assert_same
 
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs import run as runs
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.contributions import RoundContext, contributed, contributed_together, trains_together
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates, trains_stacked
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 
 _CLIENTS = {

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.initial_weights import InitialWeightsSource, pretraining_examples, starting_models

@@ -111,11 +111,11 @@ def test_no_listener_answers_without_the_token_and_nothing_of_it_is_left(monkeyp
         assert not any(token in line for line in commands)
         mark = os.environ[process_guard._MARK]
         assert (
-            len(process_guard.marked(mark)) >= 2
+            len(process_guard.marked_processes(mark)) >= 2
         )  # the head and the node at least: whatever bears it ends with this process
         files = [path for path in session.rglob("*") if path.is_file()]
         assert [path for path in files if token.encode() in path.read_bytes()] == []
-    assert process_guard.marked(mark) == []
+    assert process_guard.marked_processes(mark) == []
     assert not any(name.startswith("RAY_AUTH") for name in os.environ)
     assert not (Path.home() / ".ray" / "auth_token").exists()
     assert not place.exists()

@@ -13,16 +13,17 @@ from small_audits import MakePlan, small_toml
 
 from fl_audit.clients.app import app as client_app
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.flower_app import VerdictViolatedError, server_app
 from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.report.report_elements import ReportContents
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.errors import FederationError
+from fl_audit.strategies.secret_draws import SeededChallenger
 
 SMALL_TOML = small_toml(run={"seed": 0})
 

@@ -18,9 +18,9 @@ from torch.nn.functional import cross_entropy
 
 import fl_audit.clients.app
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.local_engine import LocalFlowerGrid, run_locally
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import federation_plan, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation

@@ -25,14 +25,14 @@ from torch import Tensor
 import fl_audit.clients.app
 from fl_audit.adjacency import Unit
 from fl_audit.array_packing import unpack
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.replay import replay, stored_rounds
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import question_of, sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.observed_rounds import ServerRound, show
+from fl_audit.federation.observed_rounds import ServerRound, part_seen_by_clients
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.local_training import local_batches
 from fl_audit.learning.models import ModelSpec, build_model
@@ -43,7 +43,7 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.strategy_matrices import inverse, strategy_matrix
 from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.randomness import Purpose, generator
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 
 TRIALS = 6
 ROUNDING = 1e-5
@@ -138,7 +138,7 @@ def round_by_hand(plan: ResolvedAudit, federation: LoadedFederation, made: Serve
         counts = np.ones(TRIALS, dtype=bool)
         match mechanism.participation:
             case RotatingCohorts() as cohorts:
-                counts[:] = client in cohorts.members(public.data_seed, made.number)
+                counts[:] = client in cohorts.eligible_units(public.data_seed, made.number)
             case PoissonSampling(rate) if mechanism.unit is Unit.CLIENT:
                 counts = challenger.client_participation(range(TRIALS), made.number, public.clients, rate)[:, client]
         if client == federation.victim:
@@ -240,7 +240,7 @@ def _check_what_is_seen(plan: ResolvedAudit, stored: Stored, made: ServerRound, 
         plan.public.threat_model,
         SeededChallenger(plan.config.run.seed or 0),
     )
-    observed, hypotheses = question_of(stored.federation, show(plan.public.view, mechanism, made))
+    observed, hypotheses = question_of(stored.federation, part_seen_by_clients(plan.public.view, mechanism, made))
     size = stored.federation.model.layout.size
     if isinstance(mechanism.noise, CorrelatedGaussian):
         bits = torch.from_numpy(challenger.membership(range(TRIALS)).bits)
@@ -293,8 +293,10 @@ def test_without_bit_noise_the_norm_rises_exactly_while_all_are_longer() -> None
     """Andrew et al. 2021: with no update within the norm the share is 0, so the norm grows by exp(eta gamma)."""
     clipping = AdaptiveClipping(2.0, quantile=0.5, learning_rate=0.2)
     norms = torch.tensor([2.0, 1.0], dtype=torch.float64)
-    close(clipping.moved(norms, torch.tensor([0.0, 1.0]).double()), norms * torch.tensor([0.1, -0.1]).double().exp())
-    close(clipping.moved(norms, torch.tensor([0.5, 0.5]).double()), norms)
+    close(
+        clipping.next_norms(norms, torch.tensor([0.0, 1.0]).double()), norms * torch.tensor([0.1, -0.1]).double().exp()
+    )
+    close(clipping.next_norms(norms, torch.tensor([0.5, 0.5]).double()), norms)
 
 
 # Replay, batches, engines.

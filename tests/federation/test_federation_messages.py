@@ -13,17 +13,17 @@ from flwr.clientapp.typing import ClientAppCallable
 from small_audits import MakePlan
 
 import fl_audit.clients.app
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.observed_rounds import ServerRound
 from fl_audit.protocol import Key, MessageRecordName, NonTrainingQuery
 from fl_audit.server.reply_timeout_grid import ReplyTimeoutGrid, discover_clients
-from fl_audit.strategies.challenger import SeededChallenger
 from fl_audit.strategies.contributors import ReceivedContribution, sum_contributions
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch, remaining_batches
 

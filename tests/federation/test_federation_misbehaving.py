@@ -17,7 +17,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from small_audits import MakePlan
 
 from fl_audit.clients.app import build_app
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.strategies.errors import FederationError

@@ -14,8 +14,8 @@ from small_audits import MakePlan
 
 from fl_audit.clients import app
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation

@@ -14,7 +14,7 @@ from torch import Tensor
 from fl_audit.audits.canaries.canary_contributions import PublicCanaryFacts
 from fl_audit.audits.canaries.findings_one_run import judge_canaries, measure_one_run
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.findings import Findings
@@ -130,8 +130,8 @@ def test_an_accountant_that_starts_afresh_every_round_is_caught(small_plan: Make
     honest, found = (measure_one_run(one, Findings({})) for one in (run, spoiled))
     assert honest is not None
     assert found is not None
-    assert found.tells_too_little
-    assert not honest.tells_too_little
+    assert found.is_reported_epsilon_too_low
+    assert not honest.is_reported_epsilon_too_low
     assert honest.finding.mu_lower >= 0.8
 
 

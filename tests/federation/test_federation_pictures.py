@@ -15,10 +15,10 @@ from small_audits import small_settings
 from fl_audit.audits.reconstruction.image_attacks import DescentSettings
 from fl_audit.audits.reconstruction.reconstruction_metrics import TrueAndReconstructedImages
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.runs.run import require_playable, run_audit
+from fl_audit.experiments.runs.run import require_runnable, run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.privacy.gaussian import gdp_mu
@@ -147,4 +147,4 @@ def test_without_a_guarantee_there_is_one_row(folder: Path, tmp_path: Path) -> N
 )
 def test_runs_without_pictures_are_refused(folder: Path, changes: dict[str, dict[str, Any]], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        require_playable(plan_of(folder, **changes))
+        require_runnable(plan_of(folder, **changes))

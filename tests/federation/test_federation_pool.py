@@ -68,7 +68,7 @@ class Pool(ClientPool):
             raise outcome
         return outcome if isinstance(outcome, CallReplies) else CallReplies([outcome] * len(clients), under_way=0)
 
-    def rest(self, process: ClientProcess, under_way: int) -> CallReplies:
+    def wait_for_results(self, process: ClientProcess, under_way: int) -> CallReplies:
         """Return replies for the calls that are under way."""
         return CallReplies([REPLY] * under_way, under_way=0)
 
@@ -290,9 +290,12 @@ def test_a_process_answers_for_each_client_and_tells_which_call_lasts(monkeypatc
     answers, under_way, _ = run(0, 1, 2, 3)
     assert (len(answers), under_way) == (2, 2)
     assert announced == [4]
-    assert process.rest(0.1)[:2] == ([], 1)  # others may have the one that only waits, though it was announced
+    assert process.wait_for_results(0.1)[:2] == (
+        [],
+        1,
+    )  # others may have the one that only waits, though it was announced
     goes_on.set()
-    last, under_way, seconds = process.rest(None)
+    last, under_way, seconds = process.wait_for_results(None)
     assert seconds >= 0.4
     assert (len(last), under_way) == (1, 0)
     for client, answer in enumerate([*answers, *last]):
@@ -328,7 +331,7 @@ def test_every_call_is_answered_whenever_the_time_of_a_process_is_over(monkeypat
                 found, under_way, _ = process.run(sent, [], [], None, 1e-4 * (turn % 10))
                 made = len(found)
                 while under_way:
-                    found, under_way, _ = process.rest(1e-4 if under_way > 1 else None)
+                    found, under_way, _ = process.wait_for_results(1e-4 if under_way > 1 else None)
                     made += len(found)
                 assert made > 0
                 left = left[made:]

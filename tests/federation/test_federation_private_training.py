@@ -11,7 +11,7 @@ from elsewhere import AppElsewhere
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation

@@ -17,7 +17,7 @@ from fl_audit.audits.common.findings_record_guarantee import advantage_of, measu
 from fl_audit.data.packed_graphs import unpack_graph
 from fl_audit.data.randomizers import LaplacePixelation, RandomisedEdges
 from fl_audit.errors import InputError
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
@@ -28,7 +28,7 @@ from fl_audit.federation.randomised_records import randomised_records, randomise
 from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.run_files import read_json
-from fl_audit.strategies.challenger import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
+from fl_audit.strategies.secret_draws import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
 from fl_audit.trials import TrialBatch
 
 

@@ -19,9 +19,9 @@ from sklearn.metrics import roc_auc_score
 from small_audits import MakePlan
 
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.cluster import ray_connection
 from fl_audit.experiments.runs.cluster.ray_connection import cluster_at
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import ReplayMatch, replay
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory

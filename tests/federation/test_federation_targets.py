@@ -18,20 +18,21 @@ from fl_audit.audits.membership.roc_metrics import membership_rates
 from fl_audit.audits.membership.target_scores import target_scores
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_members
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.attack_queries import attribute_of
 from fl_audit.experiments.runs.attacks import SCORE, by_target
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.server.release_evaluation import CheckpointSelector, ReleaseEvaluator
 from fl_audit.server.trial_batch_results import WHITE_BOX, TargetOutputsCollector
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
@@ -350,7 +351,7 @@ def test_early_stopping_keeps_the_best_release_and_waits_as_long_as_it_says() ->
     losses = np.array([[5, 4, 4.5, 3, 6, 6, 1], [5, 6, 7, 1, 1, 1, 1]], dtype=float)
     for number in range(7):
         models = torch.full((2, 3), float(number))
-        stopping.look(batch, number, models, lambda number=number: losses[:, [number]])
+        stopping.update(batch, number, models, lambda number=number: losses[:, [number]])
         # The first trial finds its best release at 3 and waits for two more, the second stops waiting after two.
         assert stopping.is_over(batch) == (number >= 5)
     assert stopping.models(batch)[:, 0].tolist() == [3.0, 0.0]

@@ -20,20 +20,21 @@ import fl_audit.strategies.contributors
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_as_victim, contribute_members
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.contributions import ContributionByTrial, RoundContext
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.record_tensors import Examples
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.user_batching import RecordsSortedByUser
 from fl_audit.learning.user_gradients import clipped_user_sum
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.verdict.judging import run_family
 from fl_audit.verdict.stored_measurements import measured_in
 
@@ -154,7 +155,7 @@ MECHANISMS: dict[str, Changes] = {
     "name", [pytest.param(name, marks=[pytest.mark.long] * (n > 1)) for n, name in enumerate(MECHANISMS)]
 )
 def test_standardised_increments_are_normal_and_nobody_is_accused(name: str, table: Path) -> None:
-    found = played(plan_of(table, **MECHANISMS[name]))
+    found = results_of_run(plan_of(table, **MECHANISMS[name]))
     tables = found.run.tables
     if "membership" in name:
         assert tables.targets is not None
@@ -303,7 +304,7 @@ def broken_tests(table: Path, name: str | None, monkeypatch: pytest.MonkeyPatch)
         "run": {"trials-per-batch": 100, "keep-releases": 0, "seed": 5},
     }
     merged = {one: settings.get(one, {}) | changes.get(one, {}) for one in {**settings, **changes}}
-    measured = measured_in(played(plan_of(table, **merged)).run)
+    measured = measured_in(results_of_run(plan_of(table, **merged)).run)
     return [str(test.name) for test in run_family(measured)[0] if test.violated]
 
 

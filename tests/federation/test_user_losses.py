@@ -13,16 +13,17 @@ from fl_audit.audits.common.findings_released_model import UserEpsilonStarFindin
 from fl_audit.audits.common.report_cautions import look_at
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.federation_records import split_of
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST
 from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.server.release_evaluation import ReleaseWithOutputs, utility
 from fl_audit.server.user_epsilon_star import means_by_unit, of_users
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.trials import TrialBatch
 
 STAR = StarSettings(1e-3, 0.01)
@@ -90,7 +91,7 @@ def test_a_test_set_without_users_leaves_their_accuracy_open() -> None:
 
 
 def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> None:
-    contents = played(settings_of(tmp_path, "add-remove-user"))
+    contents = results_of_run(settings_of(tmp_path, "add-remove-user"))
     told = contents.summary
     found = told["of_users"]
     assert np.isfinite([found["epsilon_star"]["mean"], found["epsilon_star"]["untrained_mean"]]).all()
@@ -105,9 +106,11 @@ def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> 
         of_many = replace(contents.run, facts=replace(contents.facts, federation=many, group_sizes=sizes))
         lines = look_at(replace(contents, run=of_many))
         assert any(one.startswith("Epsilon* of users") for one in lines) is is_said, "few users outside D are too few"
-    apart = played(settings_of(tmp_path, "add-remove-user", **{"epsilon-star-losses": "federated"})).summary["of_users"]
+    apart = results_of_run(settings_of(tmp_path, "add-remove-user", **{"epsilon-star-losses": "federated"})).summary[
+        "of_users"
+    ]
     assert apart["epsilon_star"] is None, "the losses stay with their owners"
-    of_records = played(settings_of(tmp_path, "add-remove-record")).summary
+    of_records = results_of_run(settings_of(tmp_path, "add-remove-record")).summary
     assert of_records["of_users"] is None
     assert not any(one.startswith("Epsilon* of users") for one in of_records["look_at"])
 

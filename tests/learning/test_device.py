@@ -14,7 +14,8 @@ from fl_audit.federation.contributions import ContributionByTrial, RoundContext,
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.learning import local_training
 from fl_audit.learning.local_training import LocalSchedule, local_batches
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.torch_device import settle_device

@@ -7,7 +7,8 @@ from torch import Tensor
 from fl_audit.device import Device
 from fl_audit.learning.cuda_graphs import CapturedCall, GraphedCalls
 from fl_audit.learning.microbatching import ClippedSumInputs, ClippedSumPass
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 
 
@@ -77,7 +78,7 @@ def test_clipped_sums_by_graphs_are_those_of_plain_passes(name: str, clipping_no
     """Round after round, with other models, other records and other samples."""
     shape = (1, 12, 12) if name == "mnist-cnn" else (9,)
     spec, capture = ModelSpec(name, shape, 3), CountedCaptures()
-    plain, graphed = StackedModel.of(spec), StackedModel.of(spec).fitting(Device.CUDA)
+    plain, graphed = StackedModel.of(spec), StackedModel.of(spec).sized_for_device(Device.CUDA)
     graphed.parts.graphs = GraphedCalls(capture)
     source = torch.Generator().manual_seed(0)
     for number in range(6):
@@ -96,9 +97,9 @@ def test_clipped_sums_by_graphs_are_those_of_plain_passes(name: str, clipping_no
 def test_passes_on_a_card_are_larger_and_give_the_same_sums() -> None:
     spec = ModelSpec("dense-128", (9,), 3)
     on_cpu = StackedModel.of(spec)
-    on_card = on_cpu.fitting(Device.CUDA)
+    on_card = on_cpu.sized_for_device(Device.CUDA)
     assert on_card.trials_per_pass(1000) == 32 * 2**21 // (1000 * on_cpu.activations)
-    assert on_cpu.fitting(Device.CPU).trials_per_pass(1000) == on_cpu.trials_per_pass(1000)
+    assert on_cpu.sized_for_device(Device.CPU).trials_per_pass(1000) == on_cpu.trials_per_pass(1000)
     models, features = (
         initial_models(spec, 0, range(40)),
         torch.rand(1000, 9, generator=torch.Generator().manual_seed(1)),
@@ -111,7 +112,7 @@ def test_passes_on_a_card_are_larger_and_give_the_same_sums() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no graphics card")
 def test_graphs_of_a_card_follow_their_inputs() -> None:
     spec = ModelSpec("dense-128", (9,), 3)
-    model, source = StackedModel.of(spec).fitting(Device.CUDA), torch.Generator().manual_seed(0)
+    model, source = StackedModel.of(spec).sized_for_device(Device.CUDA), torch.Generator().manual_seed(0)
     for number in range(8):
         models, features = initial_models(spec, number, range(4)), torch.rand(7, 9, generator=source)
         labels = torch.arange(7) % 3

@@ -10,7 +10,8 @@ from torch import nn
 
 from fl_audit.errors import InputError
 from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.private_training import LocalDPSGDSettings, opacus_epsilon, private_updates, torch_generator
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.privacy.accounting import Accountant, client_epsilons

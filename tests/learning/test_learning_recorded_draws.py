@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fl_audit.learning import models, recorded_initialisation
+from fl_audit.learning import model_initialisation, recorded_initialisation
 from fl_audit.learning.recorded_initialisation import DrawRecorder, compute_again
 from fl_audit.randomness import Purpose, generator
 
@@ -41,7 +41,7 @@ def test_draws_are_computed_again_without_what_is_drawn_anew(
     made: Callable[[], nn.Module], layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder, given, most = DrawRecorder(), recorded_initialisation._given, [0]
-    with models._drawing(generator(0, Purpose.INITIAL_WEIGHTS)):
+    with model_initialisation._drawing(generator(0, Purpose.INITIAL_WEIGHTS)):
         net = recorder.run(made)
     places = {name: place for name, value in net.named_parameters() if (place := recorder.place(value)) is not None}
 
@@ -52,9 +52,9 @@ def test_draws_are_computed_again_without_what_is_drawn_anew(
 
     monkeypatch.setattr(recorded_initialisation, "_given", watched)
     found = dict[str, Tensor]()
-    with models._drawing(generator(1, Purpose.INITIAL_WEIGHTS)), torch.no_grad():
+    with model_initialisation._drawing(generator(1, Purpose.INITIAL_WEIGHTS)), torch.no_grad():
         compute_again(recorder.steps, places, lambda name, value: found.update({name: value.clone()}))
-    with models._drawing(generator(1, Purpose.INITIAL_WEIGHTS)):
+    with model_initialisation._drawing(generator(1, Purpose.INITIAL_WEIGHTS)):
         expected = dict(made().named_parameters())
     assert found.keys() == expected.keys()
     assert all(np.array_equal(found[name].numpy(), expected[name].detach().numpy()) for name in expected)

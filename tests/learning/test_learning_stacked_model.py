@@ -333,11 +333,11 @@ def test_a_unit_at_the_kink_of_a_relu_hides_no_stacked_layers(
     row = (flat + 0.1 * drawn[0]).double()
     reached = float(records[0].double() @ row[:4] + row[1024])
     nn.utils.vector_to_parameters(flat - (reached + 3e-7) * F.one_hot(torch.tensor(1024), 2051), net.parameters())
-    applied = layers.applied
+    applied = layers.dense_outputs
 
     def rounded(inputs: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
         found = applied(inputs, weights, biases) * scale
         return found + 1e-6 if found.dtype == torch.float32 else found
 
-    monkeypatch.setattr(layers, "applied", rounded)
+    monkeypatch.setattr(layers, "dense_outputs", rounded)
     assert StackedModel(net, (4,), records).fast is fast

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from fl_audit.learning.local_training import LocalSchedule
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.private_training import LocalDPSGDSettings, private_updates
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.local_training.assessment import assess

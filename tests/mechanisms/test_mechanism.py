@@ -274,7 +274,7 @@ def test_a_client_takes_part_as_often_and_as_far_apart_as_the_cohort_says() -> N
         cohorts = RotatingCohorts(size, clients)
         taking_part = np.zeros((rounds, clients), dtype=bool)
         for server_round in range(1, rounds + 1):
-            members = cohorts.members(7, server_round)
+            members = cohorts.eligible_units(7, server_round)
             assert members.tolist() == sorted(set(members.tolist()))
             assert len(members) == size
             taking_part[server_round - 1, members] = True
@@ -286,13 +286,13 @@ def test_a_client_takes_part_as_often_and_as_far_apart_as_the_cohort_says() -> N
 @pytest.mark.parametrize("first", [0, 3, 9])
 def test_the_target_stands_first_in_the_order_of_cohorts(first: int) -> None:
     by_chance, cohorts = RotatingCohorts(3, 10), RotatingCohorts(3, 10, first)
-    taking_part = [first in cohorts.members(7, server_round) for server_round in range(1, 26)]
+    taking_part = [first in cohorts.eligible_units(7, server_round) for server_round in range(1, 26)]
     assert taking_part[0]
     assert sum(taking_part) == cohorts.participations(25)
-    together = np.concatenate([cohorts.members(7, server_round) for server_round in range(1, 11)])
+    together = np.concatenate([cohorts.eligible_units(7, server_round) for server_round in range(1, 11)])
     assert np.bincount(together).tolist() == [3] * 10
     # Of everybody else one client has changed places with it.
-    moved = [len(set(cohorts.members(7, n)) - set(by_chance.members(7, n))) for n in range(1, 4)]
+    moved = [len(set(cohorts.eligible_units(7, n)) - set(by_chance.eligible_units(7, n))) for n in range(1, 4)]
     assert max(moved) <= 1
     with pytest.raises(InputError, match=r"first client .* is 10: .* 0 to 9"):
         RotatingCohorts(3, 10, 10)

@@ -42,7 +42,7 @@ def weighed(seen: Simulated) -> ReleaseLlrs:
         gaussian_llr(
             part, (part.residual * part.difference).sum(dim=1), sigma[part.rows], distance[part.rows], hypotheses
         )
-        for part in hypotheses.against(torch.from_numpy(seen.release))
+        for part in hypotheses.compare_with(torch.from_numpy(seen.release))
     ]
     return ReleaseLlrs(torch.cat([one.log_odds for one in found]), torch.cat([one.scores for one in found]))
 

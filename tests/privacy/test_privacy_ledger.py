@@ -23,7 +23,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee_line import GUARANTEE_NAMES, guarantee_line
-from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, read_ledger, spent
+from fl_audit.privacy.ledger import LedgerTraining, add_to_ledger, composed_epsilon, read_ledger
 from fl_audit.privacy.stated_releases import StatedReleases
 
 DELTA = 1e-5
@@ -59,7 +59,7 @@ def compared(seeds: range) -> None:
     for seed in seeds:
         lines = history(seed)
         expected = of_dp_accounting(lines)
-        assert spent(lines, DELTA).epsilon == pytest.approx(expected, abs=1e-3, rel=1e-3), f"history {seed}"
+        assert composed_epsilon(lines, DELTA).epsilon == pytest.approx(expected, abs=1e-3, rel=1e-3), f"history {seed}"
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_totals_are_those_of_dp_accounting(histories: int) -> None:
 
 
 def test_nothing_is_spent_without_a_training_and_gaussian_trainings_add_up() -> None:
-    assert spent((), DELTA).epsilon == 0
-    both = spent((line("a", 5.0, 30), line("b", 7.0, 12)), DELTA)
+    assert composed_epsilon((), DELTA).epsilon == 0
+    both = composed_epsilon((line("a", 5.0, 30), line("b", 7.0, 12)), DELTA)
     assert both.epsilon == pytest.approx(gdp_epsilon(DELTA, math.sqrt(30 / 25 + 12 / 49)), rel=1e-9)
 
 
@@ -98,7 +98,7 @@ def test_a_changed_a_missing_and_a_foreign_line_are_found(tmp_path: Path) -> Non
 
 def test_a_training_over_the_budget_is_not_added(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
-    whole = spent((line("a"),), DELTA).epsilon
+    whole = composed_epsilon((line("a"),), DELTA).epsilon
     assert add_to_ledger(path, line("a"), budget=whole * 1.01, delta=DELTA)
     assert not add_to_ledger(path, line("b"), budget=whole * 1.01, delta=DELTA)
     assert len(read_ledger(path)) == 1
@@ -110,8 +110,8 @@ def test_a_sensitivity_below_what_clipping_lets_pass_is_counted_in_its_effect() 
     noise = math.sqrt(2 * math.log(1.25 / DELTA)) / 10
     terms = StatedReleases("add-remove-client", noise, 1)
     wrong = LedgerTraining("hospital", terms, sensitivity=1e-4, clipping_norm=1.0)
-    assert spent((wrong,), DELTA).epsilon == pytest.approx(2.13e8, rel=0.01)
-    assert spent((LedgerTraining("hospital", terms),), DELTA).epsilon == pytest.approx(10, abs=0.5)
+    assert composed_epsilon((wrong,), DELTA).epsilon == pytest.approx(2.13e8, rel=0.01)
+    assert composed_epsilon((LedgerTraining("hospital", terms),), DELTA).epsilon == pytest.approx(10, abs=0.5)
     replaced = LedgerTraining("r", StatedReleases("replace-client", 1.0, 1), sensitivity=1.0, clipping_norm=1.0)
     assert replaced.noise_multiplier == 0.5
     with pytest.raises(InputError, match="sensitivity without clipping"):
@@ -169,7 +169,9 @@ def asked(run: int, kind: str = "train") -> tuple[Message, Context]:
 
 def test_a_client_sends_nothing_once_the_budget_is_spent(tmp_path: Path) -> None:
     path, terms = tmp_path / "ledger", StatedReleases("add-remove-client", 5.0, 3)
-    mod = budget_mod(path, terms, budget=1.2 * spent((LedgerTraining("", terms),), DELTA).epsilon, delta=DELTA)
+    mod = budget_mod(
+        path, terms, budget=1.2 * composed_epsilon((LedgerTraining("", terms),), DELTA).epsilon, delta=DELTA
+    )
     trained: list[int] = []
 
     def train(message: Message, context: Context) -> Message:

@@ -12,16 +12,16 @@ from fl_audit.released_model.empirical_star import empirical_epsilon_star
 from fl_audit.released_model.minimum_sample_size import FEWEST, value_by_chance
 from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_gaussian, parametric_epsilon_star
 from fl_audit.released_model.star_estimate import estimate_epsilon_star
-from fl_audit.released_model.star_intervals import gather, hull_interval, parametric_draws
+from fl_audit.released_model.star_intervals import hull_interval, loss_cells, parametric_draws
 from fl_audit.released_model.star_methods import DEFAULT_CUTS, StarMethod
 
 
 def test_cells_keep_all_losses_and_small_sets_exactly() -> None:
     rng = np.random.default_rng(61)
     members, population = np.round(rng.gamma(2, 1, 500), 2), np.round(rng.gamma(3, 1, 700), 2)
-    for cells, losses in zip(gather(members, population), (members, population), strict=True):
+    for cells, losses in zip(loss_cells(members, population), (members, population), strict=True):
         np.testing.assert_allclose(np.repeat(cells.means, cells.numbers), np.sort(losses), rtol=1e-14)
-    many, others = gather(rng.gamma(2, 1, 200_000), rng.gamma(30, 1, 100_000))
+    many, others = loss_cells(rng.gamma(2, 1, 200_000), rng.gamma(30, 1, 100_000))
     assert (many.numbers.sum(), others.numbers.sum()) == (200_000, 100_000)
     assert many.numbers.size < 6000
     assert many.numbers.min() >= 0
@@ -32,7 +32,7 @@ def test_draws_of_cells_are_a_bootstrap(size: int) -> None:
     """Against plain resampling: means within 5 standard errors, spreads within 20 %, seeded."""
     rng = np.random.default_rng(62)
     members, population = rng.gamma(2, 1, size), rng.gamma(3, 1, size)
-    cells = gather(members, population)
+    cells = loss_cells(members, population)
     resampled = [losses[rng.integers(0, size, (400, size))] for losses in (members, population)]
     drawn = parametric_draws(cells, 1e-3, 1.0, 800, rng)
     plain = parametric_epsilon_star(*resampled, 1e-3)
@@ -50,7 +50,7 @@ def test_the_parametric_interval_covers(shape: float) -> None:
     misses = 0
     for _ in range(80):
         members, population = rng.beta(2, 2, 500), rng.beta(shape, 2, 500)
-        draws = parametric_draws(gather(members, population), 1e-3, 1.0, 200, rng)
+        draws = parametric_draws(loss_cells(members, population), 1e-3, 1.0, 200, rng)
         low, high = hull_interval(float(parametric_epsilon_star(members, population, 1e-3)), draws, 0.95)
         misses += not low <= truth <= high
     assert misses < 12

@@ -10,7 +10,7 @@ from scipy.stats import binom
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.page.first_screen import facts_of, first_screen, next_step, warnings_of
 from fl_audit.audits.page.gauge import gauge_html
-from fl_audit.audits.page.report_files import ON_PAPER, hindrance, write_pdf
+from fl_audit.audits.page.report_files import ON_PAPER, why_no_pdf, write_pdf
 from fl_audit.audits.page.report_page import draw_all, paragraphs, render_html
 from fl_audit.audits.page.stylesheet import DARK, LIGHT, STYLESHEET
 from fl_audit.audits.sections import report_contents
@@ -89,7 +89,7 @@ def test_right_guesses_stand_beside_what_a_kept_guarantee_allows(make_contents):
 def test_an_inconclusive_run_says_how_many_trials_and_minutes_would_tell(make_contents):
     run = make_contents(exact=False, trials=1).run
     slow = report_contents(replace(run, timing=Timing(30.0, 100.0, 0.02, "ray")))
-    needed = verdict_of(slow).judgement.trials_that_tell
+    needed = verdict_of(slow).judgement.trials_for_conclusive_verdict
     minutes = round((needed / 0.02 + 30) / 60)
     assert f"{needed} trials, about {minutes} minutes" in text_of(first_screen(slow))
     assert f"trials = {needed}" in next_step(slow)
@@ -259,7 +259,7 @@ def test_headings_do_not_jump_and_nothing_is_loaded(make_contents):
 
 
 @pytest.mark.long
-@pytest.mark.skipif(bool(hindrance()), reason="no WeasyPrint")
+@pytest.mark.skipif(bool(why_no_pdf()), reason="no WeasyPrint")
 @pytest.mark.drawn
 @pytest.mark.parametrize("verdict", [Verdict.CONSISTENT, Verdict.VIOLATED], ids=str)
 def test_the_pdf_has_five_pages_with_the_configuration_and_an_annex_to_sign(make_contents, tmp_path, verdict):
@@ -279,12 +279,12 @@ def test_the_pdf_has_five_pages_with_the_configuration_and_an_annex_to_sign(make
 def test_without_weasyprint_no_pdf_is_left_and_the_reason_is_said(monkeypatch, tmp_path):
     (tmp_path / "report.pdf").write_bytes(b"of an earlier run")
     monkeypatch.setitem(__import__("sys").modules, "weasyprint", None)
-    hindrance.cache_clear()
+    why_no_pdf.cache_clear()
     try:
-        assert re.fullmatch(r"WeasyPrint .*not installed \(pip install 'fl-audit\[pdf\]'\)", hindrance())
+        assert re.fullmatch(r"WeasyPrint .*not installed \(pip install 'fl-audit\[pdf\]'\)", why_no_pdf())
         write_pdf("<html></html>", tmp_path / "report.pdf")
     finally:
-        hindrance.cache_clear()
+        why_no_pdf.cache_clear()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,7 +15,7 @@ from fl_audit.audits.common.sections_mechanism import mechanism_tables
 from fl_audit.audits.identifiability.findings_insider import SeveralInsidersFinding
 from fl_audit.audits.page.first_screen import facts_of, summary_table
 from fl_audit.audits.page.report_page import paragraphs, render_html
-from fl_audit.audits.sections import measured, report_contents
+from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation, ThreatModel
 from fl_audit.report.figure_style import to_png
@@ -228,7 +228,7 @@ def test_several_insiders_are_best_and_spread(make_contents):
 )
 def test_figures_of_every_distribution_have_named_axes(make_contents, shape, name):
     contents = make_contents(**CLIENT | shape)
-    section, numbers = next(pair for pair in measured(contents) if pair[0].name == name)
+    section, numbers = next(pair for pair in sections_with_findings(contents) if pair[0].name == name)
     figure = section.picture.figure(numbers, contents)
     assert figure.axes[-1].get_xlabel()
     assert to_png(figure).startswith(b"\x89PNG")

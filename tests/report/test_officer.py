@@ -9,14 +9,14 @@ from fl_audit.audits.page.report_page import render_html
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run_identity import differences
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_runs import results_of_run
 
 DECLARED = {"controller": "Clinic <A>", "purpose": "readmission", "signer": "B. Officer"}
 
 
 def test_declared_words_stand_in_page_paper_and_summary_and_the_rest_is_to_be_filled_in() -> None:
     settings = small_settings(privacy={"sensitivity": "global"})
-    contents = played(resolve(parse_config(settings | {"report": DECLARED})))
+    contents = results_of_run(resolve(parse_config(settings | {"report": DECLARED})))
     assert contents.summary["declared"] == DECLARED
     for page in (render_html(contents, []), render_html(contents, [], True, False)):
         assert page.count('id="officer"') == 1

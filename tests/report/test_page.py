@@ -18,7 +18,7 @@ from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_files import write_report
 from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, DrawnPicture, paragraphs, render_html
-from fl_audit.audits.sections import SECTIONS, measured, page_rows, report_contents
+from fl_audit.audits.sections import SECTIONS, page_rows, report_contents, sections_with_findings
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing
 from fl_audit.report.formatting import ClaimStatus, finding_text
@@ -102,7 +102,7 @@ def test_the_page_is_short_and_the_rest_is_folded(make_contents, verdict):
     assert re.findall(r"<h2 id=\"([a-z]+)\"", page)[:2] == ["words", "person"]
     listed = re.findall(r'<a href="#([a-z-]+)"', appendix)
     assert [name for name in Page(html_of(contents)).names if name in listed] == listed
-    assert appendix.count("<details>") == len(listed) <= len(measured(contents)) + 1
+    assert appendix.count("<details>") == len(listed) <= len(sections_with_findings(contents)) + 1
     for caption in re.findall(r"<figcaption>(.*?)</figcaption>", page + appendix, re.DOTALL):
         assert len(words_of(re.sub(r"<strong>.*?</strong>", "", caption))) <= 40, caption
     assert not re.search(r"\bNone\b(?! of)|\bnan\b", Page(html_of(contents)).text)
@@ -112,7 +112,7 @@ def test_the_page_is_short_and_the_rest_is_folded(make_contents, verdict):
 def test_nothing_on_a_violated_page_takes_the_guarantee_at_its_word(make_contents):
     contents = make_contents(**KINDS[Verdict.VIOLATED])
     page, appendix = page_and_appendix(contents)
-    trusting = [section.name for section, _ in measured(contents) if section.trusts]
+    trusting = [section.name for section, _ in sections_with_findings(contents) if section.trusts]
     assert {"beliefs", "tradeoff", "pair"} <= set(trusting)
     assert not any(f'id="figure-{name}"' in page for name in trusting)
     assert appendix.count(ON_ITS_WORD) == len(trusting)

@@ -13,7 +13,7 @@ from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalE
 from fl_audit.audits.identifiability.sections_insider import INSIDER, _surer_row, advantage_row
 from fl_audit.audits.page.first_screen import facts_of, summary_table
 from fl_audit.audits.page.report_page import render_html
-from fl_audit.audits.sections import measured, report_contents
+from fl_audit.audits.sections import report_contents, sections_with_findings
 from fl_audit.experiments.cli.finished_run_commands import _MARKS
 from fl_audit.experiments.comparisons.rows import ACCURACY, ADVANTAGE, SHOWN, STAR
 from fl_audit.report.formatting import ClaimStatus, finding_text
@@ -43,7 +43,9 @@ SHAPES = {
 
 def rows_of(contents: ReportContents) -> list[ReportNumber]:
     """Return every number of every section."""
-    return [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]
+    return [
+        row for section, numbers in sections_with_findings(contents) for row in section.read_rows(numbers, contents)
+    ]
 
 
 def text_of(html: str) -> str:
@@ -69,7 +71,7 @@ def test_every_number_with_an_interval_beside_a_guarantee_says_how_it_stands(mak
     beside = [row for row in rows_of(contents) if row.limit is not None and row.low is not None]
     assert len(beside) >= 4
     for row in beside:
-        assert (row.reading in (ClaimStatus.KEPT, ClaimStatus.ALONE)) == (row.aside == "")
+        assert (row.reading in (ClaimStatus.KEPT, ClaimStatus.ALONE)) == (row.comparison_in_brackets == "")
         expected = " ".join(row.reading_text.split())
         assert expected in line_of(appendix, row.name)
         if row.on_page:
@@ -114,7 +116,7 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
     contents = make_contents(**SHAPES[str(verdict)])
     assert verdict_of(contents).verdict is verdict
     numbers = contents.summary["insider"]
-    trials, insider = numbers["trials"], next(n for s, n in measured(contents) if s is INSIDER)
+    trials, insider = numbers["trials"], next(n for s, n in sections_with_findings(contents) if s is INSIDER)
     # So many wins that they lie above the guarantee, and so few that the interval still holds it.
     bound = contents.facts.guarantee.advantage_bound_exact
     lucky = replace(insider.estimate, wins=trials - 1, advantage=bound + 0.1, low=bound - 0.1, high=bound + 0.3)
@@ -122,11 +124,11 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
         type(insider): replace(insider, estimate=lucky, belief_violations=1)
     })  # fmt: skip
     changed = replace(contents, findings=above)
-    note = advantage_row(changed.find(type(insider)).estimate, changed).aside
+    note = advantage_row(changed.find(type(insider)).estimate, changed).comparison_in_brackets
     assert note
     sentence = INSIDER.sentence(changed.find(type(insider)), changed)
     assert f"{trials - 1:,} of {trials:,} trials{note}" in sentence
-    assert _surer_row(changed.find(type(insider)), changed).aside in sentence
+    assert _surer_row(changed.find(type(insider)), changed).comparison_in_brackets in sentence
     assert note in facts_of(changed)[1].note
 
 
@@ -156,7 +158,7 @@ def test_intervals_in_cells_say_it_too():
 )
 def test_the_sentence_of_the_noise_says_how_good_it_is_and_whether_that_fits(make_contents, ratio, words):
     contents = make_contents(**SHAPES["consistent"])
-    numbers = next(n for s, n in measured(contents) if s is NOISE)
+    numbers = next(n for s, n in sections_with_findings(contents) if s is NOISE)
     total = SquareSum(8_000 * ratio**2, 8_000)
     text = NOISE.sentence(replace(numbers, estimate=estimate_noise(0.95, total)), contents)
     assert re.search(words, text.replace("\N{NO-BREAK SPACE}", " "))
@@ -165,14 +167,14 @@ def test_the_sentence_of_the_noise_says_how_good_it_is_and_whether_that_fits(mak
 
 def test_a_sentence_and_the_table_round_a_number_alike(make_contents):
     contents = make_contents(trials=3, rounds=4)
-    section, numbers = next(pair for pair in measured(contents) if pair[0].name == "membership")
+    section, numbers = next(pair for pair in sections_with_findings(contents) if pair[0].name == "membership")
     row = next(row for row in section.rows(numbers, contents) if row.name == "Membership advantage")
-    assert f"scores {row.shown.value}{row.aside} on a scale" in section.sentence(numbers, contents)
+    assert f"scores {row.shown.value}{row.comparison_in_brackets} on a scale" in section.sentence(numbers, contents)
 
 
 def test_what_no_trial_has_is_not_measured(make_contents):
     contents = make_contents(trials=1, rounds=4)
-    section, numbers = next(pair for pair in measured(contents) if pair[0].name == "innovations")
+    section, numbers = next(pair for pair in sections_with_findings(contents) if pair[0].name == "innovations")
     (table,) = section.tables(numbers, contents)
     assert sorted(row[1] for row in table.rows) == [0, 4]
     assert all(all(cell is None for cell in row[2:]) == (row[1] == 0) for row in table.rows)
@@ -180,7 +182,7 @@ def test_what_no_trial_has_is_not_measured(make_contents):
 
 def test_ends_that_arithmetic_alone_tells_apart_have_few_digits(make_contents):
     contents = make_contents(trials=20, rounds=4)
-    section, numbers = next(pair for pair in measured(contents) if pair[0].name == "empirical-epsilon")
+    section, numbers = next(pair for pair in sections_with_findings(contents) if pair[0].name == "empirical-epsilon")
     found = EmpiricalEpsilonEstimate(2.19722457733622, 2.1972245773362196, 2.19722457733622, 1.0, "")
     rows = section.rows(replace(numbers, from_sensitivity=found), contents)
     assert next(row for row in rows if row.name.startswith("From sens")).shown.interval == "2.197 to 2.197"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.report.formatting import ClaimStatus
 from fl_audit.report.report_elements import ReportNumber
 from tests.validation.readings import contradicts, honest_readings, problems_of
@@ -15,7 +15,7 @@ from tests.validation.readings import contradicts, honest_readings, problems_of
 @pytest.mark.long
 def test_honest_runs_say_what_their_intervals_say(tmp_path: Path) -> None:
     """Two trials, eight records, attackers, canaries and distributions: runs 0 to 11."""
-    found = {kind: problems_of(played(plan)) for kind, plan in honest_readings(12, tmp_path)}
+    found = {kind: problems_of(results_of_run(plan)) for kind, plan in honest_readings(12, tmp_path)}
     assert len(found) == 12
     assert not any(found.values()), found
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fl_audit.report.formatting import ClaimStatus, finding_text
 from fl_audit.report.report_elements import ReportNumber
 from fl_audit.statistics.advantage import clopper_pearson
-from fl_audit.statistics.claim_comparisons import read, widened
+from fl_audit.statistics.claim_comparisons import compare_with_claim, interval_by_confidence
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
 ENDS = st.tuples(st.floats(-2, 2), st.floats(-2, 2)).map(lambda ends: (min(ends), max(ends)))
@@ -24,12 +24,12 @@ def test_the_word_is_that_of_the_interval(ends, claim, is_least):
     low, high = ends if not is_least else (-ends[1], -ends[0])
     bound = claim if not is_least else -claim
     expected = {KEPT} if high <= bound else {BROKEN} if low > bound else {OPEN, FEW}
-    assert read(ends, claim, is_least=is_least).reading in expected
+    assert compare_with_claim(ends, claim, is_least=is_least).reading in expected
 
 
 @given(ends=ENDS, claim=CLAIMS, is_least=SIDES, largest=st.sampled_from([1.0, math.inf]))
 def test_too_few_are_those_whose_interval_holds_claim_and_twofold(ends, claim, is_least, largest):
-    found = read(ends, claim, is_least=is_least, largest=largest).reading
+    found = compare_with_claim(ends, claim, is_least=is_least, largest=largest).reading
     twofold = claim / 2 if is_least or 2 * claim > largest else 2 * claim
     assert (found is FEW) == (ends[0] <= twofold <= ends[1] and found not in (KEPT, BROKEN))
 
@@ -37,8 +37,8 @@ def test_too_few_are_those_whose_interval_holds_claim_and_twofold(ends, claim, i
 @given(ends=ENDS, more=st.floats(0, 1), claim=CLAIMS, is_least=SIDES)
 def test_a_wider_interval_says_no_more(ends, more, claim, is_least):
     """Neither kept nor broken comes from less evidence, and too few trials stay too few."""
-    narrow = read(ends, claim, is_least=is_least).reading
-    wide = read((ends[0] - more, ends[1] + more), claim, is_least=is_least).reading
+    narrow = compare_with_claim(ends, claim, is_least=is_least).reading
+    wide = compare_with_claim((ends[0] - more, ends[1] + more), claim, is_least=is_least).reading
     assert wide is narrow if wide in (KEPT, BROKEN) else narrow is not FEW or wide is FEW
 
 
@@ -46,15 +46,15 @@ def test_a_wider_interval_says_no_more(ends, more, claim, is_least):
 def test_units_do_not_matter(ends, claim, unit, is_least):
     twofold = claim / 2 if is_least else 2 * claim
     assume(all(abs(end - at) > 1e-6 for end in ends for at in (claim, twofold)))
-    scaled = read((unit * ends[0], unit * ends[1]), unit * claim, is_least=is_least)
-    assert scaled.reading is read(ends, claim, is_least=is_least).reading
+    scaled = compare_with_claim((unit * ends[0], unit * ends[1]), unit * claim, is_least=is_least)
+    assert scaled.reading is compare_with_claim(ends, claim, is_least=is_least).reading
 
 
 @given(ends=ENDS, claim=st.floats(0.01, 0.49))
 def test_an_auc_is_read_like_the_advantage_that_it_is(ends, claim):
     assume(all(abs(end - at) > 1e-6 for end in ends for at in (claim, claim / 2, 2 * claim)))
-    area = read((0.5 + ends[0] / 2, 0.5 + ends[1] / 2), 0.5 + claim / 2, origin=0.5, largest=1.0)
-    assert area.reading is read(ends, claim, largest=1.0).reading
+    area = compare_with_claim((0.5 + ends[0] / 2, 0.5 + ends[1] / 2), 0.5 + claim / 2, origin=0.5, largest=1.0)
+    assert area.reading is compare_with_claim(ends, claim, largest=1.0).reading
 
 
 @given(bound=st.floats(0, 5), claim=CLAIMS)
@@ -111,7 +111,7 @@ def test_a_number_without_another_interval_is_widened_as_a_normal_one():
     row = ReportNumber("mean", 0.25, "", 0.21, 0.29, 0.95, 0.2)
     assert row.reading is OPEN
     assert ReportNumber("mean", 0.3, "", 0.28, 0.32, 0.95, 0.2).reading is BROKEN
-    low, high = widened(0.3, (0.21, 0.39), 0.95)(1 - 2 * READING_LEVEL)
+    low, high = interval_by_confidence(0.3, (0.21, 0.39), 0.95)(1 - 2 * READING_LEVEL)
     assert (0.3 - low, high - 0.3) == pytest.approx((0.09 * 4.4172 / 1.95996,) * 2, rel=1e-4)
 
 
@@ -128,7 +128,7 @@ def test_what_is_not_known_has_no_reading():
         ReportNumber("share", 0.1),
     ):
         assert row.reading is None
-        assert row.reading_text == row.aside == ""
+        assert row.reading_text == row.comparison_in_brackets == ""
 
 
 def test_words_of_earlier_versions_are_not_repeated():

@@ -32,9 +32,9 @@ NOT_OF_A_NUMBER = {
     "fl_audit.audits.black_box.claim_audit_procedure.audit_claim",
     "fl_audit.audits.black_box.claim_audit_procedure._tried_by_halves",
     # what most audits with such a level find: a power
-    "fl_audit.audits.black_box.claim_audit_messages.could_find",
+    "fl_audit.audits.black_box.claim_audit_messages.limit_of_detection",
     # the interval of a section of the user's own, stretched as that of a normal distribution
-    "fl_audit.statistics.claim_comparisons.widened.at",
+    "fl_audit.statistics.claim_comparisons.interval_by_confidence.at",
     # how often chance alone gives what was found, in words
     "fl_audit.audits.page.gauge._of_verdict",
 }

@@ -18,7 +18,7 @@ from fl_audit.verdict.verdict import VerdictDetails
 class FirstTargetGuaranteeTests:
     """Tests of the guarantee by this audit."""
 
-    def require_playable(self, public: Federation) -> None:
+    def require_supported(self, public: Federation) -> None:
         """Refuse what targets cannot be played with."""
         require_clients(public, 2)
         require_targets(public, "first-target")

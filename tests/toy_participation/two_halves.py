@@ -31,7 +31,7 @@ class TwoHalves(Participation):
         """Return half of the rounds, the first one included."""
         return -(-rounds // 2)
 
-    def members(self, seed: int, server_round: int) -> Integers:
+    def eligible_units(self, seed: int, server_round: int) -> Integers:
         """Return the half of a round."""
         return np.arange((self.first + server_round + 1) % 2, self.clients, 2)
 

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from fl_audit.array_types import Floats
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
 from fl_audit.trials import TrialBatch
 from fl_audit.verdict.verdict import Verdict
@@ -158,7 +158,7 @@ def verdict_of(place: Path, seed: int, trials: int, server: Server) -> Verdict:
     server
         The server, honest or faulty.
     """
-    return Verdict(played(settings_of(place, seed, trials), server.parties).summary["verdict"])
+    return Verdict(results_of_run(settings_of(place, seed, trials), server.parties).summary["verdict"])
 
 
 def _found(
@@ -197,7 +197,7 @@ def main() -> None:
         problems += server.problems(found.count(Verdict.VIOLATED), len(found))
     columns = ("server", "runs", *map(str, Verdict))
     Console(width=100).print(table_of(columns, f"LoRA at {options.trials} trials", columns[:1], rows))
-    end(problems, "honest noise is never called violated, and half of it is found")
+    exit_with(problems, "honest noise is never called violated, and half of it is found")
 
 
 if __name__ == "__main__":

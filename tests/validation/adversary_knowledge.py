@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Floats
 from fl_audit.audits.identifiability.estimates_from_beliefs import chance_of_being_right
-from fl_audit.audits.identifiability.identifiability_adversary import weigh
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.audits.identifiability.identifiability_adversary import log_likelihood_ratio
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import run_audit
@@ -128,7 +128,7 @@ def _without_own(plan: ResolvedAudit, directory: Path) -> Floats:
     ignorant, found = replace(federation, public=whole), []
     for path in sorted((directory / "public").glob("releases-*")):
         increments = [
-            weigh(
+            log_likelihood_ratio(
                 ignorant, sums_of(federation, made.models[-2], RoundContext(made.number), made.side), made.release
             ).increment
             for made in stored_rounds(federation, load_file(path))

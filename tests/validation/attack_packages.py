@@ -35,10 +35,11 @@ from fl_audit.audits.membership.shokri_attack import AttackClassifierKind, Shokr
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import require
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
-from fl_audit.experiments.studies.study_runs import asked
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
+from fl_audit.experiments.studies.study_runs import arrays_of_script
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.optimizers import OptimizerState, ServerOptimizer, ServerOptimizerKind, step
 from fl_audit.learning.stacked_model import StackedModel
 from tests.validation.attack_scripts import ART_SCRIPT, MIALIBRARY_SCRIPT, PRIVACY_TESTS_SCRIPT
@@ -295,7 +296,7 @@ def compare(
     for package in packages:
         python = interpreters.get(package.option)
         if python is not None:
-            theirs = asked(python, package.script, asdict(trained), "the packages' attacks")
+            theirs = arrays_of_script(python, package.script, asdict(trained), "the packages' attacks")
             rows += [compared(package.title, one, trained, theirs[one.key]) for one in package.comparisons]
     return rows
 
@@ -330,7 +331,7 @@ def main() -> None:
         numbers = (f"{row.ours:.4f}", f"{row.theirs:.4f}", f"{row.ours - row.theirs:+.4f}", f"{row.error:.4f}")
         table.add_row(one.attack, row.package, one.key, *numbers, "" if row.apart is None else f"{row.apart:.1g}", must)
     Console(width=200).print(table)
-    end([row.problem for row in rows if row.problem is not None], "no attack differs without a reason")
+    exit_with([row.problem for row in rows if row.problem is not None], "no attack differs without a reason")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import track
 
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.verdict.judging import FAMILY, run_family
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.breach_kinds import BREACHES, Breach
@@ -194,7 +194,9 @@ def main() -> None:
         problems += [f"{kind}: {problem}" for study in found for problem in study.problems(least)]
     if options.out is not None:
         write(_lines(studies), len(FAMILY), datetime.now(tz=UTC).strftime("%d %B %Y"), options.out)
-    end(problems, f"every breach was found in at least {REQUIRED_SHARE:.0%} of its made-up runs and all real ones")
+    exit_with(
+        problems, f"every breach was found in at least {REQUIRED_SHARE:.0%} of its made-up runs and all real ones"
+    )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from fl_audit.audits.canaries.canary_score_bounds import certify
 from fl_audit.audits.canaries.epsilon_from_cosines import EpsilonFromCosines, from_all_iterates, from_final_model
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds
@@ -182,7 +182,7 @@ def main() -> None:
         table.add_row(str(line.training.canaries), f"{line.training.agreement:g}", line.method, *numbers)
     console.print(table)
     console.print(_cosines_table(5))
-    end([problem for line in lines for problem in line.problems()], "nothing contradicts the claims")
+    exit_with([problem for line in lines for problem in line.problems()], "nothing contradicts the claims")
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ STATEMENTS = (
             ("t", ["statistics.t_interval", "negoescu2023.privacy_utility._largest",
                    "bernau2019.claim_premises.confidence_of_each", "bernau2021.attack_cost_scaling.exponent"]),
             ("Welch", ["statistics.welch_interval", "bernau2019.claims.accuracy_on_skewed",
-                       "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._surest",
+                       "bernau2019.claims.confidence_on_skewed", "bernau2019.claims._confidence_difference",
                        "bernau2019.tradeoffs.gain"]),
             ("bootstrap", ["statistics.bootstrap", "bernau2019.tradeoffs.AucAndAccuracyResamples.interval",
                            "bernau2019.phi_claims.phi_above_one"]),

@@ -239,7 +239,7 @@ def sampled_noise(draw: np.random.Generator, rate: float, mu: float, trials: int
     meter = NoiseMeasurer(ParameterLayout(("weight",), ((size,),)), torch.empty(size, 0), with_neither=True)
     lengths = torch.full((rows,), mu, dtype=torch.float64)
     seen = meter.measure(ReleaseUnderHypotheses(slice(None), *parts), torch.ones_like(lengths), lengths)
-    opened = seen.opened(side.astype(np.int64)).signal[:, 0, 0]
+    opened = seen.of_true_hypothesis(side.astype(np.int64)).signal[:, 0, 0]
     return PrintedStatement(*noise_estimate.ratio_interval(SquareSum(float(opened @ opened), rows), CONFIDENCE), ratio)
 
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.clients.app import build_app
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, _federate, _play
 from fl_audit.experiments.runs.run_directory import RunDirectory

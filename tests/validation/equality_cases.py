@@ -21,8 +21,8 @@ from fl_audit.audits.canaries.observer_store import TrainingObserver
 from fl_audit.audits.canaries.reported_canary_properties import ReportedCanaryProperties
 from fl_audit.device import Device
 from fl_audit.experiments.black_box.review_launcher import reviewed
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.privacy.stated_releases import StatedReleases
@@ -179,7 +179,7 @@ def _live(directory: Path) -> Any:
     for number in range(1, 21):
         release = 0.1 * draw.normal(size=size)
         release += canary_coin(coins, number, 0) * canary_direction(directions, number, 0, size)
-        watch.note(number, [model], [model + release], [ReportedCanaryProperties(0)], 0)
+        watch.store_scores(number, [model], [model + release], [ReportedCanaryProperties(0)], 0)
         model = model + release
     return json.loads(json.dumps(measure_live(directory, coins).to_json()))
 

@@ -198,7 +198,7 @@ def _theory_of(plan: ResolvedAudit, run: FinishedRun) -> tuple[tuple[ReleaseEven
     # A twin's update is as long as the update that it replaces, so that the bits of an adaptive norm say nothing of it.
     equal_bits = mechanism.is_adaptive and mechanism.adjacency.relation is Relation.REPLACE
     if mechanism.is_sampled:
-        turns = [plan.public.turn(one) for one in range(1, plan.public.rounds + 1)]
+        turns = [plan.public.eligible_units(one) for one in range(1, plan.public.rounds + 1)]
         own = signal[:, [turn is None or plan.public.pair.index in turn for turn in turns]]
         used = own[own > 0] if threat_model.sees_participation else own
         if not np.allclose(used * z, 1.0, rtol=0, atol=_SAME):

@@ -39,8 +39,8 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.sections import VERDICT
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_commands import end, parser_of
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.run_tables import RunTables
@@ -156,7 +156,7 @@ def study(combination: Combination, records: Path, trials: int, seed: int) -> Co
         return CombinationRow(combination, None, str(error))
     if settings.is_repetition(plan):
         return None
-    contents = played(plan)
+    contents = results_of_run(plan)
     audited = _AUDITED_PRIVATE if combination.strategy == "dp-sgd-clients" else _AUDITED
     verdicts = tuple(map(verdict_of, _audits_of(contents.run, audited))) if combination.is_usual else ()
     return CombinationRow(combination, evidence_of(plan, contents), "", time.monotonic() - began, verdicts)
@@ -341,7 +341,7 @@ def main() -> None:
         known = [compare(one, trials) for one in comparisons(options.quick)]
         console.print(knowledge_table(known, trials))
         found += [problem for one in known for problem in one.problems()]
-    end(found, "nothing contradicts theory")
+    exit_with(found, "nothing contradicts theory")
 
 
 if __name__ == "__main__":

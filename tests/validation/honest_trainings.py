@@ -14,10 +14,11 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
-from fl_audit.errors import InputError, require_number
+from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_commands import end, parser_of
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
+from fl_audit.value_checks import require_number
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.faulty_mechanisms.private_trainings import EXAMPLES, HONEST
 
@@ -83,7 +84,7 @@ def main() -> None:
         elif times % 20 == 0:
             console.print(f"{times} played, the last one is number {one.number}", style="dim")
     told = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
-    end(wrong, f"{options.trainings} honest trainings: {told}; none is accused")
+    exit_with(wrong, f"{options.trainings} honest trainings: {told}; none is accused")
 
 
 if __name__ == "__main__":

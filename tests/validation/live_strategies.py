@@ -22,7 +22,7 @@ from fl_audit.experiments.examples.hospitals.client_app import app as client_app
 from fl_audit.experiments.examples.hospitals.server_app import app as server_app
 from fl_audit.experiments.examples.local_superlink import HOSPITALS, write_shards
 from fl_audit.experiments.runs.local_engine import LocalFlowerGrid
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.verbosity import settle_flower
 from fl_audit.verdict.verdict import Verdict
 
@@ -101,7 +101,7 @@ def main() -> None:
         violated = f"{len(broken)} of {repetitions}"
         table.add_row(case.name, str(case.rounds), str(case.canaries), violated, looks, lower, "1", accuracy)
     Console(width=140).print(table)
-    end(wrong, "every strategy is judged rightly")
+    exit_with(wrong, "every strategy is judged rightly")
 
 
 if __name__ == "__main__":

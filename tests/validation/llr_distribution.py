@@ -24,16 +24,16 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.identifiability.identifiability_adversary import weigh
+from fl_audit.audits.identifiability.identifiability_adversary import log_likelihood_ratio
 from fl_audit.audits.identifiability.llr_distribution import LlrIncrementTest, check_scores
 from fl_audit.experiments.cli.main import guarded
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import Progress, no_progress, progress_bar
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import stored_rounds
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.federation.contributions import RoundContext
 from fl_audit.federation.hypotheses import sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
@@ -75,16 +75,18 @@ def plan_of(setting: str, data_dir: Path | None, overrides: Iterable[str] = ()) 
 def _weighed_with_more_noise(federation: LoadedFederation, hypotheses: list[Hypotheses], release: Tensor) -> Floats:
     noise = CentralGaussian(federation.public.mechanism.noise_multiplier * 1.05, federation.public.mechanism.scaling)
     mechanism = replace(federation.public.mechanism, noise=noise)
-    return weigh(
+    return log_likelihood_ratio(
         replace(federation, public=replace(federation.public, mechanism=mechanism)), hypotheses[-1], release
     ).increment
 
 
 WRONG_INSIDERS: dict[str, Weigh] = {
     "sigma 5 % too large": _weighed_with_more_noise,
-    "D taken for D'": lambda federation, hypotheses, release: -weigh(federation, hypotheses[-1], release).increment,
+    "D taken for D'": lambda federation, hypotheses, release: (
+        -log_likelihood_ratio(federation, hypotheses[-1], release).increment
+    ),
     "weights of the round before": lambda federation, hypotheses, release: (
-        weigh(federation, hypotheses[0], release).increment
+        log_likelihood_ratio(federation, hypotheses[0], release).increment
     ),
 }
 
@@ -170,7 +172,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as directory:
             results = study(plan, Path(directory) / "run", progress_bar, options.wrong_trials)
         found += _shown(setting, plan, results, Console(width=160))
-    end(found, "nothing contradicts the distribution")
+    exit_with(found, "nothing contradicts the distribution")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from fl_audit.audits.canaries import guessing_bounds
 from fl_audit.audits.canaries.guessing_bounds import Guesses
 from fl_audit.audits.canaries.order_statistic import order_statistic_p_value
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.privacy.gaussian import gdp_mu
 from fl_audit.statistics.shift_bound import gaussian_shift
 from tests.validation.membership_releases import gaussian_mean, randomised_response
@@ -229,7 +229,7 @@ def main() -> None:
         counts = (str(line.runs), str(line.false), f"{line.false / line.runs:.1%}")
         table.add_row(*name, f"{line.truth:.3f}", holds, *counts)
     Console(width=160).print(table)
-    end(problems(lines), "nothing contradicts the claims")
+    exit_with(problems(lines), "nothing contradicts the claims")
 
 
 if __name__ == "__main__":

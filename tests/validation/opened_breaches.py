@@ -311,7 +311,7 @@ class _NormOfTrueBits(TrialBatchStrategy):
         assert norms is not None
         assert isinstance(mechanism.clipping, AdaptiveClipping)
         share = read.centred_bits / mechanism.denominator + 0.5
-        self.transcripts[batch.name].norms = mechanism.clipping.moved(norms, share)
+        self.transcripts[batch.name].norms = mechanism.clipping.next_norms(norms, share)
         return side
 
 

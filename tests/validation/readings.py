@@ -27,12 +27,12 @@ from rich.console import Console
 
 from fl_audit.audits.page.first_screen import summary_table
 from fl_audit.audits.page.report_page import render_html
-from fl_audit.audits.sections import measured
+from fl_audit.audits.sections import sections_with_findings
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.report.formatting import ClaimStatus, finding_text
 from fl_audit.report.report_elements import ReportContents
 from tests.validation.engine_runs import honest_plans
@@ -187,7 +187,9 @@ def problems_of(contents: ReportContents) -> list[str]:
     contents
         The contents of its report.
     """
-    rows = [row for section, numbers in measured(contents) for row in section.read_rows(numbers, contents)]
+    rows = [
+        row for section, numbers in sections_with_findings(contents) for row in section.read_rows(numbers, contents)
+    ]
     found = [f"unsupported: {row.name}: {text}" for row in rows if (text := contradicts(row.to_json()))]
     found += [f"broken: {row.name}: {row.text}" for row in rows if row.reading is ClaimStatus.BROKEN]
     for where, text in texts_of(contents).items():
@@ -207,20 +209,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory, console.status("playing") as status:
         for number, (kind, plan) in enumerate(honest_readings(options.runs, Path(directory), options.first)):
             status.update(f"{number} runs played, now: {kind}")
-            contents = played(plan)
+            contents = results_of_run(plan)
             verdicts[str(contents.summary["verdict"])] += 1
             problems += [f"run {options.first + number} ({kind}): {one}" for one in problems_of(contents)]
-            for section, numbers in measured(contents):
+            for section, numbers in sections_with_findings(contents):
                 for row in section.read_rows(numbers, contents):
-                    if row.read is not None:
+                    if row.claim_comparison is not None:
                         words.setdefault(section.name, Counter())[str(row.reading)] += 1
-                        widened[section.name] += row.read.wide is not None
+                        widened[section.name] += row.claim_comparison.wide is not None
     columns = ("numbers of", *map(str, ClaimStatus), "read at the level")
     rows = [(name, *(str(words[name][word]) for word in ClaimStatus), str(widened[name])) for name in words]
     total = ("all", *(str(sum(each[word] for each in words.values())) for word in ClaimStatus), str(widened.total()))
     title = f"{options.runs} honest runs: {', '.join(f'{often} {name}' for name, often in verdicts.items())}"
     console.print(table_of(columns, title, columns[:1], [*rows, total]))
-    end(problems, "every reading is supported by its interval, and nothing honest is called broken")
+    exit_with(problems, "every reading is supported by its interval, and nothing honest is called broken")
 
 
 if __name__ == "__main__":

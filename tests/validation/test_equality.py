@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 from tests.validation.equality import differences, record
 
 

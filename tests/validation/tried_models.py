@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.errors import InputError
-from fl_audit.learning import models, stacked_model
+from fl_audit.learning import model_initialisation, models, stacked_model
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.output_checks import ModelCheckRecords
 from fl_audit.learning.stacked_layers import ParameterLayout
@@ -91,7 +91,7 @@ def tried(name: str, case: TriedModel) -> Outcome:
 
 
 def _drawn(make: Callable[[], nn.Module]) -> nn.Module:
-    with models._drawing(generator(0, Purpose.INITIAL_WEIGHTS)):
+    with model_initialisation._drawing(generator(0, Purpose.INITIAL_WEIGHTS)):
         return make()
 
 

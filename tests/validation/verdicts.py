@@ -21,7 +21,7 @@ from scipy.stats import binom, kstest
 
 from fl_audit.array_types import Floats
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, OF_OPENED
 from fl_audit.verdict.declared_tests import TestName as T
 from fl_audit.verdict.judging import FAMILY, run_family
@@ -144,7 +144,7 @@ def main() -> None:
             plans = list(honest_plans(options.runs, Path(directory)))
             found = _played("real", options.runs, lambda number: measured_run(plans[number]), path, over)
             problems += _judged("real", found, console)
-    end(problems, "nothing contradicts the claims")
+    exit_with(problems, "nothing contradicts the claims")
 
 
 if __name__ == "__main__":

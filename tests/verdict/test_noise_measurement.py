@@ -286,7 +286,7 @@ def test_a_small_tensor_without_noise_is_found_although_a_share_of_other_noise_r
             true = seen.shared + torch.where(sides, seen.present, seen.absent)
             release[7, bias] = true[7, bias]
         rounds.append(measure(replace(seen, release=release), sigma))
-    found = join(rounds, axis=1).opened(np.where(members, 0, 1)[:, None].repeat(3, axis=1))
+    found = join(rounds, axis=1).of_true_hypothesis(np.where(members, 0, 1)[:, None].repeat(3, axis=1))
     assert found.squares[7, 1, 1] / sigma**2 > 0.01  # of other tensors' noise
     width = np.full((20, 3), sigma)
     result = noise_part(NoiseMeasurements(members, 0 * width, width / 2, width, 2.0, found))

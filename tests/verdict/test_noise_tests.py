@@ -221,7 +221,7 @@ def test_only_the_true_side_is_left_when_secrets_are_opened() -> None:
     doubled = ("low_bits", "low_bits_count", "strides", "signal")
     two = replace(honest, **{name: np.repeat(getattr(honest, name), 2, axis=2) for name in doubled}, sample=sides)
     truth = np.array([0, 1, 1, 0])[:, None] * np.ones((1, 3), dtype=np.int64)
-    opened = two.opened(truth)
+    opened = two.of_true_hypothesis(truth)
     assert opened.layout.sides == 1
     np.testing.assert_array_equal(opened.sample[:, :, 0, 0], truth)
     with pytest.raises(InputError, match="have 2 sides"):

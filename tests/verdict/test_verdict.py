@@ -126,8 +126,8 @@ def test_a_guarantee_of_epsilon_zero_is_judged() -> None:
     assert guarantee.epsilon == 0
     found = verdict(draw_measured(np.random.default_rng(9), noise_multiplier=1e6), guarantee)
     assert (found.verdict, found.conclusive, found.broken) == (Verdict.INCONCLUSIVE, True, ())
-    assert found.trials_that_tell is not None
-    assert found.trials_that_tell > 1e9
+    assert found.trials_for_conclusive_verdict is not None
+    assert found.trials_for_conclusive_verdict > 1e9
 
 
 def test_the_lower_bound_is_as_near_as_published() -> None:

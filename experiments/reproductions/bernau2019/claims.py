@@ -75,7 +75,7 @@ def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
     yield claim(statement=LITTLE_MORE, highest=WHITE_BOX_GAIN[1], premises=(more,))
 
 
-def trade(played: DataSetRuns) -> Iterator[PaperClaim]:
+def auc_difference_claims(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield one claim for each attack: how its AUC differs between local and central DP at equal test accuracy.
 
     A claim is the statement of section 6 of the paper on the AUC under local DP minus the AUC under central DP. Nothing
@@ -139,7 +139,9 @@ def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
 
     epsilon_i is the epsilon of local DP for one value of a record. Nothing is yielded for other data sets.
     """
-    found = _surest(played.local, CONFIDENCE) if played.data.study is MembershipDatasetName.SKEWED else None
+    found = (
+        _confidence_difference(played.local, CONFIDENCE) if played.data.study is MembershipDatasetName.SKEWED else None
+    )
     if found is not None:
         yield claim_on_runs(
             played, played.local, section="5.5", statement="models are surest of their answers at epsilon_i = 1",
@@ -147,7 +149,7 @@ def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
         )  # fmt: skip
 
 
-def _surest(local: Sequence[MembershipSettingResults], level: float) -> IntervalEstimate | None:
+def _confidence_difference(local: Sequence[MembershipSettingResults], level: float) -> IntervalEstimate | None:
     """Return the models' confidence at epsilon_i = 1, minus the largest confidence at another epsilon_i.
 
     Confidence is the maximum class probability on true records. The interval allows for all comparisons and holds at
@@ -175,8 +177,8 @@ def majority_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 TESTS: tuple[Callable[[DataSetRuns], Iterator[PaperClaim]], ...] = (
-    at_chance, above_half_on_purchases, baseline_on_collab, white_over_black, trade, phi_above_one, phi_at_chance,
-    order_of_phi, accuracy_on_skewed, confidence_on_skewed, majority_on_collab,
+    at_chance, above_half_on_purchases, baseline_on_collab, white_over_black, auc_difference_claims, phi_above_one,
+    phi_at_chance, order_of_phi, accuracy_on_skewed, confidence_on_skewed, majority_on_collab,
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from fl_audit.audits.membership.shadow_sums import FEWEST, fewest_on_a_side
 from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.published import Hyperparameters
 from fl_audit.experiments.reproductions.papers import ComputeExtent
-from fl_audit.strategies.challenger import SeededChallenger
+from fl_audit.strategies.secret_draws import SeededChallenger
 
 ATTACKS = tuple(str(attack) for attack in (*USUAL, Attack.WHITE_BOX))
 CLIENTS = 2

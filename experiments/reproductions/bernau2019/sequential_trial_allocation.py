@@ -20,7 +20,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
-from fl_audit.experiments.reproductions.run_scheduling import cores, seconds_of
+from fl_audit.experiments.reproductions.run_scheduling import parallel_runs, seconds_of
 from fl_audit.run_files import read_json
 
 PLAN = "plan.json"
@@ -67,7 +67,7 @@ def play(data: Sequence[MembershipDatasetRecipe], context: ItemContext, adding: 
             before = {setting.name: plans[-1].get(setting.name, 1) for setting in settings}
             each = _seconds_a_part(context, settings)
             spent = sum(each[name] * count for name, count in before.items())
-            left = max(0.0, 60 * context.minutes * cores() - spent) * (1.0 if look == LOOKS - 1 else 0.5)
+            left = max(0.0, 60 * context.minutes * parallel_runs() - spent) * (1.0 if look == LOOKS - 1 else 0.5)
             plans.append(_planned(claims_of(played), before, each, left))
             write_json(context.runs / PLAN, plans)
         played = _played(data, plans[look], context)

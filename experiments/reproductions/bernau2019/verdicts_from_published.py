@@ -88,7 +88,7 @@ def _from_tables(data: MembershipDatasetRecipe, published: PublishedReproduction
 
     def areas(attack: str, chosen: list[MembershipSetting]) -> list[IntervalEstimate]:
         own = [rows[one.label, ATTACK_NAMES[attack]] for one in chosen]
-        return [wider(row, confidence_of_each(len(own))) for row in own]
+        return [rescaled_interval(row, confidence_of_each(len(own))) for row in own]
 
     def trials(chosen: list[MembershipSetting]) -> int:
         return min(rows[one.label, ATTACK_NAMES[BLACK_BOX]].repetitions for one in chosen)
@@ -104,13 +104,13 @@ def _from_tables(data: MembershipDatasetRecipe, published: PublishedReproduction
         row = None if first is None else rows.get((first.label, "phi, white-box"))
         if first is None or row is None:
             continue
-        found = wider(row, CONFIDENCE)
+        found = rescaled_interval(row, CONFIDENCE)
         within = IntervalEstimate(found.value, max(found.low, 0.0), min(found.high, MOST_PHI))
         if (claim := printed_phi(first, within, row.repetitions)) is not None:
             yield claim
 
 
-def wider(row: ItemRow, confidence: float) -> IntervalEstimate:
+def rescaled_interval(row: ItemRow, confidence: float) -> IntervalEstimate:
     """Return a published number with its interval, rescaled from the published confidence to another one (Student's t).
 
     Parameters

@@ -75,7 +75,7 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderDatasetRecipe]) ->
             ("local-distribution", "global-distribution", "repetitions", "second-draw", "bit", "optimizer",
                 "calibration", "eq-9", "ssim",
              "network", "subset"),
-            any(one.stands_in for one in data),
+            any(one.is_substitute for one in data),
         ),
     )  # fmt: skip
 
@@ -188,7 +188,7 @@ def figure_6(played: InsiderResultsBySetting) -> ItemResult:
             "panel was not read off. Its point is that the larger noise of GS B costs accuracy.",
             *explained(
                 ("local-distribution", "second-draw", "bit", "optimizer", "precision", "network", "subset"),
-                played.stands_in,
+                played.is_substitute,
             ),
         ),
     )

@@ -89,7 +89,7 @@ def audit_of(rows: Mapping[InsiderSetting, Mapping[str, ItemRow]], data: Insider
             ("ls-curve", "gs-curve", "extreme", "equation-6", "local-distribution", "global-distribution",
                 "membership", "repetitions",
              "order-cap", "second-draw", "bit", "optimizer", "precision", "subset"),
-            data.stands_in,
+            data.is_substitute,
         ),
     )  # fmt: skip
 

@@ -37,7 +37,7 @@ def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
     data = [one for one in groups if any(row.setting.startswith(f"{one.title}, ") for row in rows)]
     own = {setting.label: setting for setting in settings.main_settings(data)}
     figure_4 = ItemResult(
-        published.tables["fig4"], new_figure(), "", remarks_of_figure_4(any(one.stands_in for one in data))
+        published.tables["fig4"], new_figure(), "", remarks_of_figure_4(any(one.is_substitute for one in data))
     )
     return {
         **{item: _audit(published, item, data) for item in _AUDITS if item in published.tables},

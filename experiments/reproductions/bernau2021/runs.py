@@ -97,9 +97,9 @@ class InsiderResultsBySetting:
     runs: Mapping[InsiderSetting, InsiderRunResults]
 
     @property
-    def stands_in(self) -> bool:
+    def is_substitute(self) -> bool:
         """Whether one of the data sets is a substitute for a data set of the paper."""
-        return any(one.stands_in for one in self.data)
+        return any(one.is_substitute for one in self.data)
 
 
 def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[InsiderSetting, InsiderRunResults]:

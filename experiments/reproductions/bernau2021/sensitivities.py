@@ -63,7 +63,7 @@ def figure_4(played: InsiderResultsBySetting) -> ItemResult:
         "Local sensitivities of all rounds and trials, by the rank of the neighbour under the dissimilarity measure: "
         "the most dissimilar on the left, the least on the right. Boxes: quartiles, whiskers to 1.5 interquartile "
         "ranges.",
-        remarks_of_figure_4(played.stands_in),
+        remarks_of_figure_4(played.is_substitute),
     )
 
 
@@ -130,7 +130,7 @@ def figure_5(played: InsiderResultsBySetting) -> ItemResult:
         (
             "The curves of the paper were not read off. It says of them that local sensitivities lie below the global "
             "one, clearly so on Adult, and close to C on MNIST and Purchase-100 where a record is removed.",
-            *explained(("eq-9", "ssim", "subset", "network", "optimizer"), played.stands_in),
+            *explained(("eq-9", "ssim", "subset", "network", "optimizer"), played.is_substitute),
         ),
     )
 

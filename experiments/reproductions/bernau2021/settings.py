@@ -70,7 +70,7 @@ class InsiderDatasetRecipe:
         return self.title.replace(" for ", "\nfor ")
 
     @property
-    def stands_in(self) -> bool:
+    def is_substitute(self) -> bool:
         """Whether this data set is a substitute for a data set of the paper."""
         return self.title != self.study
 

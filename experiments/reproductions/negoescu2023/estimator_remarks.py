@@ -32,7 +32,7 @@ def errors_of_size(found: PaperAndLongSimulation, size: int) -> dict[str, float]
     }
 
 
-def distribution_name(separation: float) -> str:
+def loss_pair_name(separation: float) -> str:
     """Return the name of a pair of loss distributions by their distance: "identical distributions" for 0."""
     return f"separation {separation:g}" if separation else "identical distributions"
 
@@ -119,7 +119,7 @@ def _nearer(
     farther = {key: pair for key, pair in pairs.items() if pair[0] >= pair[1]}
     said = f"nearer in {len(pairs) - len(farther)} of {len(pairs)} cells ({repetitions} repetitions)"
     named = "; ".join(
-        f"{distribution_name(separation)}, {size:,} losses ({ours:.2f} against {empirical:.2f} nats)"
+        f"{loss_pair_name(separation)}, {size:,} losses ({ours:.2f} against {empirical:.2f} nats)"
         for (separation, size), (ours, empirical) in farther.items()
     )
     return f"{said}, not at {named}" if farther else said

@@ -16,8 +16,8 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.negoescu2023.estimator_remarks import (
-    distribution_name,
     errors_of_size,
+    loss_pair_name,
     remarks_of_figure_4,
     remarks_of_figure_5,
 )
@@ -27,7 +27,7 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     Cell,
     PaperAndLongSimulation,
     SimulationSettings,
-    cells,
+    grouped_estimates,
     simulate,
     summary,
 )
@@ -87,7 +87,7 @@ def figure_4(context: ItemContext) -> ItemResult:
         f"Mean and standard deviation of {found.settings.repetitions} repetitions. Both distributions are the same, "
         "so the true Epsilon* is 0.",
         (*_LOST, *remarks_of_figure_4(found)),
-        played=found.played,
+        played=found.description,
         finding=_BIASED,
         claims=tuple(_claims_of_figure_4(found)),
     )
@@ -118,7 +118,7 @@ def figure_5(context: ItemContext) -> ItemResult:
         f"Gamma({found.settings.shape:g}, 1), of the population: Gamma({found.settings.shape:g} + a, 1).",
         (*_LOST, *remarks_of_figure_5(found)),
         shown_rows=len(rows) // 2,
-        played=found.played,
+        played=found.description,
         finding=_BIASED,
         claims=tuple(_claims_of_figure_5(found)),
     )
@@ -172,7 +172,8 @@ def _claims_of_figure_5(found: PaperAndLongSimulation) -> Iterator[PaperClaim]:
 def _columns(estimates: pd.DataFrame) -> dict[Cell, Floats]:
     """Return estimate minus truth in each repetition, (repetitions,), by separation, size and estimator."""
     return {
-        key: (cell["estimate"] - cell["truth"]).to_numpy(dtype=np.float64) for key, cell in cells(estimates).items()
+        key: (cell["estimate"] - cell["truth"]).to_numpy(dtype=np.float64)
+        for key, cell in grouped_estimates(estimates).items()
     }
 
 
@@ -189,11 +190,11 @@ def _draw(axes: Axes, estimates: pd.DataFrame, over: str) -> None:
 def _rows_of_ten(found: PaperAndLongSimulation) -> list[ItemRow]:
     """Return table rows of the estimates over the paper's ten repetitions: first means, then standard deviations."""
     means, spreads = [], []
-    for (separation, size, name), cell in cells(found.ten).items():
+    for (separation, size, name), cell in grouped_estimates(found.ten).items():
         if name not in _LOOKS:
             continue
         estimates = cell["estimate"].to_numpy(dtype="float64")
-        setting, spread = f"{distribution_name(separation)}, {size:,} losses", float(estimates.std(ddof=1))
+        setting, spread = f"{loss_pair_name(separation)}, {size:,} losses", float(estimates.std(ddof=1))
         cut = f"; theory within its own cut {cell['narrow_truth'].iloc[0]:.3f}" if name == EMPIRICAL else ""
         means.append(
             measured_row(setting, f"mean Epsilon*, {name} form", t_interval(estimates), estimates.size,
@@ -213,7 +214,7 @@ def _rows_of_many(found: PaperAndLongSimulation) -> list[ItemRow]:
     for (separation, size, name), apart in _columns(found.more).items():
         if name not in _LOOKS:
             continue
-        setting, count = f"{distribution_name(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
+        setting, count = f"{loss_pair_name(separation)}, {size:,} losses, {len(apart)} repetitions", len(apart)
         error, form = errors[separation, size, name], f"of Epsilon*, {name} form"
         rows += [
             measured_row(setting, f"bias {form}", t_interval(apart), count,

@@ -21,7 +21,7 @@ from fl_audit.experiments.reproductions.papers import (
     PaperItem,
     PaperResults,
 )
-from fl_audit.experiments.reproductions.run_scheduling import together
+from fl_audit.experiments.reproductions.run_scheduling import totals_of_runs
 
 QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that everything works, and proves little."
 
@@ -75,7 +75,7 @@ def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
     claims = [theorem_2(), *(claim for figure in figures.values() for claim in figure.claims), *UNTESTED]
     data = dict.fromkeys(title for figure in figures.values() for title in figure.data)
     # The models of figure 6 are some of those of figure 2.
-    spent = together(figures[key].spent for key in ("fig1", "fig2") if key in figures)
+    spent = totals_of_runs(figures[key].spent for key in ("fig1", "fig2") if key in figures)
     return replace(claims_of_text(claims, tuple(data)), spent=spent)
 
 

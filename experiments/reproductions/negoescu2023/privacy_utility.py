@@ -91,7 +91,7 @@ def _figure(task: EpsilonStarTask, context: ItemContext) -> ItemResult:
     Figure 2 is also compared with figure 1 if the models of figure 1 are trained already.
     """
     study = available_study(task, context)
-    if study.stands_in:
+    if study.is_substitute:
         context.announce(f"{task} is not there: {study.title}")
     points = study.points(context.data_dir)
     sweep = run_sweep(
@@ -111,7 +111,7 @@ def _figure(task: EpsilonStarTask, context: ItemContext) -> ItemResult:
         f"frontier is convex. Horizontal: Epsilon* at delta {study.delta:g}; vertical: {UTILITY_NAMES[sweep.utility]}.",
         _remarks(study, found, claims),
         shown_rows=len(rows),
-        played=study.played,
+        played=study.training_description,
         data=(study.title,),
         claims=tuple(claims),
         spent=spent_on({runs / one.name: study.repetitions for one in points}),
@@ -154,8 +154,8 @@ def _point_rows(sweep: SweepResults, found: PrivacyUtilityResults) -> Iterator[I
         ):
             values = models[column].to_numpy(dtype=np.float64)
             note = ["on the frontier"] if row.on_frontier else []
-            note += [f"{value:g} in print, on {task}"] if found.study.stands_in and np.isfinite(value) else []
-            published = np.nan if found.study.stands_in else value
+            note += [f"{value:g} in print, on {task}"] if found.study.is_substitute and np.isfinite(value) else []
+            published = np.nan if found.study.is_substitute else value
             mean = statistics.t_interval(values)
             yield measured_row(setting, quantity, mean, len(values), "; ".join(note), published=published)
 
@@ -226,7 +226,7 @@ def _claims_of_utility(found: PrivacyUtilityResults, claim: "partial[PaperClaim]
         yield claim("4.2", "at one epsilon utility depends strongly on the other settings", title,
                     f"largest less smallest {said} at epsilon {largest:g}", statistics.t_interval(apart),
                     0.1)  # fmt: skip
-    if many and study.stands_in:
+    if many and study.is_substitute:
         yield untested("4.2", "Epsilon* is 2.48, 7.06 and 7.79, accuracy .86, .904 and .906 at 10, 50 and 100 epochs",
                        "the data of Purchase-100 cannot be had", str(study.task))  # fmt: skip
 
@@ -292,7 +292,7 @@ def _remarks(
     ]  # fmt: skip
     if (found.private["epsilon_star"] >= found.private["epsilon"]).any():
         remarks.append(_remark_on_exceeding(found.private))
-    if study.stands_in:
+    if study.is_substitute:
         remarks.append(
             f"{study.task} is not available. {study.title} has {study.records:,} training records where the paper has "
             "208,731, so the noise for the same epsilon costs more utility, and Epsilon* of a private model has a "

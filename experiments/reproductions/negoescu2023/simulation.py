@@ -110,7 +110,7 @@ class EstimatorErrors:
     rmse: float
 
 
-def cells(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
+def grouped_estimates(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
     """Return the rows of a table of `simulate`, grouped and keyed by separation, size and estimator."""
     groups = table.groupby(["separation", "size", "estimator"])
     return {cast(Cell, key): group for key, group in groups}
@@ -127,7 +127,7 @@ def summary(table: pd.DataFrame, truth: str = "truth") -> dict[Cell, EstimatorEr
         Name of the column with the true values: "truth" or "narrow_truth".
     """
     found = {}
-    for key, cell in cells(table).items():
+    for key, cell in grouped_estimates(table).items():
         errors = (cell["estimate"] - cell[truth]).to_numpy(dtype=np.float64)
         found[key] = EstimatorErrors(
             float(errors.mean()), float(errors.std(ddof=1)), math.sqrt(float(np.mean(errors**2)))
@@ -145,7 +145,7 @@ class PaperAndLongSimulation:
     more: pd.DataFrame  # table of the second simulation, see `simulate`
 
     @property
-    def played(self) -> str:
+    def description(self) -> str:
         """Description of both simulations."""
         distributions = self.settings
         sizes = ", ".join(f"{size:,}" for size in distributions.sizes)

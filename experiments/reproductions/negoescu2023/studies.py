@@ -48,7 +48,7 @@ class EpsilonStarTaskSettings:
     repetitions: int = 5  # number of models of each setting
 
     @property
-    def stands_in(self) -> bool:
+    def is_substitute(self) -> bool:
         """Whether the data set is a substitute for the one that the paper uses."""
         return "in place of" in self.title
 
@@ -58,7 +58,7 @@ class EpsilonStarTaskSettings:
         return f"landscape-{self.data}"
 
     @property
-    def played(self) -> str:
+    def training_description(self) -> str:
         """Description of the training in sentences, for the page of results."""
         private = len(self.epsilons) * len(self.clipping_norms) * len(self.batches)
         return (

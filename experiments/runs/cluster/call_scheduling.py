@@ -208,7 +208,7 @@ class CallScheduler:
                 # They alone keep the process busy: those behind them are for everybody.
                 left, others = left[: answers.under_way], left[answers.under_way :]
                 self._put_back(line, others)
-                answers = self._pool.rest(process, answers.under_way)
+                answers = self._pool.wait_for_results(process, answers.under_way)
                 left = self._report_outcomes(left, answers.made)
             self._put_back(line, left)
         except LostCallsError as error:

@@ -136,7 +136,7 @@ class ClientActor:
             self._waiting = self._waiting[: self._ahead]
             return self._taken()
 
-    def rest(self, seconds: float | None) -> Any:
+    def wait_for_results(self, seconds: float | None) -> Any:
         """Wait for the client calls in progress, which an earlier call of `run` has started.
 
         Returns new results, the number of calls that are still in progress, and the seconds since `run` began.

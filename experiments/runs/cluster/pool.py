@@ -133,7 +133,8 @@ class ClientPool:
         """Make client calls in a process, one after the other, and return the results of the finished calls.
 
         The method returns after the last call, after a failed call, or after `SECONDS_OF_A_CALL` (0.1 seconds). In the
-        last case, some calls may still be in progress, for which `rest` waits. The remaining calls are not made.
+        last case, some calls may still be in progress; `wait_for_results` waits for them. The remaining calls are not
+        made.
 
         Parameters
         ----------
@@ -159,7 +160,7 @@ class ClientPool:
             )
         return self._outcome(process, begun)
 
-    def rest(self, process: ClientProcess, under_way: int) -> CallReplies:
+    def wait_for_results(self, process: ClientProcess, under_way: int) -> CallReplies:
         """Wait for the client calls in progress in a process, and return their results.
 
         A single call is awaited to its end. Several calls are awaited for at most `SECONDS_OF_A_CALL` (0.1 seconds).
@@ -179,7 +180,9 @@ class ClientPool:
         LostCallsError
             If the process or its machine is lost, or the results cannot be unpickled.
         """
-        return self._outcome(process, process.handle.rest.remote(SECONDS_OF_A_CALL if under_way > 1 else None))
+        return self._outcome(
+            process, process.handle.wait_for_results.remote(SECONDS_OF_A_CALL if under_way > 1 else None)
+        )
 
     def has_lost(self, process: ClientProcess, is_last_chance: bool) -> bool:
         """Remove a dead process from the pool, and return whether its machine is lost as well.
@@ -305,7 +308,7 @@ class ClientPool:
             for node in found.values():
                 if node.identity not in self._asked:
                     self._asked.add(node.identity)
-                    self._watching.append(threading.Thread(target=self._meet, args=(node,), daemon=True))
+                    self._watching.append(threading.Thread(target=self._admit_machine, args=(node,), daemon=True))
                     self._watching[-1].start()
             found = {identity: node for identity, node in found.items() if identity in self._welcome}
             with self._changed:
@@ -315,7 +318,7 @@ class ClientPool:
                     self._drop_from(lost)
                     self._changed.notify_all()
 
-    def _meet(self, node: RayMachine) -> None:
+    def _admit_machine(self, node: RayMachine) -> None:
         """Let the pool use a machine that has joined, if its versions of Python and Flower match."""
         for found in versions_of([node.identity], self._closed.is_set).values():
             unused = "" if found.is_ours else f" and is not used: it has {found}"

@@ -155,11 +155,11 @@ class AuditSection(ConfigSection):
     def _of_membership(self) -> Self:
         own = audit_named(self.kind).own_settings
         for kind, audit in AUDITS.items():
-            if idle := self.chosen([name for name in audit.own_settings if name not in own]):
+            if idle := self.given_keys([name for name in audit.own_settings if name not in own]):
                 raise ValueError(f"{self.named(idle)} needs kind = {kind}, and kind is {self.kind}")
         attacks = self.attacks or ()
         shadowed = [one for one in attacks if has_shadows(one)]
-        if self.reconstruct_samples is None and (idle := self.chosen(("reconstruct_time_limit",))):
+        if self.reconstruct_samples is None and (idle := self.given_keys(("reconstruct_time_limit",))):
             raise ValueError(f"{self.named(idle)} needs reconstruct-samples, which is left out")
         named_values = audit_named(self.kind).column_of_candidates(self.attribute) is not None
         if named_values and self.candidates is not None:
@@ -170,7 +170,7 @@ class AuditSection(ConfigSection):
             raise ValueError(f"candidates = {self.candidates} with {len(self.candidate_weights)} candidate-weights")
         asked = (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA))
         for name, attack in asked[named_values:]:
-            if self.chosen((name,)) and attack not in attacks:
+            if self.given_keys((name,)) and attack not in attacks:
                 others = f"and they are {', '.join(attacks) or 'none'}"
                 raise ValueError(f"{self.named((name,))} needs {attack} among attacks, {others}")
         if self.trials < FEWEST_SHADOWS and shadowed:

@@ -19,7 +19,7 @@ class ConfigSection(BaseModel):
         use_attribute_docstrings=True,
     )
 
-    def chosen(self, names: Sequence[str]) -> list[str]:
+    def given_keys(self, names: Sequence[str]) -> list[str]:
         """Return the given keys that have a value in this section, in their order; keys are written with hyphens."""
         return [name for name in names if getattr(self, name.replace("-", "_")) is not None]
 

@@ -106,24 +106,24 @@ class PrivacySection(ConfigSection):
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
-        if self.local_randomizer is None and (idle := self.chosen(OF_RANDOMIZERS)):
+        if self.local_randomizer is None and (idle := self.given_keys(OF_RANDOMIZERS)):
             raise ValueError(f"{self.named(idle)} needs a randomizer, and local-randomizer is left out")
         needed = ["record-epsilon"] if self.local_randomizer is not None else []
         if self.local_randomizer == "pixelation":
             needed += ["pixelation-pixels"]
-        elif idle := self.chosen(OF_PIXELATION):
+        elif idle := self.given_keys(OF_PIXELATION):
             raise ValueError(
                 f"{self.named(idle)} needs local-randomizer = pixelation, and local-randomizer is "
                 f"{self.local_randomizer}"
             )
-        if missing := [name for name in needed if name not in self.chosen(needed)]:
+        if missing := [name for name in needed if name not in self.given_keys(needed)]:
             raise ValueError(f"local-randomizer = {self.local_randomizer} needs {missing[0]}, which is left out")
         if self.local_randomizer == "pixelation" and self.record_epsilon == 0:
             raise ValueError("record-epsilon = 0 with local-randomizer = pixelation: accepted are positive numbers")
-        if self.clipping != "adaptive" and (idle := self.chosen(OF_ADAPTIVE)):
+        if self.clipping != "adaptive" and (idle := self.given_keys(OF_ADAPTIVE)):
             raise ValueError(f"{self.named(idle)} needs clipping = adaptive, and clipping is {self.clipping}")
         for setting, noise in foreign_settings(self.noise).items():
-            if self.chosen([setting]):
+            if self.given_keys([setting]):
                 raise ValueError(f"{self.named([setting])} needs noise = {noise}, and noise is {self.noise}")
         return self
 
@@ -135,11 +135,11 @@ class PrivacySection(ConfigSection):
                 said = f"given together with private = false, which guarantees nothing: leave {keys} out, or set"
                 raise ValueError(f"{self.named(idle)} {said} private = true")
             return self
-        given = self.chosen(PRIVACY_TARGETS)
+        given = self.given_keys(PRIVACY_TARGETS)
         if len(given) != 1:
             accepted = ", ".join(PRIVACY_TARGETS)
             raise ValueError(f"{self.named(given) or 'none'} given: accepted is exactly one of {accepted}")
-        for detail in self.chosen(tuple(DETAILS)):
+        for detail in self.given_keys(tuple(DETAILS)):
             if DETAILS[detail] not in given:
                 raise ValueError(f"{self.named([detail])} needs {DETAILS[detail]}, which is left out")
         if self.sensitivity is SensitivityKind.LOCAL and given[0] in DETAILS.values():

@@ -105,16 +105,16 @@ class TrainingSection(ConfigSection):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         for names in _AT_MOST_ONE:
-            given = self.chosen(names)
+            given = self.given_keys(names)
             if len(given) > 1:
                 raise ValueError(f"{self.named(given)} are both given: accepted is at most one of the two")
         for setting, rule in foreign_settings(self.sampling).items():
-            if self.chosen([setting]):
+            if self.given_keys([setting]):
                 raise ValueError(f"{self.named([setting])} needs sampling = {rule}, and sampling is {self.sampling}")
         if self.cycle is not None and self.cohort is not None:
             raise ValueError(f"{self.named(['cycle', 'cohort'])} are both given: accepted is at most one of the two")
         for settings, strategies in _NEEDS.items():
-            if (idle := self.chosen(settings)) and self.strategy not in strategies:
+            if (idle := self.given_keys(settings)) and self.strategy not in strategies:
                 needed = " or ".join(strategies)
                 raise ValueError(f"{self.named(idle)} needs strategy = {needed}, and strategy is {self.strategy}")
         return self

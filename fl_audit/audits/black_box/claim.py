@@ -5,9 +5,10 @@ from math import expm1
 from typing import NamedTuple
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import choice, require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy import lazy_imports
 from fl_audit.privacy.accounting_enums import MultiplierReference
+from fl_audit.value_checks import choice, require_number
 
 LESSONS = 20
 """Number of initial trials that are not evidence: the first half trains rules, the second half selects features."""

@@ -19,7 +19,7 @@ _LONGEST = 160  # largest number of characters of an error message that are show
 _MOST_KINDS = 3  # largest number of scenarios that are named for one error message; the others are only counted
 
 
-def opening(result: ClaimAudit) -> str:
+def opening_sentences(result: ClaimAudit) -> str:
     """Return the sentences that begin a report: on the verdict, on untested scenarios, and on a floating-point leak."""
     verdict = result.verdict if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) else Verdict.INCONCLUSIVE
     said = f"{str(verdict).capitalize()}: {claim_words(result)}"
@@ -95,7 +95,7 @@ def trials_words(attempt: DistinguisherTest) -> str:
     )
 
 
-def could_find(result: ClaimAudit) -> float:
+def limit_of_detection(result: ClaimAudit) -> float:
     """Return the limit of detection: the smallest shortage of Gaussian noise that nine of ten audits find, as a factor.
 
     The factor is claimed noise over real noise. It is at least 1, and 2 if half of the claimed noise is missing. It is
@@ -149,7 +149,7 @@ def _claim_words(result: ClaimAudit) -> str:
             ways = "one scenario" if broken == 1 else f"{broken} scenarios"
             return f"{ways} told more than the claim allows ({result.claim.words})."
         case Verdict.CONSISTENT:
-            so_far, ratio = "as far as tried, " if not_tried(result) else "", could_find(result)
+            so_far, ratio = "as far as tried, " if not_tried(result) else "", limit_of_detection(result)
             reach = "These numbers of trials could find mechanisms without noise at best."
             if math.isfinite(ratio):
                 often = f"Nine of ten such audits find noise that is {ratio:.2g} times too small, where they look"

@@ -246,8 +246,10 @@ def _tried_by_halves(search: _DistinguisherSearch, most: int, confidence: float)
     for kind, (trials, present) in search.looked.items():
         learns = every_second(present)
         if min(np.sum(present[~learns]), np.sum(~present[~learns])) >= FEWEST_OF_EACH // 2:
-            ranked = _by_bits({kind: search.look(kind, trials.taken(learns), present[learns], int(np.sum(~learns)))})[0]
-            found += [(distinguisher, trials.taken(~learns), present[~learns]) for distinguisher in ranked]
+            ranked = _by_bits(
+                {kind: search.look(kind, trials.select_trials(learns), present[learns], int(np.sum(~learns)))}
+            )[0]
+            found += [(distinguisher, trials.select_trials(~learns), present[~learns]) for distinguisher in ranked]
     # The half that tests a distinguisher did not train or select it.
     found.sort(key=lambda one: -one[0].margin)
     level = (1 - confidence) / max(1, len(found[:most]))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.distinguishers import Distinguisher
-from fl_audit.audits.black_box.features import along
+from fl_audit.audits.black_box.features import summed_projections
 from fl_audit.audits.black_box.leak_causes import NO_CAUSE, LeakCause, cause_of, telling_lines
 from fl_audit.audits.black_box.transcript import Transcripts
 from fl_audit.errors import require
@@ -192,11 +192,12 @@ def attempt_of(
     lessons
         Number of first trials, which are not counted.
     """
-    counted = trials.taken(slice(lessons, None))
+    counted = trials.select_trials(slice(lessons, None))
     return DistinguisherTest(
         distinguisher=distinguisher, bound=bound, confidence=confidence, ceiling=ceiling, trials=len(scores),
         share_of_trials=counted.share_of_trials(present[lessons:]), right=int(right.sum()), scores=scores,
-        present=present[lessons:], along=along(counted), lines=telling_lines(trials, present, distinguisher.group),
+        present=present[lessons:], along=summed_projections(counted),
+        lines=telling_lines(trials, present, distinguisher.group),
         cause=cause_of(trials, present, distinguisher.group),
     )  # fmt: skip
 

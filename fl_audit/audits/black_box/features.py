@@ -42,7 +42,7 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
     Each array has shape (trials, columns). Missing and non-finite values become 0. Each feature has a second column
     that is 1 where its value is missing, else 0.
     """
-    groups: dict[str, Floats] = {_ALONG: along(trials)[:, None]}
+    groups: dict[str, Floats] = {_ALONG: summed_projections(trials)[:, None]}
     if trials.steps.shape[1] > 1:
         groups["what was released along it, round by round"] = _by_round(trials)
         groups["the released arrays, first against later rounds"] = _alternating(trials)
@@ -55,7 +55,7 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
     if np.any(trials.own):
         own = np.concatenate([trials.steps, trials.own], axis=2)
         groups["released values beside the noise of one's own"] = _shown(own)
-        pair = (along(trials), along(replace(trials, steps=trials.own)))
+        pair = (summed_projections(trials), summed_projections(replace(trials, steps=trials.own)))
         groups["along it, beside the noise of one's own"] = np.stack(pair, axis=1)
     if np.any(trials.others):
         groups[BESIDE_OTHERS] = _beside_others(trials)
@@ -70,7 +70,7 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
     return {name: _finite(values) for name, values in groups.items()}
 
 
-def along(trials: Transcripts) -> Floats:
+def summed_projections(trials: Transcripts) -> Floats:
     """Return for each trial the releases' projections on the differing contribution, summed over rounds, (trials,)."""
     return np.asarray(np.sum(projections(trials), axis=1))
 
@@ -160,7 +160,7 @@ def _beside_others(trials: Transcripts) -> Floats:
     target's contribution under D minus that under D', and the norm of the differing contribution.
     """
     norms = np.linalg.norm(trials.direction, axis=2)
-    return np.stack([along(trials), _along(trials, trials.others).sum(axis=1), norms.sum(axis=1)], axis=1)
+    return np.stack([summed_projections(trials), _along(trials, trials.others).sum(axis=1), norms.sum(axis=1)], axis=1)
 
 
 def _sizes(trials: Transcripts) -> Floats:

@@ -8,9 +8,10 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from fl_audit.array_types import finite
-from fl_audit.audits.black_box.claim_audit_messages import could_find, floating_words, not_tried, trials_words
+from fl_audit.audits.black_box.claim_audit_messages import floating_words, limit_of_detection, not_tried, trials_words
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, DistinguisherTest
 from fl_audit.audits.black_box.gaussian_noise_estimate import GaussianNoiseEstimate, noise_reading
+from fl_audit.report.formatting import capital
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,10 @@ class DistinguisherFinding:
             f"{attempt.distinguisher.kind} ({self.words}): looking at {attempt.distinguisher.group}, {attempt.right} "
             "of "
             f"{attempt.trials} trials were guessed right ({attempt.right / attempt.trials:.1%}; the claim allows "
-            f"{self.claimed_success:.1%}). {said[:1].upper()}{said[1:]}"
+            f"{self.claimed_success:.1%}). {capital(said)}"
         ).strip()
         if not attempt.is_broken:
-            return f"{told} {self.shown[0].upper()}{self.shown[1:]}: no contradiction."
+            return f"{told} {capital(self.shown)}: no contradiction."
         return f"{told} With {attempt.confidence:.1%} confidence {self.shown}; {self.allowed}."
 
     @property
@@ -147,7 +148,7 @@ def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> 
         "claim": claimed,
         "trial": None if worst is None else worst.distinguisher.kind,
         "findings": [_finding_json(finding) for finding in found],
-        "could_find_times_too_little_noise": finite(could_find(result)),
+        "could_find_times_too_little_noise": finite(limit_of_detection(result)),
         "floating_point": floating_words(result) or None,
         **{name: list(getattr(result, name)) for name in ("unplayed", "untried", "passed_over", "silent")},
         "not_tried": {why: list(kinds) for why, kinds in not_tried(result).items()},

@@ -12,7 +12,7 @@ from scipy.stats import normaltest
 from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.audits.black_box.claim_audit_results import DistinguisherTest
-from fl_audit.statistics.claim_comparisons import ClaimComparison, read
+from fl_audit.statistics.claim_comparisons import ClaimComparison, compare_with_claim
 from fl_audit.statistics.shift_bound import ShiftEstimate, gaussian_shift
 from fl_audit.statistics.significance_levels import READING_LEVEL
 
@@ -41,7 +41,9 @@ class GaussianNoiseEstimate:
     @property
     def reading(self) -> ClaimComparison:
         """The comparison of the lower confidence bound on mu with the claimed mu, as a report words it."""
-        return read((self.mu_low, math.inf), self.claimed_mu, wide=lambda _: (self.mu_low_at_level, math.inf), sides=1)
+        return compare_with_claim(
+            (self.mu_low, math.inf), self.claimed_mu, wide=lambda _: (self.mu_low_at_level, math.inf), sides=1
+        )
 
     @property
     def ratio(self) -> float:

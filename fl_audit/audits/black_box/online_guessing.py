@@ -19,8 +19,9 @@ from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, Distinguis
 from fl_audit.audits.black_box.distinguishers import Distinguisher, Rule, find_distinguishers, learned_rule
 from fl_audit.audits.black_box.features import BESIDE_OTHERS, LOW_BITS, feature_groups
 from fl_audit.audits.black_box.transcript import Transcripts
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.statistics.lower_bound_methods import BoundMethod
+from fl_audit.value_checks import require_number
 from fl_audit.verdict.verdict import Verdict
 
 _BLOCK = 10  # smallest number of trials in a block; rules are trained anew before each block
@@ -69,7 +70,7 @@ def audit_online(
         right, scores, group, rule = _guesses(groups, present)
         right &= counts[LESSONS:]
         bound = guessed_epsilon(int(right.sum()), len(right), limit.delta, confidence)
-        are_trials = int(trials.taken(slice(LESSONS, None)).share_of_trials(present[LESSONS:]) * len(right))
+        are_trials = int(trials.select_trials(slice(LESSONS, None)).share_of_trials(present[LESSONS:]) * len(right))
         ceiling = guessed_epsilon(are_trials, are_trials, limit.delta, confidence) if are_trials else 0.0
         distinguisher = Distinguisher(kind, group, rule, limit, BoundMethod.CLOPPER_PEARSON, bound - limit.epsilon, 0.0)
         return attempt_of(distinguisher, bound, ceiling, confidence, right, scores, trials, present, LESSONS)

@@ -71,7 +71,7 @@ class Transcripts:
         are_trials = self.has_release & (self.contributed | ~present)
         return min(float(np.mean(are_trials[present == truth])) for truth in np.unique(present))
 
-    def taken(self, which: Flags | Integers | slice) -> "Transcripts":
+    def select_trials(self, which: Flags | Integers | slice) -> "Transcripts":
         """Return the transcripts of the trials that a mask, indices or a slice selects."""
         by_trial = (*_ARRAYS, "contributed", "has_release", "numbers", "refused")
         return replace(self, **{name: getattr(self, name)[which] for name in by_trial})

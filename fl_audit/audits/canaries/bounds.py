@@ -13,10 +13,11 @@ from fl_audit.audits.canaries.epsilon_from_cosines import from_final_model
 from fl_audit.audits.canaries.guessing_bounds import Guesses
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.audits.canaries.order_statistic import order_statistic_mu
-from fl_audit.errors import InputError, as_floats, choice, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.html_tables import html_table
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift
+from fl_audit.value_checks import as_floats, choice, require_number
 
 
 @dataclass(frozen=True)

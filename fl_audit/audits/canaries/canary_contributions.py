@@ -115,7 +115,7 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
     return scores
 
 
-def parts(public: Federation, steps: int, times: Floats) -> Floats:
+def expected_scores(public: Federation, steps: int, times: Floats) -> Floats:
     """Return the expected score of each canary that the training includes, in the shape of `times`.
 
     A score of 1 belongs to a canary that is added in full to one release. Under DP-SGD at the clients the score is

@@ -51,13 +51,13 @@ def canary_detection_limit(
     root, number = coins
     if root <= 0:
         return CanaryDetectionLimit()
-    sought = hidden.shown(claimed_mu / breach_ratio(derive_guarantee(claim)))
+    sought = hidden.measured_mu(claimed_mu / breach_ratio(derive_guarantee(claim)))
 
     def shift(longer: float) -> float:
         degrees = max(1, round(number * longer) - 2)
         return detectable_slope(root * sqrt(longer), degrees, claimed_mu, FAMILY_LEVEL, DETECTION_POWER)
 
-    mu = hidden.behind(shift(1.0))
+    mu = hidden.true_mu(shift(1.0))
     needed = smallest_number(lambda one: shift(one / rounds) <= sought, _MOST_ROUNDS) if sought > claimed_mu else None
     limit = over_the_training(claim, mu / claimed_mu) if isfinite(mu) else inf
     return CanaryDetectionLimit(limit, shift(1.0) <= sought, needed)

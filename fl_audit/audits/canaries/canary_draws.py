@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fl_audit.array_types import Flags, Floats, Floats32
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.randomness import Purpose, generator
+from fl_audit.value_checks import require_number
 
 DECOYS = 20
 """Number of decoys, directions that nobody sends; their scores show the distribution of scores without a canary."""

@@ -22,9 +22,10 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, stdtrit
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy.gaussian import gdp_epsilon, require_delta
 from fl_audit.root_finding import falling_root
+from fl_audit.value_checks import require_number
 
 _SMALLEST_DIMENSION = 1000  # smallest dimension in which the cosine of random directions is taken as normal
 

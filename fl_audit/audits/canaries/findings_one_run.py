@@ -43,7 +43,7 @@ class CanaryBoundsFinding:
     epsilon_told: float | None = None
 
     @property
-    def tells_too_little(self) -> bool:
+    def is_reported_epsilon_too_low(self) -> bool:
         """Whether the accountant of the canaries' client reports an epsilon below the lower bound from the canaries."""
         return self.epsilon_told is not None and self.finding.epsilon_lower > self.epsilon_told
 

@@ -20,7 +20,7 @@ from fl_audit.verdict.verdict import VerdictDetails
 class CanaryGuaranteeTests(GuaranteeTests):
     """Tests of the guarantee in the audit kind `canaries`, in which secret coins decide which canaries are in."""
 
-    def require_playable(self, public: Federation) -> None:
+    def require_supported(self, public: Federation) -> None:
         """Raise `InputError` if the canary audit does not support the federation.
 
         The audit needs fresh noise of a known scale in every round. It has one observer, and no insider or colluder.

@@ -45,9 +45,10 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
 from fl_audit.array_types import Flags, Floats, in_one_axis
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.root_finding import last_true
 from fl_audit.statistics.beta_expectation import where_it_reaches
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)

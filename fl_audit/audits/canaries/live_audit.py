@@ -34,7 +34,7 @@ from fl_audit.audits.canaries.stored_rounds import (
     earlier_rounds_of_same_training,
     fitting_rounds,
     misnumbered,
-    opened,
+    scores_and_coins,
     whole_rounds,
 )
 from fl_audit.federation.findings import json_of
@@ -115,7 +115,7 @@ class LiveFinding:
         return self.released > self.guarantee.rounds
 
     @property
-    def is_claiming(self) -> bool:
+    def covers_enough_rounds(self) -> bool:
         """Whether the claim covers enough rounds, at least `rounds_needed`, to detect 1.5 times the claimed epsilon."""
         return self.rounds_needed is not None and self.rounds_needed <= self.guarantee.rounds
 
@@ -176,7 +176,7 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     whole_ones, every = whole_rounds(directory, kept.canaries)
     rounds, wrong = fitting_rounds(whole_ones, kept.terms, coins)
     last, before = every[-1].number, earlier_rounds_of_same_training(directory, every)
-    released, seen = len(every) + before, opened(rounds, coins, kept.canaries)
+    released, seen = len(every) + before, scores_and_coins(rounds, coins, kept.canaries)
     whole = sum(one.number <= claim.rounds for one in rounds)
     looks = _interim_analyses(seen, whole, claim, confidence, is_over or last >= claim.rounds)
     level = FAMILY_LEVEL / len(declared_looks(claim.rounds))
@@ -190,9 +190,9 @@ def measure_live(directory: Path, coins: int, confidence: float = 0.95, is_over:
     hidden = _dilution(rounds[:number], seen, kept, judged, part)
     shown, sought = (
         _shift(number, kept, claim, level),
-        part * hidden.shown(finding.mu_claimed / breach_ratio(guarantee)),
+        part * hidden.measured_mu(finding.mu_claimed / breach_ratio(guarantee)),
     )
-    found = hidden.behind(shown / part) if looks and part and isfinite(shown) else inf
+    found = hidden.true_mu(shown / part) if looks and part and isfinite(shown) else inf
     scores, tossed, decoys = (one[:number] for one in seen)
     return LiveFinding(
         guarantee=guarantee,

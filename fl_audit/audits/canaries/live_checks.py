@@ -36,7 +36,7 @@ from fl_audit.adjacency import Relation
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS
 from fl_audit.audits.canaries.observer_store import StoredGuarantee
-from fl_audit.audits.canaries.stored_rounds import StoredRound, units
+from fl_audit.audits.canaries.stored_rounds import StoredRound, canary_norms
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.statistics.shift_bound import gaussian_slope, noncentral_t_quantile, spread_of_parts
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
@@ -53,14 +53,14 @@ class OtherClientsVariance:
     # other clients' updates, canaries that did not take part, wrong coins, or more noise than claimed.
     is_seen: bool
 
-    def shown(self, mu: float) -> float:
+    def measured_mu(self, mu: float) -> float:
         """Return the mu that is measured from the scores of canaries if their true mu is `mu`, above 0 and finite.
 
         The measured mu is smaller, because the updates of other clients act as additional noise.
         """
         return 1 / hypot(1 / mu, self.spread)
 
-    def behind(self, shown: float) -> float:
+    def true_mu(self, shown: float) -> float:
         """Return the true mu of a canary whose scores show the smaller mu `shown`.
 
         It is infinite if no finite mu explains `shown`, since other clients' updates would lower it further.
@@ -113,7 +113,7 @@ def dilution(
         and the degrees of freedom.
     """
     least = OtherClientsVariance(sqrt(squared), is_seen=False)
-    if not _stands_out_too_little(least.shown(claimed), found, sizes, FAMILY_LEVEL):
+    if not _stands_out_too_little(least.measured_mu(claimed), found, sizes, FAMILY_LEVEL):
         return least
     left = low**-2 - claimed**-2 if low else inf
     return OtherClientsVariance(sqrt(max(squared, left)), is_seen=True)
@@ -175,7 +175,10 @@ def doubts_about(
     """
     (scores, coins, decoys), relation = opened, guarantee.terms.adjacency.relation
     claimed = 1 / guarantee.terms.noise_multiplier
-    faint, shown = _too_weak_canaries(scores, coins, claimed, hidden, weights), weights.min() * hidden.shown(claimed)
+    faint, shown = (
+        _too_weak_canaries(scores, coins, claimed, hidden, weights),
+        weights.min() * hidden.measured_mu(claimed),
+    )
     uneven, steps = _uneven_rounds(every), [pair for pair in pairwise(every) if pair[1].number == pair[0].number + 1]
     knows = all(note.is_replaced is not None and note.coins is not None for one in whole for note in one.present)
     found = {
@@ -219,7 +222,7 @@ def _too_weak_canaries(
     for one in range(count):
         mu = max(0.0, gaussian_slope(coins[:, one], scores[:, one], 0.5).shift)
         sizes = spread_of_parts(coins[:, one]), len(coins) - 2
-        if _stands_out_too_little(weights[one] * hidden.shown(claimed), mu, sizes, FAMILY_LEVEL / count):
+        if _stands_out_too_little(weights[one] * hidden.measured_mu(claimed), mu, sizes, FAMILY_LEVEL / count):
             found.append(one)
     return tuple(found)
 
@@ -233,7 +236,7 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
     kept = [one for one in rounds if len(one.scores) > DECOYS]
     if len(kept) < 2:
         return ()
-    squares = np.square(np.array([one.scores[-DECOYS:] for one in kept]) / units(kept)[:, None]).sum(axis=1)
+    squares = np.square(np.array([one.scores[-DECOYS:] for one in kept]) / canary_norms(kept)[:, None]).sum(axis=1)
     degrees = np.array([1 / (1 / DECOYS + (1 / one.size if one.size else 0)) for one in kept])
     rest, freedom = squares.sum() - squares, degrees.sum() - degrees
     with np.errstate(divide="ignore", invalid="ignore"):

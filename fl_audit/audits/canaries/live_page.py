@@ -13,7 +13,7 @@ from fl_audit.audits.page.html_building_blocks import html_page, page_table
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
 from fl_audit.report.formatting import capital, number_text, one_in, percent
-from fl_audit.statistics.claim_comparisons import ClaimStatus, read
+from fl_audit.statistics.claim_comparisons import ClaimStatus, compare_with_claim
 from fl_audit.verdict.banner import verdict_banner
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import BREACH
@@ -109,7 +109,9 @@ def _reading(numbers: LiveFinding) -> ClaimStatus:
     """
     found, is_violated = numbers.finding, numbers.verdict is Verdict.VIOLATED
     wide = max((one.finding.mu_lower for one in numbers.looks), default=0.0) if is_violated else 0.0, math.inf
-    return read((found.mu_lower, math.inf), found.mu_claimed, wide=lambda _: wide, level=numbers.level, sides=1).reading
+    return compare_with_claim(
+        (found.mu_lower, math.inf), found.mu_claimed, wide=lambda _: wide, level=numbers.level, sides=1
+    ).reading
 
 
 def _facts(numbers: LiveFinding) -> tuple[Fact, ...]:
@@ -155,7 +157,7 @@ def _next(numbers: LiveFinding) -> str:
                 f"few parameters, can hide {BREACH:g} times the guarantee from any number of canaries."
             )
         case Verdict.INCONCLUSIVE:
-            if numbers.is_claiming:
+            if numbers.covers_enough_rounds:
                 return f"Look again after {numbers.rounds_needed:,} whole rounds: these could not have told."
             few = "with so few, not even all of its rounds can tell"
             return f"Send more canaries in the next training: {few} {BREACH:g} times the guarantee.{_light(numbers)}"

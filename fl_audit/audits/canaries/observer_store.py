@@ -18,9 +18,10 @@ from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.canary_draws import DECOYS, canary_direction, canary_score
 from fl_audit.audits.canaries.reported_canary_properties import ReportedCanaryProperties, fingerprint
 from fl_audit.audits.canaries.stored_rounds import StoredRound, kept_round, stored_in
-from fl_audit.errors import InputError, as_directory, in_a_line, require, require_number
+from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.privacy.stated_releases import StatedReleases, terms_of_json
 from fl_audit.randomness import require_seed
+from fl_audit.value_checks import as_directory, require_number
 
 _GUARANTEE = "guarantee.json"
 _DIGITS_OF_A_SEED = 20
@@ -36,7 +37,7 @@ class TrainingObserver:
     canaries: int  # number of canaries, at least 1
     terms: StatedReleases | None = None  # the claimed guarantee of the training; None if the observer does not know it
     delta: float = 1e-5  # the delta of the guarantee, above 0 and below 1
-    # Largest number of clients without a canary that answer in a round; None if it is passed to `note` or unknown.
+    # Largest number of clients without a canary that answer in a round; None if unknown, or passed to `store_scores`.
     others: int | None = None
 
     def __post_init__(self) -> None:
@@ -49,7 +50,7 @@ class TrainingObserver:
         require(is_guarantee, f"terms is {self.terms!r}: accepted are StatedReleases, or None")
         require_number("delta is", self.delta, "numbers above 0 and below 1")
 
-    def note(
+    def store_scores(
         self,
         server_round: int,
         before: Iterable[NDArray[Any]],
@@ -87,7 +88,7 @@ class TrainingObserver:
         models_only
             Whether the observer is a client, which sees only the models.
         """
-        with ends_nothing(f"round {server_round}"):
+        with printing_errors(f"round {server_round}"):
             models = list(before), list(after)
             released = _change(*models)
             if not released.any():
@@ -140,7 +141,7 @@ class TrainingObserver:
 
 
 @contextmanager
-def ends_nothing(what: str) -> Iterator[None]:
+def printing_errors(what: str) -> Iterator[None]:
     """Print an exception of the `with` block on standard error instead of raising it.
 
     `what` names the thing that is not stored because of the exception, such as "round 3".
@@ -195,11 +196,11 @@ def seed_in(path: Path) -> int:
     except ValueError:
         raise InputError(f"{path} holds no seed: it is no text; {accepted}") from None
     is_seed = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_OF_A_SEED and int(text) < 2**64
-    require(is_seed, f"{path} holds no seed: {_kind_of(text)}; {accepted}")
+    require(is_seed, f"{path} holds no seed: {_why_no_seed(text)}; {accepted}")
     return int(text)
 
 
-def _kind_of(text: str) -> str:
+def _why_no_seed(text: str) -> str:
     """Return the reason why a text is no seed, for an error message that must not quote the text."""
     lines = len(text.splitlines())
     return "it is empty" if not text else f"it has {lines} lines" if lines > 1 else "its line is no such number"

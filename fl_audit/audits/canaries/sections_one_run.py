@@ -20,7 +20,7 @@ def _sentence(numbers: CanaryBoundsFinding, contents: ReportContents) -> str:
         f"an epsilon of at least {number_text(found.epsilon_lower, 3)} over the training ({percent(found.confidence)} "
         f"confidence); {number_text(found.epsilon_claimed, 3)} is claimed."
     )
-    if not numbers.tells_too_little:
+    if not numbers.is_reported_epsilon_too_low:
         return text
     return f"{text} The client's own accountant names {number_text(numbers.epsilon_told, 3)}, which cannot be true."
 

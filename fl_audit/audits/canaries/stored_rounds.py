@@ -253,7 +253,7 @@ def _is_linked(earlier: list[StoredRound], later: list[StoredRound]) -> bool:
     return bool({one.after for one in earlier} & {one.before for one in later} - {None})
 
 
-def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
+def scores_and_coins(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Floats, Floats, Floats]:
     """Return the scores of canaries, the coins of canaries, and the scores of decoys, as three arrays.
 
     Scores and coins have shape (rounds, canaries), and the scores of decoys (rounds, decoys). A coin is 1 if the canary
@@ -268,12 +268,12 @@ def opened(rounds: list[StoredRound], coin_seed: int, canaries: int) -> tuple[Fl
     canaries
         Number of canaries.
     """
-    scores = np.array([one.scores for one in rounds]) / units(rounds)[:, None]
+    scores = np.array([one.scores for one in rounds]) / canary_norms(rounds)[:, None]
     coins = canary_coins(coin_seed, [one.number for one in rounds], canaries)
     return scores[:, :canaries], coins.astype(np.float64), scores[:, canaries:]
 
 
-def units(rounds: list[StoredRound]) -> Floats:
+def canary_norms(rounds: list[StoredRound]) -> Floats:
     """Return the norm of a canary in each round, shape (rounds,); all 1 if it is unknown for any round."""
     said = [one.unit for one in rounds]
     return np.array([1.0 if one is None or None in said else one for one in said])

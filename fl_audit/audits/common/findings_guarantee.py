@@ -87,7 +87,7 @@ class GuaranteesByBelief:
         return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
 
     @property
-    def each(self) -> tuple[GuaranteeForBelief, ...]:
+    def guarantees(self) -> tuple[GuaranteeForBelief, ...]:
         """One guarantee for each belief bound in `BELIEFS` that some noise multiplier achieves, by ascending bound."""
         return _guarantees(replace(self.claim, accountant=self.accountant))
 

@@ -30,7 +30,7 @@ class PairAudit(BaseAudit):
         """Return the number of the differing record or user, or of the victim client if the unit is the client."""
         return federation.victim if federation.unit is Unit.CLIENT else federation.target
 
-    def members(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
+    def member_losses(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
         """Yield the losses of each trial's model on its training records, first for trials with D, then for trials with
         D'.
 

@@ -11,7 +11,7 @@ from fl_audit.array_types import finite
 from fl_audit.audits.common import findings_guarantee as evidence
 from fl_audit.audits.common.findings_client_guarantees import ClientGuarantees, measure_client_guarantees
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding
-from fl_audit.audits.common.sections_privacy_units import beyond
+from fl_audit.audits.common.sections_privacy_units import larger_unit_sentence
 from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.privacy.accounting import Accountant
 from fl_audit.privacy.defaults import CANDIDATES
@@ -33,9 +33,13 @@ def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> s
         return "The training itself had no protection, and of its models alone nothing was claimed."
     if guarantee is None:
         return "These models were trained without any protection: nothing was claimed."
-    watcher, words, bound = mechanism_messages.watcher_text(facts), contents.words, percent(guarantee.belief_bound)
+    watcher, words, bound = (
+        mechanism_messages.observer_after_nobody(facts),
+        contents.words,
+        percent(guarantee.belief_bound),
+    )
     if is_certainty(guarantee.belief_bound):
-        watcher = mechanism_messages.may_watcher_text(facts)
+        watcher = mechanism_messages.observer_after_somebody(facts)
         return f"The guarantee is so weak that somebody who {watcher} may become sure {words.whether}."
     surer = f" may become more than {bound} sure {words.whether}"
     if facts.prior != 0.5:
@@ -73,7 +77,7 @@ def person_text(contents: ReportContents) -> str:
     )
     if is_certainty(guarantee.belief_bound):
         limit = f"may become sure that {used}"
-    watches = mechanism_messages.onlooker_text(contents.facts)
+    watches = mechanism_messages.observer_of_person(contents.facts)
     text = (
         f"Suppose {whose}. Somebody who {watches} {limit}. At even odds the best possible "
         f"guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
@@ -87,7 +91,7 @@ def person_text(contents: ReportContents) -> str:
     if (most := contents.facts.most_records) > 1 and contents.words.one == "record":
         text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
         levels = contents.find(PrivacyUnitsFinding)
-        text += f" {beyond(levels, Unit.RECORD)}" if levels is not None else ""
+        text += f" {larger_unit_sentence(levels, Unit.RECORD)}" if levels is not None else ""
     if verdict is not None and verdict.verdict is Verdict.VIOLATED:
         return f"Had the guarantee been kept, this would hold; it was broken, so nothing assures it. {text}"
     return text
@@ -172,7 +176,7 @@ def _other_guarantees_tables(numbers: evidence.GuaranteesByBelief, _: ReportCont
     here = numbers.claim.noise_multiplier
     assert here is not None, "only Gaussian noise is looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
-    found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in numbers.each]
+    found = [(percent(one.belief), one.epsilon, one.noise_multiplier) for one in numbers.guarantees]
     rows = tuple((*each, each[2] / here) for each in found)
     title = f"What other guarantees would cost, at delta = {numbers.claim.delta:g}, by {numbers.accountant}"
     return [Table(title, columns, rows)] if rows else []
@@ -181,10 +185,10 @@ def _other_guarantees_tables(numbers: evidence.GuaranteesByBelief, _: ReportCont
 def _other_guarantees_figure(figure: Figure, numbers: evidence.GuaranteesByBelief, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     style, guarantee = BIT_STYLES[1], contents.guarantee
-    beliefs = np.array([100 * one.belief for one in numbers.each])
-    noise = np.array([one.noise_multiplier for one in numbers.each])
+    beliefs = np.array([100 * one.belief for one in numbers.guarantees])
+    noise = np.array([one.noise_multiplier for one in numbers.guarantees])
     axes.plot(beliefs, noise, "-", color=style.colour, linewidth=2, marker=style.marker, label="other guarantees")
-    for belief, height, one in zip(beliefs, noise, numbers.each, strict=True):
+    for belief, height, one in zip(beliefs, noise, numbers.guarantees, strict=True):
         axes.annotate(number_text(one.epsilon, 2), (belief, height), (4, 5), textcoords="offset points",
                       fontsize=SMALL_TEXT_SIZE, color=INK)  # fmt: skip
     here = numbers.claim.noise_multiplier or 0.0
@@ -200,7 +204,7 @@ def _other_guarantees_figure(figure: Figure, numbers: evidence.GuaranteesByBelie
 
 
 def _other_guarantees_caption(numbers: evidence.GuaranteesByBelief, contents: ReportContents) -> str:
-    first, last = numbers.each[0], numbers.each[-1]
+    first, last = numbers.guarantees[0], numbers.guarantees[-1]
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
         f"one of {percent(last.belief)} takes {number_text(last.noise_multiplier, 3)}; this run has "
@@ -215,7 +219,7 @@ OTHER_GUARANTEES = Section(
     evidence.measure_other_guarantees,
     on_page=True, trusts=True, tables=_other_guarantees_tables,
     picture=FindingFigure("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
-                    applies=lambda numbers, _: len(numbers.each) > 1),
+                    applies=lambda numbers, _: len(numbers.guarantees) > 1),
 )  # fmt: skip
 
 

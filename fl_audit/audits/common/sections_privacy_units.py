@@ -42,7 +42,7 @@ def _tables(numbers: PrivacyUnitsFinding, contents: ReportContents) -> list[Tabl
     return [Table("What the same training guarantees at three levels", columns, rows)]
 
 
-def beyond(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
+def larger_unit_sentence(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
     """Return a sentence on the guarantee for the next unit larger than the claimed one; empty if none is known.
 
     The order of units is record, user, client.
@@ -67,7 +67,7 @@ def beyond(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
 
 def _sentence(numbers: PrivacyUnitsFinding, contents: ReportContents) -> str:
     claimed = contents.facts.relation.unit
-    text = f"The guarantee is about one {claimed}. {beyond(numbers, claimed)}".strip()
+    text = f"The guarantee is about one {claimed}. {larger_unit_sentence(numbers, claimed)}".strip()
     return f"{text} What was shown is about one {claimed} too: nobody was asked about other units."
 
 

@@ -29,7 +29,7 @@ class TargetsAudit(BaseAudit):
         """Return None, which means that the sampling of all targets is disclosed after the run."""
         return None
 
-    def members(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
+    def member_losses(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
         """Yield, for each trial, a mask of shape (trials,) that selects it, and its model's losses on its members.
 
         The losses have shape (1, records). Trials differ in the number of members, so each trial has its own pair.

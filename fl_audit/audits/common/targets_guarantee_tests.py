@@ -24,7 +24,7 @@ class TargetsGuaranteeTests(GuaranteeTests):
     is_always_in: bool
     """Whether the target that is judged is in every trial; otherwise it is in half of the trials."""
 
-    def require_playable(self, public: Federation) -> None:
+    def require_supported(self, public: Federation) -> None:
         """Raise `InputError` if this audit cannot run on a federation, e.g. if it has too few clients."""
         require_clients(public, 2 if public.with_insider else 1)
         require_targets(public, self.kind)

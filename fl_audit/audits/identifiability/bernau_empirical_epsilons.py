@@ -12,12 +12,13 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy.accounting import account, epsilon_of_mu
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.gaussian import require_delta, require_mu
 from fl_audit.privacy.identifiability_bounds import epsilon_from_advantage
 from fl_audit.statistics.advantage import clopper_pearson
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from scipy.special import expit, logit
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.identifiability.estimates_from_beliefs import chance_of_being_right
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy.identifiability_bounds import require_prior
 from fl_audit.statistics.advantage import clopper_pearson
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)

@@ -200,10 +200,10 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
     stakes = MeanBettingTest.of(_foreseen_terms(log_odds, delta), confidence)
 
     def is_too_small(epsilon: float) -> bool:  # delta(eps) is proven to exceed delta
-        return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_small(delta)
+        return stakes.with_numbers(_delta_terms(log_odds, epsilon)).refutes_too_small(delta)
 
     def is_too_large(epsilon: float) -> bool:  # delta(eps) is proven to be below delta
-        return stakes.on(_delta_terms(log_odds, epsilon)).refutes_too_large(delta)
+        return stakes.with_numbers(_delta_terms(log_odds, epsilon)).refutes_too_large(delta)
 
     low = last_true(is_too_small, 0.0, largest)
     high = 0.0 if is_too_large(0.0) else math.inf

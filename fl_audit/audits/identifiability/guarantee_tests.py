@@ -16,7 +16,7 @@ from fl_audit.verdict.verdict import VerdictDetails
 class IdentifiabilityGuaranteeTests(GuaranteeTests):
     """Tests of the guarantee in the audit kind `identifiability`, by log-likelihood ratios or scores."""
 
-    def require_playable(self, public: Federation) -> None:
+    def require_supported(self, public: Federation) -> None:
         """Raise `InputError` if an insider could not compute likelihood ratios or scores in this federation."""
         require_clients(public, 2)
         require_computable_llr(public)

@@ -26,7 +26,13 @@ from fl_audit.federation.hypotheses import question_of
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_likelihoods import rounding_of_steps
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, expected_update, private_steps, trained_privately
-from fl_audit.federation.observed_rounds import ObservedRound, is_blurred, refuse_blurred, refuse_blurred_updates, shown
+from fl_audit.federation.observed_rounds import (
+    ObservedRound,
+    is_blurred,
+    refuse_blurred,
+    refuse_blurred_updates,
+    require_seen,
+)
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.threat_model import Adversary
@@ -71,7 +77,7 @@ def observe(
     """
     mechanism, rounding = federation.public.mechanism, seen.rounding(federation.public.mechanism)
     question = question_of(federation, seen, batch_trials, insider)
-    found = weigh(federation, question.hypotheses, question.observed, seen.side.norms_array)
+    found = log_likelihood_ratio(federation, question.hypotheses, question.observed, seen.side.norms_array)
     refuse = refuse_blurred
     if mechanism.noise.origin is NoiseOrigin.TRAINING:
         who, refuse = federation.insider if insider is None else insider, refuse_blurred_updates
@@ -84,7 +90,7 @@ def observe(
     return replace(found, residuals=found.residuals.of_recovered(is_blurred(share)))
 
 
-def weigh(
+def log_likelihood_ratio(
     federation: LoadedFederation, hypotheses: Hypotheses, release: Tensor, norms: Floats | None = None
 ) -> RoundEvidence:
     """Return the log-likelihood ratio of D against D' for noisy sums, and measurements of the noise.
@@ -108,7 +114,7 @@ def weigh(
         federation.model.layout, federation.directions, with_neither=federation.public.is_secretly_sampled
     )
     weighed, residuals = [], []
-    for part in hypotheses.against(release):
+    for part in hypotheses.compare_with(release):
         rows, agreement = part.rows, (part.residual * part.difference).sum(dim=1)
         weighed.append(gaussian_llr(part, agreement, sigma[rows], distance[rows], hypotheses))
         residuals.append(meter.measure(part, sigma[rows], distance[rows]))
@@ -136,17 +142,17 @@ def score(federation: LoadedFederation, seen: ObservedRound, insider: int) -> Fl
     # The residual of a release after subtracting its expectation.
     if federation.public.threat_model.adversary is Adversary.SERVER:
         # The server sees the contribution of the target's client separately.
-        rest = shown(seen.side.contribution, "the contribution of the target's client").double().clone()
+        rest = require_seen(seen.side.contribution, "the contribution of the target's client").double().clone()
         clients, known, trials = [federation.victim], dict[int, int](), ()
     else:
         rest, knowing = (
             seen.sums(federation.public.mechanism).double().clone(),
             (insider, *federation.colluders(insider)),
         )
-        seeds = shown(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
+        seeds = require_seen(seen.side.noise_seeds, "the seeds of the noise that the insider knows").tolist()
         require(len(seeds) == len(knowing), f"{len(seeds)} seeds of noise were shown: accepted are {len(knowing)}")
         clients, known = list(range(len(federation.shards))), dict(zip(knowing, seeds, strict=True))
-        trials = tuple(shown(seen.side.trial_numbers, "the numbers of the trials").tolist())
+        trials = tuple(require_seen(seen.side.trial_numbers, "the numbers of the trials").tolist())
     # The contribution of the differing record, and the variance of a coordinate, from the clients with unknown noise.
     direction, variance = torch.zeros_like(rest), 0.0
     for client in clients:

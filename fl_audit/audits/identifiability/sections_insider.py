@@ -37,12 +37,12 @@ def _sentence(numbers: evidence.InsiderFinding, contents: ReportContents) -> str
     if trials == 1:
         return (
             f"{who} It had a single trial and guessed {'right' if wins else 'wrong'}; one trial says almost nothing. "
-            f"{surest}, {'beyond' if beyond else 'within'} the claimed limit{surer.aside}."
+            f"{surest}, {'beyond' if beyond else 'within'} the claimed limit{surer.comparison_in_brackets}."
         )
     return (
-        f"{who} It was right in {wins:,} of {trials:,} trials{won.aside}, where flipping a coin is right in about "
-        f"{number_text(trials / 2)} of them. {surest}, and it passed the claimed limit in "
-        f"{f'{beyond:,}' if beyond else 'none'} of {trials:,} trials{surer.aside}."
+        f"{who} It was right in {wins:,} of {trials:,} trials{won.comparison_in_brackets}, where flipping a coin is "
+        f"right in about {number_text(trials / 2)} of them. {surest}, and it passed the claimed limit in "
+        f"{f'{beyond:,}' if beyond else 'none'} of {trials:,} trials{surer.comparison_in_brackets}."
     )
 
 
@@ -114,7 +114,7 @@ def _caption(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
     return (
         f"Final belief in the data set really used. {distribution} Beyond the claimed limit lie "
         f"{beyond:,} of {trials:,} ({percent(beyond / trials)}); claimed is {percent(contents.guarantee.delta)} at most"
-        f"{_surer_row(numbers, contents).aside}."
+        f"{_surer_row(numbers, contents).comparison_in_brackets}."
     )
 
 
@@ -273,8 +273,8 @@ def _insiders_sentence(numbers: evidence.SeveralInsidersFinding, contents: Repor
     between = f"{worst.wins:,} to {best.wins:,}" if worst.wins < best.wins else f"{best.wins:,}"
     return (
         f"{plural(len(numbers.each), 'participant')} played this insider, each by itself; each was right in {between} "
-        f"of {plural(best.trials, 'trial')}{_best_row(numbers, contents).aside}. The verdict is about the first of "
-        "them; the best is chosen by what it achieved, so its number is too high on average."
+        f"of {plural(best.trials, 'trial')}{_best_row(numbers, contents).comparison_in_brackets}. The verdict is "
+        "about the first of them; the best is chosen by what it achieved, so its number is too high on average."
     )
 
 

@@ -102,9 +102,8 @@ def _tradeoff_caption(numbers: evidence.TprAtFprFinding, contents: ReportContent
     shown = row.shown
     return (
         f"At {percent(numbers.false_alarms)} false alarms the insider finds {shown.value} ({shown.interval} at "
-        f"{percent(contents.facts.confidence)}); {shown.claim} is allowed{row.aside}. A kept guarantee lets nobody "
-        "into "
-        "the hatched region, but by chance."
+        f"{percent(contents.facts.confidence)}); {shown.claim} is allowed{row.comparison_in_brackets}. A kept "
+        "guarantee lets nobody into the hatched region, but by chance."
     )
 
 

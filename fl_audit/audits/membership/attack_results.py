@@ -27,11 +27,12 @@ from fl_audit.audits.canaries.bounds import OneRunBound, bound_of_guesses
 from fl_audit.audits.canaries.guessing_bounds import guesses_of_scores
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.audits.membership.roc_metrics import RocCurve, RocSummary, membership_rates, roc_curve
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.randomness import Purpose, generator
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import LowerBound, epsilon_lower_bound
+from fl_audit.value_checks import require_number
 
 _GUESSED = 0.1
 """Share of the targets that are guessed members in a one-run bound, and also the share guessed nonmembers."""

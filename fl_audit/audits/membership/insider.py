@@ -32,7 +32,7 @@ from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
 from fl_audit.learning.microbatching import Microbatch
-from fl_audit.learning.pass_budgets import GRADIENT_BUDGET
+from fl_audit.learning.pass_budgets import GRADIENT_BUDGET, slices
 from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.user_gradients import user_gradients
 
@@ -79,7 +79,7 @@ def observe_targets(
     takes_part = None if part is None else part[:, federation.targets]
     added = increments(*whole, clip, sigma, membership.is_in, takes_part, mechanism.sampling_rate, sees)
     longest = signal_to_noise(whole.norms, clip, sigma)
-    if mechanism.is_sampled and (turn := public.turn(seen.number)) is not None:
+    if mechanism.is_sampled and (turn := public.eligible_units(seen.number)) is not None:
         # The schedule is public, so a round gives no evidence on units that are not scheduled.
         has_turn = np.isin(federation.targets, turn)
         added, longest = added * has_turn, longest * has_turn
@@ -139,7 +139,7 @@ def _of_single_round(
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
     """Return which units take part in a round, provided that they are in, bool (trials, units); None if all do."""
-    turn, shown = federation.public.turn(number), seen.side.taking_part
+    turn, shown = federation.public.eligible_units(number), seen.side.taking_part
     if shown is not None:
         return shown.bool().cpu().numpy()
     return (
@@ -202,10 +202,10 @@ def _of_records_over_rounds(
     kept = noise.shape[1], noise.shape[1] - mechanism.is_adaptive
     products, norms = [np.empty(shape) for _ in kept], [np.empty(shape) for _ in kept]
     together = max(1, GRADIENT_BUDGET // steps[0].start.numel() * shape[1] // len(target))
-    for first in range(0, shape[1], together):
-        some, whole = slice(first, min(shape[1], first + together)), torch.zeros(())
+    for some in slices(shape[1], together):
+        whole = torch.zeros(())
         records = slice(*np.searchsorted(target, (some.start, some.stop)).tolist())
-        place = torch.from_numpy(target[records] - first).to(noise.device)
+        place = torch.from_numpy(target[records] - some.start).to(noise.device)
         for step in steps:
             portion = Microbatch(differing.features[records], differing.labels[records])
             each = federation.model.example_gradients(step.start, portion).double()

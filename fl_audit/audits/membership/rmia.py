@@ -13,8 +13,9 @@ import numpy as np
 
 from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.shadow_sums import ShadowGroupMoments, _as_queries, _shadow_flags, _shadow_group
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.value_checks import require_number
 
 
 class RmiaForm(StrEnum):

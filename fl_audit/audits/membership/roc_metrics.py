@@ -34,9 +34,10 @@ from scipy.special import betaincinv, ndtr, ndtri, stdtrit
 from scipy.stats import rankdata
 
 from fl_audit.array_types import Floats
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.statistics.interval_estimates import IntervalEstimate
+from fl_audit.value_checks import require_number
 
 SMALL_RATES = (0.001, 0.01)  # the false-positive rates at which the TPR is reported (Carlini et al. 2022)
 _CELLS_AT_ONCE = 500_000

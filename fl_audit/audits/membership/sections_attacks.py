@@ -83,15 +83,15 @@ def _sentence(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> 
         text += (
             f" {who} who saw the finished models alone {were} then shown one that was in and one that was not; "
             f"{f'the best of them ({_NAMES.get(name, name)})' if several else 'it'} picked the right one in "
-            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers, contents.run).aside}, where "
-            f"coin-flipping has 50 %{_allowed(numbers.largest_order)}{_of_two(numbers.largest_order, words.one)}."
+            f"{percent(found.rates.auc.value)} of cases{_auc_row(name, numbers, contents.run).comparison_in_brackets}, "
+            f"where coin-flipping has 50 %{_allowed(numbers.largest_order)}{_of_two(numbers.largest_order, words.one)}."
         )
     insider = numbers.achieved.get(evidence.INSIDER)
     if insider is not None:
         text += (
             f" A participant who knows everything but one coin, and sees every update, tells a training with the "
             f"{words.one} from one without it in {percent(insider.rates.auc.value)} of cases"
-            f"{_auc_row(evidence.INSIDER, numbers, contents.run).aside}{_allowed(numbers.largest_auc)}"
+            f"{_auc_row(evidence.INSIDER, numbers, contents.run).comparison_in_brackets}{_allowed(numbers.largest_auc)}"
             f"{_of_one(numbers.largest_auc, words.one)}."
         )
     return text

@@ -40,7 +40,7 @@ def _attribute_sentence(numbers: evidence.AttributeFinding, contents: ReportCont
     name = max(
         (evidence.GUESSED, evidence.GUESSED_BY_DISTRIBUTION), key=lambda name: numbers.by_name[name].advantage.advantage
     )
-    best, aside = numbers.by_name[name], _attribute_row(name, numbers, contents.run).aside
+    best, aside = numbers.by_name[name], _attribute_row(name, numbers, contents.run).comparison_in_brackets
     return (
         f"Somebody who knew all of a record but its {_quoted(numbers)}, and asked the model how well each possible "
         f"value fits, guessed it right for {percent(best.members)} of the records that were trained with and for "

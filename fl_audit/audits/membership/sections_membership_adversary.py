@@ -46,10 +46,10 @@ def _membership_sentence(numbers: evidence.FinalModelMembershipFinding, contents
     beside = ""
     if insider is not None and insider.estimate.trials > 1:
         scored = advantage_row(insider.estimate, contents)
-        beside = f"; the insider scores {scored.shown.value}{scored.aside}"
+        beside = f"; the insider scores {scored.shown.value}{scored.comparison_in_brackets}"
     return (
         "An outsider who sees only the finished model, and tells its training cases by how well it does on them, "
-        f"scores {mean.shown.value}{mean.aside} on a scale "
+        f"scores {mean.shown.value}{mean.comparison_in_brackets} on a scale "
         f"where 0 is coin-flipping and 1 is always right{beside}. {_scope_of(contents.facts)}"
     )
 

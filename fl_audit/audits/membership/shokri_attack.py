@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from fl_audit.array_types import Flags, Floats, Integers
 from fl_audit.audits.membership.shadow_sums import _shadow_flags
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.value_checks import require_number
 
 _LEAST_PROBABILITY = 1e-12
 _FEWEST = 2  # smallest number of members, and also of nonmembers, from which a classifier is trained

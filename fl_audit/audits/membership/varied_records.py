@@ -28,7 +28,7 @@ class ShiftedImages:
 
     shape: tuple[int, ...]  # shape of one image, height and width last
 
-    def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
+    def variants(self, features: Tensor, number: int) -> Iterator[Tensor]:
         """Yield variants of all images: unchanged, mirrored, and then shifted, each shift plain and mirrored.
 
         Smaller shifts come first. Pixels that move in are 0.
@@ -67,7 +67,7 @@ class ResampledColumns:
     donors: Floats32  # features of public records that provide the values, shape (m, features)
     seed: int  # public seed, from which the replaced columns and the public records are drawn
 
-    def asked(self, features: Tensor, number: int) -> Iterator[Tensor]:
+    def variants(self, features: Tensor, number: int) -> Iterator[Tensor]:
         """Yield variants of all rows: unchanged, and then each time with newly drawn columns replaced.
 
         Parameters

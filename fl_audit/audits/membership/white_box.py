@@ -16,8 +16,10 @@ from torch import Tensor
 from fl_audit.array_types import Flags, Floats, Floats32
 from fl_audit.audits.membership.white_box_features import WhiteBoxFeatures
 from fl_audit.audits.membership.white_box_networks import AttackNetworks, WhiteBoxFeatureGroup, WhiteBoxSettings
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.federation.target_membership import TargetMembership
+from fl_audit.learning.pass_budgets import slices
+from fl_audit.value_checks import require_number
 
 _LEAST_LOSS = 1e-16  # smallest loss that is used, about the rounding error of float64
 _LEAST_SPREAD = 1e-30
@@ -156,8 +158,7 @@ def white_box_scores(
     flags = _checked(features, membership, known)
     scores = np.empty(flags.shape)
     together = max(1, _SCALARS_AT_ONCE // _scalars_a_trial(features, rule))
-    for first in range(0, features.trials, together):
-        rows = slice(first, first + together)
+    for rows in slices(features.trials, together):
         for learnt in (flags[rows], ~flags[rows]):
             log_odds = _learnt_log_odds(features.of_trials(rows), membership.is_in[rows], learnt, rule)
             for shares, values, told in zip(scores[rows], log_odds, learnt, strict=True):

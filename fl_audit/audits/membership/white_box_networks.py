@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
+from fl_audit.value_checks import require_number
 
 _NARROW = 16  # largest number of inputs of a layer that learns at the full rate
 Shown = Mapping[str, Tensor]

@@ -110,7 +110,7 @@ def _insider(contents: ReportContents) -> Fact:
             note = "this count alone would not have shown what broke the guarantee"
         elif most >= trials:
             note = "so few trials can break no guarantee this way"
-        note += advantage_row(numbers.estimate, contents).aside
+        note += advantage_row(numbers.estimate, contents).comparison_in_brackets
         return Fact("The insider was right in", f"{wins:,} of {trials:,}", note)
     if found is None:
         return Fact("The insider", "not played", "no insider took part")
@@ -135,7 +135,7 @@ def next_step(contents: ReportContents) -> str:
             rare = f"chance does this to fewer than {one_in(FAMILY_LEVEL)} runs that keep their guarantee"
             return f"Do not lean on this run: {rare}. Audit again with another seed; find out why if it happens again."
         case Verdict.INCONCLUSIVE:
-            needed = numbers.judged.trials_that_tell
+            needed = numbers.judged.trials_for_conclusive_verdict
             setting = "" if needed is None else f" Set trials = {needed} in [audit], or more."
             return f"Do not lean on this run. {trials_needed_text(numbers, contents.words)}{setting}"
         case Verdict.NOT_AUDITED:

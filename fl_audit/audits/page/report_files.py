@@ -17,7 +17,7 @@ ON_PAPER = """
 
 
 @cache
-def hindrance() -> str:
+def why_no_pdf() -> str:
     """Return a phrase that says why this installation cannot write PDFs; empty if it can."""
     try:
         # WeasyPrint prints advice on missing libraries, which would hide the one line that we show instead.
@@ -40,7 +40,7 @@ def write_pdf(page: str, path: Path) -> None:
     path
         Path of the PDF file.
     """
-    if hindrance():
+    if why_no_pdf():
         path.unlink(missing_ok=True)
         return
     import weasyprint  # an extra, see `hindrance`

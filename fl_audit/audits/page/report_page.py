@@ -20,7 +20,7 @@ from fl_audit.audits.membership.findings_membership_adversary import FinalModelM
 from fl_audit.audits.page.first_screen import first_screen
 from fl_audit.audits.page.html_building_blocks import html_figure, html_page, page_table, value_html
 from fl_audit.audits.page.stylesheet import DRAWN
-from fl_audit.audits.sections import measured, page_rows
+from fl_audit.audits.sections import page_rows, sections_with_findings
 from fl_audit.html_tables import Markup, exactly_html
 from fl_audit.plurals import plural
 from fl_audit.privacy.accounting import Accountant
@@ -52,7 +52,7 @@ class DrawnPicture:
 def draw_all(contents: ReportContents) -> list[DrawnPicture]:
     """Return the drawn figures of all sections that have findings and a figure, in the order of the report."""
     drawn = []
-    for section, numbers in measured(contents):
+    for section, numbers in sections_with_findings(contents):
         if (picture := section.picture) is not None and picture.applies(numbers, contents):
             figure, caption = picture.figure(numbers, contents), picture.caption(numbers, contents)
             png = to_png(figure)
@@ -177,7 +177,7 @@ def render_html(
         Whether the appendix is included.
     """
     federation = contents.facts.federation
-    on_page = {section.name for section, _ in measured(contents) if _stands_on_page(contents, section)}
+    on_page = {section.name for section, _ in sections_with_findings(contents) if _stands_on_page(contents, section)}
     order = sorted(pictures, key=lambda picture: picture.name not in on_page)  # figures of the page first
     figures = {picture.name: _figure(place, picture, on_paper) for place, picture in enumerate(order, start=1)}
     shown = [figures[picture.name] for picture in order if picture.name in on_page]
@@ -209,7 +209,11 @@ def render_html(
 
 def paragraphs(contents: ReportContents) -> list[str]:
     """Return the text of each section that is shown on the page, one paragraph for each section."""
-    shown = [(section, numbers) for section, numbers in measured(contents) if _stands_on_page(contents, section)]
+    shown = [
+        (section, numbers)
+        for section, numbers in sections_with_findings(contents)
+        if _stands_on_page(contents, section)
+    ]
     return [text for section, numbers in shown if (text := section.sentence(numbers, contents))]
 
 
@@ -304,7 +308,9 @@ def _annex(contents: ReportContents) -> str:
 
 def _appendix(contents: ReportContents, figures: dict[str, str]) -> str:
     """Return the HTML of the appendix: a list of its sections, each section in full, and the papers used."""
-    inside = [(section, _inside(section, numbers, contents, figures)) for section, numbers in measured(contents)]
+    inside = [
+        (section, _inside(section, numbers, contents, figures)) for section, numbers in sections_with_findings(contents)
+    ]
     told = [(section.name, escape(section.title), html) for section, html in inside if html]
     contents_list = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in told)
     parts = "\n".join(

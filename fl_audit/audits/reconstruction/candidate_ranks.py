@@ -13,7 +13,7 @@ def candidate_ranks(run: FinishedRun) -> Integers | None:
 
     None if the run is no reconstruction audit, or without an insider.
     """
-    return run.once(_ranks)
+    return run.cached(_ranks)
 
 
 def _ranks(run: FinishedRun) -> Integers | None:

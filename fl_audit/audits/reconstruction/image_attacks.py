@@ -16,9 +16,10 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from fl_audit.audits.reconstruction.update_function import UpdateFunction
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.learning.pass_budgets import CACHE_BUDGET
 from fl_audit.learning.stacked_model import StackedModel
+from fl_audit.value_checks import require_number
 
 _BREAKS = (2.667, 1.6, 1.142)
 """Divisors b: after iterations / b steps the step size falls to a tenth, as in the code of Geiping et al. 2020."""

@@ -116,7 +116,7 @@ class ImageTargets:
     candidates: Tensor  # other images, the same candidates for each true image, float32 (candidates, *shape)
 
 
-def drawings(
+def reconstructions_by_noise(
     shared: UpdateFunction,
     victims: ImageTargets,
     others: PopulationImages,
@@ -157,11 +157,13 @@ def drawings(
             normals = torch.from_numpy(draw.standard_normal(updates.shape, dtype=np.float32))
             seen = updates + noise * normals.to(updates.device)
         drawn = drawn_pictures(shared, seen, each, noise, others, draw, descent, on_step).cpu().numpy()
-        found = matched(true, drawn).reshape(-1, *true.shape[2:])
-        yield NoiseLevelReconstructions(level, found, likeness(true.reshape(found.shape), found, candidates), each)
+        found = in_order_of_true_images(true, drawn).reshape(-1, *true.shape[2:])
+        yield NoiseLevelReconstructions(
+            level, found, image_similarity(true.reshape(found.shape), found, candidates), each
+        )
 
 
-def matched(true: Floats32, drawn: Floats32) -> Floats32:
+def in_order_of_true_images(true: Floats32, drawn: Floats32) -> Floats32:
     """Return each owner's reconstructed images in the order of its true images, with the shape of `drawn`.
 
     An update does not reveal the order of its images. So each reconstruction is assigned to one true image, with the
@@ -181,7 +183,7 @@ def matched(true: Floats32, drawn: Floats32) -> Floats32:
     return found
 
 
-def likeness(true: Floats32, drawn: Floats32, population: Floats32) -> ReconstructionQuality:
+def image_similarity(true: Floats32, drawn: Floats32, population: Floats32) -> ReconstructionQuality:
     """Return the similarity of reconstructed to true images: PSNR, SSIM, and identification among candidates.
 
     Parameters

@@ -60,7 +60,7 @@ def _sentence(numbers: CandidateRanksFinding, contents: ReportContents) -> str:
     return (
         f"Of {numbers.candidates:,} {likely}candidates an attacker who knew everything else named the right {one} "
         f"in {row.shown.value} of the trials ({row.shown.interval} at {percent(numbers.confidence)} confidence), where "
-        f"guessing has {percent(first.chance)} and the guarantee allows {row.shown.claim}{row.aside}."
+        f"guessing has {percent(first.chance)} and the guarantee allows {row.shown.claim}{row.comparison_in_brackets}."
     )
 
 

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Floats, Floats32
 from fl_audit.data.randomizers.record_shapes import record_axes, require_pair
 from fl_audit.data.records import Records
-from fl_audit.errors import require, require_number
+from fl_audit.errors import require
 from fl_audit.privacy.events import LaplaceRelease, ReleaseEvent
 from fl_audit.privacy.gaussian import require_epsilon
+from fl_audit.value_checks import require_number
 
 _FINEST_DIFFERENCE = 1e-6  # differences of block means are rounded up to multiples of it: few distinct releases remain
 # Relative error up to which the largest difference counts as the last of the steps that it is divided into.

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 
 from fl_audit.array_types import Integers
-from fl_audit.errors import InputError, require, require_number
+from fl_audit.errors import InputError, require
 from fl_audit.mechanisms.participations.participation import (
     Participation,
     ParticipationPhraseContext,
@@ -15,6 +15,7 @@ from fl_audit.mechanisms.participations.participation import (
 from fl_audit.mechanisms.participations.poisson import secret_words
 from fl_audit.plurals import plural
 from fl_audit.randomness import Purpose, generator
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class CyclicPoisson(Participation):
         """Return the number of turns of the first group in `rounds` rounds, the largest that a unit can have."""
         return -(-rounds // self.cycle)
 
-    def members(self, seed: int, server_round: int) -> Integers:
+    def eligible_units(self, seed: int, server_round: int) -> Integers:
         """Return the numbers of the units whose group has its turn in a round, ascending, integers (units,).
 
         `seed` is the public seed of the data.

@@ -86,7 +86,7 @@ class Participation(ABC):
         """
         return None
 
-    def members(self, seed: int, server_round: int) -> Integers | None:
+    def eligible_units(self, seed: int, server_round: int) -> Integers | None:
         """Return the numbers of the units that may participate in a round, ascending; None if all may.
 
         Parameters

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
-from fl_audit.errors import require_number
 from fl_audit.mechanisms.participations.participation import (
     Participation,
     ParticipationPhraseContext,
     ParticipationSettings,
 )
+from fl_audit.value_checks import require_number
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class RotatingCohorts(Participation):
         """Return the largest number of rounds in which a client can participate, out of `rounds` rounds."""
         return math.ceil(rounds * self.size / self.clients)
 
-    def members(self, seed: int, server_round: int) -> Integers:
+    def eligible_units(self, seed: int, server_round: int) -> Integers:
         """Return the numbers of the clients that participate in a round, ascending, integers (size,)."""
         order = generator(seed, Purpose.COHORT_ORDER).permutation(self.clients)
         if self.first is not None:

@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.claim_audit_messages import opening
+from fl_audit.audits.black_box.claim_audit_messages import opening_sentences
 from fl_audit.audits.black_box.claim_audit_results import TrialBudget
 from fl_audit.strategies.black_box import AuditedSystem
 from fl_audit.strategies.black_box.system_audit import audit_system
@@ -52,4 +52,4 @@ def test_who_releases_nothing_is_not_called_consistent(strategy: type[FedAvg], s
     budget = TrialBudget(pilot=40, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, kept=1)
     result = audit_system(system, _CLAIM, budget=budget, include=["removed"])
     assert result.verdict is said
-    assert bool(result.silent) is ("released" in opening(result)) is (strategy is Waiting)
+    assert bool(result.silent) is ("released" in opening_sentences(result)) is (strategy is Waiting)

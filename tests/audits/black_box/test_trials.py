@@ -9,7 +9,7 @@ from made_up_trials import Bits, gaussian, result_of, trials_of
 from scipy.stats import binom
 
 from fl_audit.audits.black_box.claim import EpsilonDeltaLimit, StatedClaim
-from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW, evidence_words, not_tried, opening
+from fl_audit.audits.black_box.claim_audit_messages import TOO_FEW, evidence_words, not_tried, opening_sentences
 from fl_audit.audits.black_box.claim_audit_procedure import audit_claim
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, OutOfTimeError, TrialBudget
 from fl_audit.audits.black_box.distinguishers import METHODS, least_shift
@@ -99,7 +99,7 @@ def test_only_trials_that_were_trials_carry_a_verdict(what: str, played: float, 
     result = result_of(_CLAIM, make)
     assert result.verdict is said
     assert result.silent == (() if played else ("kind",))
-    assert ("what differs" in opening(result)) is (said is Verdict.INCONCLUSIVE)
+    assert ("what differs" in opening_sentences(result)) is (said is Verdict.INCONCLUSIVE)
     assert len(result.attempts) == (played > 0)
 
 
@@ -122,7 +122,7 @@ def test_low_bits_of_a_sum_in_floating_point_are_said_and_do_not_count_in_the_ve
     assert result.floating is not None
     assert result.floating.is_broken
     assert result.floating.distinguisher.group == FINEST
-    assert "Floating-point leak" in opening(result)
+    assert "Floating-point leak" in opening_sentences(result)
     assert "Floating-point leak" in result_json(result, ())["floating_point"]
 
 
@@ -248,7 +248,7 @@ def test_a_consistent_claim_says_what_could_have_been_found() -> None:
     result = result_of(_CLAIM, gaussian(0.5))
     least = result_json(result, ())["could_find_times_too_little_noise"]
     assert 1 < least < 5
-    assert f" {least:.2g} times " in opening(result)
+    assert f" {least:.2g} times " in opening_sentences(result)
 
 
 def test_what_was_not_tried_stands_in_the_headline() -> None:
@@ -272,20 +272,20 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
     kinds, budget = ["kind", "refused", "malformed", "silent", "late"], TrialBudget(40, (1000,), (1.0,), 1, 1, 1)
     result = audit_claim(_CLAIM, kinds, play, frozenset({"malformed"}), lambda _: "it refused", budget)
     assert result.verdict is Verdict.CONSISTENT
-    assert opening(result).startswith("Consistent: as far")
-    assert all(f"'{kind}' (" in opening(result) for kind in ("late", "silent", "refused"))
-    assert "malformed" not in opening(result)
+    assert opening_sentences(result).startswith("Consistent: as far")
+    assert all(f"'{kind}' (" in opening_sentences(result) for kind in ("late", "silent", "refused"))
+    assert "malformed" not in opening_sentences(result)
     assert [*not_tried(result).values()] == [("late",), ("silent",), ("refused",)]
     everything = replace(result, unplayed=(), silent=(), refused=())
-    assert opening(everything).startswith("Consistent: ")
-    assert "as far" not in opening(everything)
-    assert "Not tried" not in opening(everything)
+    assert opening_sentences(everything).startswith("Consistent: ")
+    assert "as far" not in opening_sentences(everything)
+    assert "Not tried" not in opening_sentences(everything)
     weak = replace(
         result.attempts[0], distinguisher=replace(result.attempts[0].distinguisher, limit=EpsilonDeltaLimit(50.0, 1e-5))
     )
     assert not_tried(replace(everything, attempts=(*result.attempts, weak))) == {TOO_FEW: ("kind",)}
     many = replace(everything, passed_over=tuple("abcde"))
-    assert "'a', 'b', 'c' and 2 more (" in opening(many)
+    assert "'a', 'b', 'c' and 2 more (" in opening_sentences(many)
 
 
 @pytest.mark.parametrize("wrong", [{"pilot": 30}, {"stages": (20,), "shares": (1.0,)}, {"shares": (0.5, 0.5, 0.5)}])
@@ -295,7 +295,7 @@ def test_bad_budgets_are_refused(wrong: dict[str, object]) -> None:
 
 
 def test_a_trial_in_which_nothing_could_be_played_says_so() -> None:
-    assert "Inconclusive: no scenario" in opening(ClaimAudit(_CLAIM, Verdict.INCONCLUSIVE, (), (), 0))
+    assert "Inconclusive: no scenario" in opening_sentences(ClaimAudit(_CLAIM, Verdict.INCONCLUSIVE, (), (), 0))
 
 
 @pytest.mark.few_cases(2)
@@ -327,7 +327,7 @@ def test_a_trial_that_runs_out_of_time_says_what_it_has(last_scouted: int, tries
     if tries == 0:
         assert all(attempt.trials <= 20 for attempt in result.attempts)
         assert len(evidence_words(result)) > 0 or not result.attempts
-    assert ("time ran out" in opening(result)) is (bool(result.unplayed) or bool(result.untried))
+    assert ("time ran out" in opening_sentences(result)) is (bool(result.unplayed) or bool(result.untried))
 
 
 def test_what_is_inconclusive_begins_with_the_strongest_evidence() -> None:
@@ -335,7 +335,7 @@ def test_what_is_inconclusive_begins_with_the_strongest_evidence() -> None:
     claim = StatedClaim("add-remove-client", epsilon=8.0, delta=1e-5)
     result = result_of(claim, gaussian(1000.0), budget=TrialBudget(100, (200,), (1.0,), 1, 1, 1))
     assert result.verdict is Verdict.INCONCLUSIVE
-    first = opening(result).splitlines()[0]
+    first = opening_sentences(result).splitlines()[0]
     attempt = result.attempts[0]
     assert re.search(rf"\b{attempt.right} of {attempt.trials} trials .*'kind'", first)
     assert float(first.split("mu is ")[1].split(",")[0]) == pytest.approx(1000.0, rel=0.2)

@@ -37,22 +37,22 @@ def test_the_limit_is_found_in_nine_of_ten_trainings_also_behind_others() -> Non
     half = ROUNDS * CANARIES // 2
     mu = detectable_shift(half, ROUNDS * DIRECTIONS - half, 1.0, FAMILY_LEVEL)
     hidden = OtherClientsVariance(np.sqrt(squared_spread(OTHERS, CANARIES, SIZE, is_replaced=False)), is_seen=False)
-    limit = hidden.behind(mu)
+    limit = hidden.true_mu(mu)
     assert 1.5 < mu < 1.6 < 3.5 < limit
     low, high = binom.ppf([1e-4, 1 - 1e-4], TRAININGS, 0.9) / TRAININGS
     assert low <= share_found(1 / limit, OTHERS) <= high
     assert low <= share_found(1 / mu, 0) <= high
     assert share_found(1 / mu, OTHERS) < 0.25
-    assert hidden.shown(limit) == pytest.approx(mu, rel=1e-12)
+    assert hidden.measured_mu(limit) == pytest.approx(mu, rel=1e-12)
 
 
 @pytest.mark.long
 def test_without_others_nothing_is_diluted_and_where_they_spread_too_far_nothing_is_found() -> None:
     clear = OtherClientsVariance(0.0, is_seen=False)
-    assert clear.behind(1.4) == pytest.approx(1.4, rel=1e-12)
-    assert clear.shown(1.4) == pytest.approx(1.4, rel=1e-12)
+    assert clear.true_mu(1.4) == pytest.approx(1.4, rel=1e-12)
+    assert clear.measured_mu(1.4) == pytest.approx(1.4, rel=1e-12)
     far = OtherClientsVariance(np.sqrt(squared_spread(20, CANARIES, SIZE, is_replaced=False)), is_seen=False)
-    assert far.behind(1.4) == np.inf
+    assert far.true_mu(1.4) == np.inf
     assert share_found(0.0, 20) < 0.01
     # A client that is replaced moves the sum by twice as much, and every canary is sent.
     assert squared_spread(20, 4, 400, is_replaced=True) == pytest.approx((20**2 + 4) / 400 / 4)
@@ -74,5 +74,5 @@ def test_canaries_that_stand_out_less_than_the_noise_and_others_explain_are_seen
         seen += found.is_seen
         assert found.is_seen or found.spread == np.sqrt(squared)
         if found.is_seen and estimate.low:
-            assert found.shown(1.0) == pytest.approx(estimate.low, rel=1e-9)
+            assert found.measured_mu(1.0) == pytest.approx(estimate.low, rel=1e-9)
     assert least <= seen <= most

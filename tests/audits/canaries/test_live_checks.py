@@ -53,7 +53,7 @@ def play(
         if weights is not None:
             said = [note and replace(note, weight=weights[note.number]) for note in said]
         notes = filter(None, said) if is_seen else map(ReportedCanaryProperties, range(len(canaries)))
-        watch.note(number, [model], [model + release], notes, run=run, models_only=not is_seen)
+        watch.store_scores(number, [model], [model + release], notes, run=run, models_only=not is_seen)
         model = model + release
     return model
 
@@ -140,7 +140,7 @@ def test_rounds_of_a_node_that_came_back_with_other_coins_do_not_count(tmp_path:
         release = 0.1 * draw.normal(size=SIZE) + one.update(number, SIZE, 1.0)
         said = read_note(one.note(SIZE, 1.0), "77")
         assert said is not None
-        watch.note(number, [model], [model + release], [said])
+        watch.store_scores(number, [model], [model + release], [said])
         model = model + release
     numbers = measure_live(tmp_path, COINS)
     assert (numbers.finding.rounds, numbers.released, numbers.verdict) == (20, 30, "violated")
@@ -162,7 +162,7 @@ def test_canaries_of_other_settings_than_the_watch_are_named(
     canary = replace(ADD_REMOVE[0], **other)  # type: ignore[arg-type]
     said = read_note(canary.note(int(kept.get("size", SIZE)), canary.clipping_norm), "4")
     assert said is not None
-    TrainingObserver(tmp_path, DIRECTIONS, 1, TERMS).note(
+    TrainingObserver(tmp_path, DIRECTIONS, 1, TERMS).store_scores(
         1, [np.zeros(SIZE)], [np.ones(SIZE)], [said], norm=kept.get("norm")
     )
     with pytest.raises(InputError, match=f"no round counts: canary 0 of node 4 .*{what}"):
@@ -282,9 +282,9 @@ def test_rounds_before_a_server_that_goes_on_count_as_released(tmp_path: Path) -
 
 def test_a_release_that_is_no_number_is_not_kept(tmp_path: Path) -> None:
     watch, model = TrainingObserver(tmp_path, DIRECTIONS, 1, TERMS), [np.zeros(SIZE)]
-    watch.note(1, model, [np.full(SIZE, np.nan)], [ReportedCanaryProperties(0)])
+    watch.store_scores(1, model, [np.full(SIZE, np.nan)], [ReportedCanaryProperties(0)])
     assert list(tmp_path.glob("round-*")) == []
-    watch.note(1, model, [np.ones(SIZE)], [ReportedCanaryProperties(0)])
+    watch.store_scores(1, model, [np.ones(SIZE)], [ReportedCanaryProperties(0)])
     path = tmp_path / "round-000001.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"scores": [float("nan")] * 21}))
     with pytest.raises(InputError, match=r"is no round .* scores .*not finite"):
@@ -300,7 +300,7 @@ def test_clients_that_watch_share_a_directory_or_are_refused(
 
     def note(number: int, directions: int = DIRECTIONS, shift: float = 0.0, run: int = 5) -> None:
         before, after = models[number - 1] + shift, models[number] + shift
-        TrainingObserver(tmp_path, directions, 1, TERMS).note(
+        TrainingObserver(tmp_path, directions, 1, TERMS).store_scores(
             number, [before], [after], [ReportedCanaryProperties(0)], run=run, models_only=True
         )
 
@@ -315,7 +315,7 @@ def test_clients_that_watch_share_a_directory_or_are_refused(
     note(5, directions=12)
     note(6, directions=12)
     note(6, shift=1.0)
-    TrainingObserver(tmp_path, DIRECTIONS, 1, replace(TERMS, rounds=300)).note(
+    TrainingObserver(tmp_path, DIRECTIONS, 1, replace(TERMS, rounds=300)).store_scores(
         6, [models[5]], [models[6]], [ReportedCanaryProperties(0)], run=5, models_only=True
     )
     assert list(lie()) == kept

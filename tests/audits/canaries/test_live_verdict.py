@@ -44,7 +44,7 @@ def train(
         for one in range(canaries):
             release += canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
         present = map(ReportedCanaryProperties, range(canaries))
-        watch.note(number, [model], [model + release], present, others if are_seen else None)
+        watch.store_scores(number, [model], [model + release], present, others if are_seen else None)
         model = model + release
     np.save(place / "model.npy", model)
     return place
@@ -113,7 +113,7 @@ def test_looks_are_declared_and_what_one_has_found_stays_found(tmp_path: Path) -
     terms, model = StatedReleases("add-remove-client", 1.0, 100), np.load(place / "model.npy")
     for number in range(13, 80):
         far = model + 100 * np.random.default_rng(number).normal(size=SIZE)
-        TrainingObserver(place, DIRECTIONS, 2, terms, DELTA).note(
+        TrainingObserver(place, DIRECTIONS, 2, terms, DELTA).store_scores(
             number, [model], [far], map(ReportedCanaryProperties, (0, 1))
         )
         model = far
@@ -155,7 +155,7 @@ def test_rounds_in_which_two_clients_send_one_canary_or_a_strange_one_do_not_cou
         for one in range(3):
             release += 2 * canary_coin(COINS, number, one) * canary_direction(DIRECTIONS, number, one, SIZE)
         present = (0, 0, 1, 1, 2, 2) if number < 60 else (0, 1, 2, 7)
-        TrainingObserver(place, DIRECTIONS, 3, terms, DELTA).note(
+        TrainingObserver(place, DIRECTIONS, 3, terms, DELTA).store_scores(
             number, [model], [model + release], map(ReportedCanaryProperties, present)
         )
         model = model + release

@@ -12,7 +12,7 @@ from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, _
 from fl_audit.audits.common.sections_guarantee import person_text
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.studies.study_runs import played
+from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.group_sizes import GroupSizes
 from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.report.report_elements import ReportContents
@@ -40,7 +40,7 @@ def contents_of(directory: Path, adjacency: str) -> ReportContents:
         "audit": {"trials": 10, "epsilon-star": False, "membership": False},
         "run": {"seed": 1},
     }  # fmt: skip
-    return played(resolve(parse_config(settings)))
+    return results_of_run(resolve(parse_config(settings)))
 
 
 def test_a_claim_about_records_says_what_it_is_worth_to_a_patient(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_the_interval_of_epsilon_is_all_that_is_not_refuted(
     stakes = MeanBettingTest.of(_foreseen_terms(log_odds, delta), 0.5)
     _, low, high = _epsilon_interval(log_odds, delta, 0.5)
     for epsilon in np.linspace(0.0, 1.1 * max(0.1, float(log_odds.max())), 40):
-        bets = stakes.on(_delta_terms(log_odds, float(epsilon)))
+        bets = stakes.with_numbers(_delta_terms(log_odds, float(epsilon)))
         if epsilon > low + 1e-9:
             assert not bets.refutes_too_small(delta)
         elif 0 < epsilon < low - 1e-9:

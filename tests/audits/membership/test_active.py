@@ -12,7 +12,8 @@ from torch import Tensor
 
 from fl_audit.audits.membership.yeom_attack import active_scores, ascent, loss_scores
 from fl_audit.errors import InputError
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ import pytest
 from fl_audit.audits.membership.lira import LiraForm, lira_scores
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.errors import InputError
-from fl_audit.experiments.studies.study_runs import asked
+from fl_audit.experiments.studies.study_runs import arrays_of_script
 from tests.validation import attack_packages
 from tests.validation.attack_packages import PACKAGES, Package, PackageComparison, Trained, compare, compared, train
 
@@ -75,9 +75,9 @@ def test_areas_must_agree_within_a_standard_error_but_where_a_reason_is_named(tr
 
 def test_what_an_interpreter_says_is_told_in_one_line(trained: Trained) -> None:
     with pytest.raises(InputError, match=r"ModuleNotFoundError: .*'no_such_package'"):
-        asked(sys.executable, "import no_such_package", {}, "an attack")
+        arrays_of_script(sys.executable, "import no_such_package", {}, "an attack")
     with pytest.raises(InputError, match=r"/no/python .*no interpreter: .*of a Python"):
-        asked("/no/python", "", {}, "an attack")
+        arrays_of_script("/no/python", "", {}, "an attack")
     with pytest.raises(InputError, match="accepted are 4000 or more"):
         train(DataSpec("digits"), trials=2, targets=2000, steps=1)
 

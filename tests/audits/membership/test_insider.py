@@ -76,7 +76,7 @@ def test_the_log_odds_of_each_target_are_those_of_the_insider_of_a_single_target
         shown = one.takes_part[:, target] if seen else np.ones(trials, dtype=np.bool_)
         present = torch.from_numpy(shown[:, None] * gradient)
         hypotheses = Hypotheses(others, present, torch.zeros_like(present), 1.0 if seen else rate)
-        (part,) = hypotheses.against(release)
+        (part,) = hypotheses.compare_with(release)
         distance = torch.from_numpy(hypotheses.sensitivity)
         weighed = gaussian_llr(part, (part.residual * part.difference).sum(dim=1), sigma, distance, hypotheses)
         assert found[:, target] == pytest.approx(weighed.log_odds.numpy(), rel=1e-9, abs=1e-11)

@@ -52,13 +52,13 @@ def test_what_has_no_such_column_is_refused(source: LoadedDataset, named: str | 
 
 def test_images_are_asked_about_plain_mirrored_and_moved() -> None:
     images = torch.rand(3, 64)
-    asked = list(ShiftedImages((8, 8)).asked(images, 50))
+    asked = list(ShiftedImages((8, 8)).variants(images, 50))
     assert torch.equal(asked[0], images)
     assert torch.equal(asked[1].reshape(3, 8, 8), images.reshape(3, 8, 8).flip(2))
     up = next(one for one in asked if torch.equal(one.reshape(3, 8, 8)[:, :-1], images.reshape(3, 8, 8)[:, 1:]))
     assert (up.reshape(3, 8, 8)[:, -1] == 0).all()
     assert len({one.numpy().tobytes() for one in asked}) == 50
-    assert all(torch.equal(*pair) for pair in zip(ShiftedImages((8, 8)).asked(images, 3), asked, strict=False))
+    assert all(torch.equal(*pair) for pair in zip(ShiftedImages((8, 8)).variants(images, 3), asked, strict=False))
     with pytest.raises(InputError, match="queries is 51: accepted are 1 to 50"):
         queries_for(load_digits(), images.numpy(), 0, 51)
 
@@ -68,7 +68,7 @@ def test_rows_are_asked_about_with_whole_columns_of_public_records() -> None:
     ways = queries_for(source, source.pool.features[50:], 7, 5)
     assert isinstance(ways, ResampledColumns)
     rows = torch.from_numpy(source.pool.features[:50])
-    first, *others = ways.asked(rows, 5)
+    first, *others = ways.variants(rows, 5)
     assert torch.equal(first, rows)
     changed = torch.stack(others) != rows
     # Only whole columns are taken, one of these four a row, and numbers are never equal by chance.
@@ -76,5 +76,5 @@ def test_rows_are_asked_about_with_whole_columns_of_public_records() -> None:
     assert by_column.max() == 1
     assert 0.15 < changed[..., 0].float().mean() < 0.35  # of 200 rows a quarter; outside once in 900 seeds
     assert (torch.stack(others)[..., 2:4].sum(2) == 1).all(), "one level of each column of words"
-    again = list(ways.asked(rows, 2))
+    again = list(ways.variants(rows, 2))
     assert torch.equal(again[1], others[0]), "the same whatever is asked after it"

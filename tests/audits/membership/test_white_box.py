@@ -19,7 +19,8 @@ from fl_audit.audits.membership.white_box_networks import AttackNetworks, WhiteB
 from fl_audit.audits.membership.yeom_attack import loss_scores
 from fl_audit.errors import InputError
 from fl_audit.federation.target_membership import TargetMembership
-from fl_audit.learning.models import ModelSpec, initial_models
+from fl_audit.learning.model_initialisation import initial_models
+from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
 
 Array = NDArray[np.float64]

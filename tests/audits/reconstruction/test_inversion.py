@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
-from fl_audit.audits.reconstruction.reconstruction_metrics import likeness, matched
+from fl_audit.audits.reconstruction.reconstruction_metrics import image_similarity, in_order_of_true_images
 from fl_audit.errors import InputError
 
 DRAW = np.random.default_rng(0)
@@ -14,7 +14,7 @@ OTHERS = DRAW.random((50, 1, 12, 9), dtype=np.float32) * 0.2 + 0.4
 
 
 def test_likeness_is_that_of_scikit_image() -> None:
-    found = likeness(TRUE, DRAWN, OTHERS)
+    found = image_similarity(TRUE, DRAWN, OTHERS)
     for number, (true, drawn) in enumerate(zip(TRUE.astype(float), DRAWN.astype(float), strict=True)):
         assert found.psnr[number] == pytest.approx(peak_signal_noise_ratio(true, drawn, data_range=1), abs=1e-9)
         assert found.ssim[number] == pytest.approx(structural_similarity(true[0], drawn[0], data_range=1), abs=1e-6)
@@ -23,19 +23,19 @@ def test_likeness_is_that_of_scikit_image() -> None:
     assert found.candidates == 51
     assert found.named.mean() > 0
     assert found.worst(found.psnr) == found.psnr.max()
-    assert np.isinf(likeness(TRUE, TRUE, OTHERS).psnr).all()
+    assert np.isinf(image_similarity(TRUE, TRUE, OTHERS).psnr).all()
 
 
 def test_the_worst_share_is_that_of_the_pictures_that_were_drawn_best() -> None:
     values = np.arange(400.0)
-    assert likeness(TRUE, DRAWN, OTHERS).worst(values) == np.mean([396, 397, 398, 399])
+    assert image_similarity(TRUE, DRAWN, OTHERS).worst(values) == np.mean([396, 397, 398, 399])
 
 
 def test_drawings_are_matched_whatever_their_order() -> None:
     shuffled = np.stack([one[DRAW.permutation(5)] for one in TRUE.reshape(6, 5, 1, 12, 9)])
-    assert np.array_equal(matched(TRUE.reshape(6, 5, 1, 12, 9), shuffled).reshape(TRUE.shape), TRUE)
+    assert np.array_equal(in_order_of_true_images(TRUE.reshape(6, 5, 1, 12, 9), shuffled).reshape(TRUE.shape), TRUE)
 
 
 def test_pictures_of_other_shapes_are_refused() -> None:
     with pytest.raises(InputError, match="accepted are drawings"):
-        likeness(TRUE, DRAWN[:5], OTHERS)
+        image_similarity(TRUE, DRAWN[:5], OTHERS)

@@ -80,8 +80,10 @@ def test_few_trials_are_inconclusive_and_the_number_that_is_asked_for_is_enough(
     kept = make_guarantee(2.0)
     few = judge_hits(1, 3, 1 / 50, kept, 0.95, noise_of(1.0, 3))
     assert few.verdict is Verdict.INCONCLUSIVE
-    assert few.trials_that_tell is not None
-    enough = judge_hits(0, few.trials_that_tell, 1 / 50, kept, 0.95, noise_of(1.0, few.trials_that_tell))
+    assert few.trials_for_conclusive_verdict is not None
+    enough = judge_hits(
+        0, few.trials_for_conclusive_verdict, 1 / 50, kept, 0.95, noise_of(1.0, few.trials_for_conclusive_verdict)
+    )
     assert enough.verdict is Verdict.CONSISTENT
     assert [test.name for test in enough.tests] == [
         TestName.NOISE_ALONG_RECORD, TestName.NOISE_TRIAL, TestName.SIGNAL, TestName.SIGNAL_TRIAL, TestName.CANDIDATES,

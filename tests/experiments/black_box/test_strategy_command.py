@@ -18,7 +18,7 @@ from fl_audit.audits.black_box.claim_audit_results import TrialBudget
 from fl_audit.errors import InputError
 from fl_audit.experiments.black_box import strategy_audit_launcher
 from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions
-from fl_audit.experiments.black_box.strategy_audit_program import held
+from fl_audit.experiments.black_box.strategy_audit_program import run_audit
 from fl_audit.experiments.cli.main import app
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, system_of
 from fl_audit.strategies.black_box.message_tags import Observer
@@ -56,11 +56,11 @@ def _strategy(*arguments: str) -> str:
 def _importable_and_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play in this process; that of its own, which takes seconds to begin, is tested with the ends of commands."""
     monkeypatch.setitem(sys.modules, "strategies_of_mine", sys.modules[__name__])
-    monkeypatch.setattr(strategy_audit_launcher, "held_apart", _held_here)
+    monkeypatch.setattr(strategy_audit_launcher, "audit_in_subprocess", _held_here)
 
 
 def _held_here(wishes: StrategyOptions, out: Path | None = None) -> dict[str, Any]:
-    return held({"wishes": asdict(wishes), "out": out and str(out)})
+    return run_audit({"wishes": asdict(wishes), "out": out and str(out)})
 
 
 def test_averaging_without_noise_breaks_a_claim(tmp_path: Path) -> None:

@@ -27,10 +27,11 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.membership import shokri_attack
 from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.reproductions import dataset_availability, reproduce, run_scheduling
 from fl_audit.experiments.reproductions.bernau2019 import configurations, runs, sequential_trial_allocation
 from fl_audit.experiments.reproductions.bernau2019.adversary_comparison_figure import adversaries_item
-from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _surest, claims_of
+from fl_audit.experiments.reproductions.bernau2019.claims import TESTS, _confidence_difference, claims_of
 from fl_audit.experiments.reproductions.bernau2019.configurations import _seed_of, values_of
 from fl_audit.experiments.reproductions.bernau2019.epsilons import (
     EpsilonVerdict,
@@ -69,7 +70,6 @@ from fl_audit.experiments.reproductions.dataset_availability import find_data
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.mechanism_of_config import sampling_rate
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.privacy.accounting import Accountant, PrivacyProfile, account
 from fl_audit.privacy.events import SampledGaussianRelease
@@ -291,16 +291,16 @@ def test_models_that_are_surest_at_one_level_are_found() -> None:
     ladder = _ladder(
         PrivacyMethod.LOCAL, 0.0
     )  # levels 0.1, 0.5, 1.0: each less accurate, and less sure, than the one before
-    found = _surest(ladder, 0.95)
+    found = _confidence_difference(ladder, 0.95)
     assert found is not None
     assert found.high < 0  # at epsilon_i = 1 they are least sure
     sure = [run.confidence.mean() for run in ladder]
     assert found.value == pytest.approx(sure[2] - sure[0])
     turned = [replace(run, confidence=1 - run.confidence) for run in ladder]
-    found = _surest(turned, 0.95)
+    found = _confidence_difference(turned, 0.95)
     assert found is not None
     assert 0 < found.low < found.value == pytest.approx(sure[1] - sure[2])
-    assert _surest(ladder[:2], 0.95) is None
+    assert _confidence_difference(ladder[:2], 0.95) is None
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ class _Stub:
 
 def test_runs_side_by_side_are_counted_and_fail_with_their_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_scheduling, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(run_scheduling, "cores", lambda: 2)
+    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 2)
     done: list[str] = []
     counted: list[int] = []
     tasks = [_Stub(label, done) for label in ("a", "b", "c")]
@@ -449,7 +449,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
     # The white-box attack takes seconds a run: its panels are drawn from made-up runs above.
     monkeypatch.setattr(configurations, "ATTACKS", ("loss", "shadow"))
     monkeypatch.setattr(shokri_attack, "_EPOCHS", 2)
-    monkeypatch.setattr(run_scheduling, "cores", lambda: 1)
+    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)
 
 
 @pytest.mark.long
@@ -663,7 +663,7 @@ def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(
         sequential_trial_allocation, "_seconds_a_part", lambda context, settings: {one.name: 1.0 for one in settings}
     )
-    monkeypatch.setattr(sequential_trial_allocation, "cores", lambda: 1)
+    monkeypatch.setattr(sequential_trial_allocation, "parallel_runs", lambda: 1)
     monkeypatch.setattr(sequential_trial_allocation, "MOST_OPEN", 2)
     context = ItemContext(tmp_path, minutes=5.0)
     (found,) = sequential_trial_allocation.play([SKEWED], context, adding=True)

@@ -120,8 +120,8 @@ def test_differences_name_published_numbers_outside_our_interval() -> None:
     ]
     result = ItemResult(table(rows), new_figure(), "")
     assert tuple(result.frame.columns) == COLUMNS
-    assert result.outside("published") == ("a: x is 0.5 in print, here 0.1 (0 to 0.2)",)
-    assert result.beside("published") == 2
+    assert result.outside_sentences("published") == ("a: x is 0.5 in print, here 0.1 (0 to 0.2)",)
+    assert result.comparable_rows("published") == 2
 
 
 def test_no_choice_of_rounds_exceeds_a_belief_more_often_than_is_said() -> None:

@@ -16,6 +16,7 @@ from scipy import stats
 from small_audits import small_settings
 
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.reproductions.claims import ClaimVerdict
 from fl_audit.experiments.reproductions.negoescu2023 import mixture_fits, privacy_utility
 from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import _chosen_points, _training_scores, label_of
@@ -36,7 +37,6 @@ from fl_audit.experiments.reproductions.negoescu2023.studies import (
 )
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, NoDataError
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import read_public
@@ -200,7 +200,7 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert line.startswith("Purchase-100 ")
     assert line.endswith(f": {data}")
     assert re.fullmatch(r"Digits .* Purchase-100", data)
-    assert not first.beside("published")
+    assert not first.comparable_rows("published")
     assert "7.06 in print, on Purchase-100" in " ".join(first.frame["note"])
     second = privacy_utility.figure_2(context)
     models = pd.read_parquet(tmp_path / "runs" / "landscape-breast-cancer" / "models.parquet")

@@ -62,7 +62,7 @@ def test_every_file_is_written(made: ServerRound) -> None:
     }  # fmt: skip
     for _, result in made[0].results:
         assert tuple(result.frame.columns) == COLUMNS
-        assert not result.beside("published")
+        assert not result.comparable_rows("published")
 
 
 @pytest.mark.long

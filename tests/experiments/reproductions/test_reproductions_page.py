@@ -24,7 +24,7 @@ WRONG = ItemRow("b", "epsilon", published=2.2, theory=2.27)
 def test_a_page_opens_with_what_agrees_and_counts_misses_against_theory_too() -> None:
     text = _opening([result(MEASURED, COMPUTED), result(WRONG)])
     assert re.findall(r"\d+ of \d+", text) == ["1 of 1", "1 of 2", "0 of 1"]
-    (line,) = result(MEASURED).outside("theory")
+    (line,) = result(MEASURED).outside_sentences("theory")
     assert re.findall(r"[\d.]+", line) == ["0.5", "0.2", "0.1", "0.3"]
     assert not re.search(r"\d", _opening([result(ItemRow("a", "x", measured=1.0))]))
 

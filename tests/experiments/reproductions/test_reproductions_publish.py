@@ -23,10 +23,10 @@ from fl_audit.experiments.reproductions.claims import (
     FailureCause,
     FailureExplanation,
     PaperClaim,
-    looked_at,
     restored,
     untested,
     verdicts_said,
+    with_explanations,
 )
 from fl_audit.experiments.reproductions.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
@@ -139,7 +139,7 @@ def test_claims_become_rows() -> None:
 def test_a_second_look_is_told_of_claims_that_do_not_hold() -> None:
     fails = PaperClaim("6", "it is so", "there, at 1", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.7, trials=7)
     claims = [fails, replace(fails, where="elsewhere"), replace(fails, lowest=0.3)]
-    looked = looked_at(claims, [FailureExplanation("it is so", "there", FailureCause.OURS, "we had fewer.")])
+    looked = with_explanations(claims, [FailureExplanation("it is so", "there", FailureCause.OURS, "we had fewer.")])
     assert [one.second_look for one in looked] == ["our setting: we had fewer.", "", ""]
     assert looked[0].note.endswith("claimed: at least 0.7; our setting: we had fewer.")
     assert looked[0].to_json()["second_look"] == "our setting: we had fewer."

@@ -12,6 +12,7 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.reproductions import dataset_availability, reproduce, run_scheduling
 from fl_audit.experiments.reproductions.bernau2021 import attack_cost_scaling, paper, settings
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import ADVANTAGE
@@ -23,7 +24,6 @@ from fl_audit.experiments.reproductions.reproduce import PAPERS, chosen_items
 from fl_audit.experiments.reproductions.reproduction_names import ITEMS, item_names
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
@@ -39,7 +39,7 @@ LS_B = InsiderSetting(SMALL, SensitivityKind.LOCAL, Adjacency.REPLACE_RECORD)
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_scheduling, "cores", lambda: 1)  # processes of their own take seconds to begin
+    monkeypatch.setattr(run_scheduling, "parallel_runs", lambda: 1)  # processes of their own take seconds to begin
     monkeypatch.setattr(settings, "ROUNDS", 3)
     monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((SMALL,), ("Adult is small",)))
 

@@ -139,8 +139,8 @@ def test_what_stands_in_and_what_is_left_out(tmp_path, monkeypatch) -> None:  # 
     found, remarks = find_data(CANDIDATES, tmp_path)
     assert found == (LOCATION, ADULT)
     assert re.fullmatch(r"Purchase-100 .*\(purchase100: purchase100 is not found\): location30 .*", remarks[1])
-    assert LOCATION.stands_in
-    assert not ADULT.stands_in
+    assert LOCATION.is_substitute
+    assert not ADULT.is_substitute
     assert "Location-30 for Purchase-100" in InsiderSetting(LOCATION, GS, U).label
     assert LOCATION.study is InsiderDatasetName.PURCHASE
     assert math.isclose(LOCATION.delta, PURCHASE.delta)

@@ -12,7 +12,7 @@ from small_audits import small_settings
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import RunConfig, parse_config
-from fl_audit.experiments.runs.config_errors import shown
+from fl_audit.experiments.runs.config_errors import shortened_toml
 from fl_audit.experiments.runs.config_file import load_config
 
 FIELDS = [
@@ -83,8 +83,8 @@ def test_no_key_takes_a_value_of_another_kind(section: str, key: str) -> None:
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
 @settings(max_examples=examples(30), deadline=None, derandomize=True)
 def test_any_value_is_shown_in_one_short_line(value: object) -> None:
-    assert len(shown(value)) <= 60
-    assert shown(value).isprintable()
+    assert len(shortened_toml(value)) <= 60
+    assert shortened_toml(value).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_pilot_run_finds_the_number_that_a_long_run_needs(tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_a_run_with_the_trials_that_check_asks_for_is_conclusive(tmp_path: Path) -> None:
-    asked = check_plan(learned_record(200)).trials_that_tell
+    asked = check_plan(learned_record(200)).trials_for_conclusive_verdict
     assert asked is not None
     plan = learned_record(asked)
     assert check_plan(plan).is_conclusive

@@ -10,7 +10,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import require_playable
+from fl_audit.experiments.runs.run import require_runnable
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.noises.inside_training import LocalDPSGD
@@ -116,5 +116,5 @@ def test_sizes_that_overflow_are_refused_before_the_run(
     base = {"training": TRAINING, "privacy": PRIVACY}
     plan = small_plan(**{name: base[name] | changes.get(name, {}) for name in base})
     with pytest.raises(InputError, match=reason) as error:
-        require_playable(plan)
+        require_runnable(plan)
     assert "\n" not in str(error.value)

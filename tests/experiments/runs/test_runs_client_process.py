@@ -13,7 +13,7 @@ import pickle, sys
 
 sys.modules["fl_audit"] = None  # an import of it fails
 with open(sys.argv[1], "rb") as file:
-    print(pickle.load(file)([], [None, None]).rest(0.0)[:2])
+    print(pickle.load(file)([], [None, None]).wait_for_results(0.0)[:2])
 """
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from small_audits import MakePlan
 
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.strategies.errors import FederationError

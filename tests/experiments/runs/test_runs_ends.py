@@ -15,9 +15,9 @@ import psutil
 import pytest
 from small_audits import small_toml
 
-from fl_audit.experiments.cli.interrupts import flags_of, goes_on_with, without_seed
+from fl_audit.experiments.cli.interrupts import flags_of, printing_continuation, without_seed
 from fl_audit.experiments.cli.main import main
-from fl_audit.experiments.runs.process_guard import marked, nothing_outlives
+from fl_audit.experiments.runs.process_guard import marked_processes, nothing_outlives
 
 CONFIG = small_toml(
     data={"test-records": 50},
@@ -169,7 +169,7 @@ def test_the_guard_ends_what_the_block_leaves_behind() -> None:
         assert left.stdout is not None
         left.stdout.readline()  # until it runs, the system may not show its environment
         mark = psutil.Process(left.pid).environ()["FL_AUDIT_EMBEDDED_RAY"]
-        assert [process.pid for process in marked(mark)] == [left.pid]
+        assert [process.pid for process in marked_processes(mark)] == [left.pid]
     assert left.wait(timeout=5) == -signal.SIGKILL
     assert os.environ.get("FL_AUDIT_EMBEDDED_RAY") == before
 
@@ -202,7 +202,11 @@ def test_the_way_on_shows_no_seed() -> None:
 
 
 def test_the_innermost_way_on_is_told(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended, goes_on_with(lambda: ["outer"]), goes_on_with(lambda: None):
+    with (
+        pytest.raises(SystemExit) as ended,
+        printing_continuation(lambda: ["outer"]),
+        printing_continuation(lambda: None),
+    ):
         raise KeyboardInterrupt
     assert ended.value.code == 130
     assert capfd.readouterr().err == "fl-audit: interrupted; go on with: fl-audit outer\n"

@@ -12,12 +12,12 @@ from safetensors.torch import save_file
 from small_audits import MakePlan, small_settings
 
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config_file import load_values
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.resolved_audit import resolve
-from fl_audit.experiments.runs.run import require_playable, run_audit
+from fl_audit.experiments.runs.run import require_runnable, run_audit
 from fl_audit.experiments.runs.run_directory import read_public
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
@@ -95,12 +95,12 @@ def test_models_that_do_not_fit_graphs_are_refused(
     model: dict[str, str], said: str, graphs: dict[str, object], small_plan: MakePlan
 ) -> None:
     with pytest.raises(InputError, match=said):
-        require_playable(small_plan(data=graphs, model=model, **SMALL))
+        require_runnable(small_plan(data=graphs, model=model, **SMALL))
 
 
 def test_other_data_are_no_graphs(small_plan: MakePlan) -> None:
     with pytest.raises(InputError, match=r"dgcnn: .*\(30,\)"):
-        require_playable(small_plan(model={"name": DGCNN}))
+        require_runnable(small_plan(model={"name": DGCNN}))
 
 
 @pytest.mark.long

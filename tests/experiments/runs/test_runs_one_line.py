@@ -20,7 +20,7 @@ from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.data.encoding import min_max
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.verbosity import printable
 from fl_audit.strategies.errors import FederationError

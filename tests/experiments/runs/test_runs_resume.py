@@ -13,8 +13,8 @@ from small_audits import MakePlan, small_settings
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.record_selection import select_records
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory, read_public

@@ -18,10 +18,10 @@ from small_audits import MakePlan, small_settings
 from untold import assert_untold, content_of, files_outside_the_challenger, spellings
 
 from fl_audit.audits.page import report_files
-from fl_audit.audits.page.report_files import hindrance, write_pdf
+from fl_audit.audits.page.report_files import why_no_pdf, write_pdf
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
@@ -42,7 +42,7 @@ def test_no_file_of_a_run_tells_the_seed(
     assert_untold(tmp_path / "run", SEED)
     endings = {path.suffix for path in files_outside_the_challenger(tmp_path / "run")}
     assert {".parquet", ".html", ".json", ".png", ".safetensors"} <= endings
-    assert (".pdf" in endings) == (not hindrance())
+    assert (".pdf" in endings) == (not why_no_pdf())
     noted = json.loads((tmp_path / "run" / "public" / "provenance.json").read_text())["sessions"][0]
     assert noted["command"] == "fl-audit run a.toml --out run"
     assert not any(text in "".join(capfd.readouterr()).encode() for text in spellings(SEED)[:3])

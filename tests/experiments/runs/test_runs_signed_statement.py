@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.signed_statement import STATEMENT, SignerIdentity, new_key, sign, verify
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from small_audits import MakePlan
 
-from fl_audit.experiments.runs.ray_engine import Engine
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_report_contents import summarise
 

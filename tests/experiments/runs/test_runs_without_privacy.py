@@ -8,9 +8,9 @@ import pytest
 from small_audits import small_settings
 
 from fl_audit.errors import InputError
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.non_private_run import note_unprotected, unprotected_config, unprotected_place
-from fl_audit.experiments.runs.ray_engine import Engine
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report

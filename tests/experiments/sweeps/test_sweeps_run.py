@@ -19,7 +19,8 @@ from untold import assert_untold
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import main
-from fl_audit.experiments.runs.ray_engine import Engine, RayOptions
+from fl_audit.experiments.engine_names import Engine
+from fl_audit.experiments.runs.ray_engine import RayOptions
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory

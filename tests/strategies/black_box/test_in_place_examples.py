@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 import torch
 
+from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.local_engine import run_locally
-from fl_audit.experiments.runs.ray_engine import Engine, RayOptions, run_on_ray
+from fl_audit.experiments.runs.ray_engine import RayOptions, run_on_ray
 
 SHAPES = ("quickstart_pytorch", "opacus_clients", "scikit_learn", "custom_metrics", "server_evaluation")
 EXAMPLES = Path(__file__).parents[3] / "experiments" / "examples"

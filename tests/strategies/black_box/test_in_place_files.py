@@ -114,12 +114,12 @@ def test_a_copy_is_put_back_into_its_first_state(place: Path, monkeypatch: pytes
         (here / "inner" / "deep" / "a.txt").write_text("changed")
         (here / "data.csv").unlink()
         (here / "new" / "one").mkdir(parents=True)
-        copy.tidied()
+        copy.restore()
         assert (here / "inner" / "deep" / "a.txt").read_text() == "a"
         assert (here / "data.csv").read_text() == "1,2"
         assert not (here / "new").exists()
-        assert copy.moved(str(place / "out")) == str(here / "out")
-        assert copy.moved("/other/out") == "/other/out"
+        assert copy.path_in_copy(str(place / "out")) == str(here / "out")
+        assert copy.path_in_copy("/other/out") == "/other/out"
     finally:
         copy.remove()
     assert not here.exists()

@@ -31,7 +31,7 @@ from fl_audit.strategies.black_box.message_tensors import record_of
 
 _HOOKS = {
     "fl_audit.strategies.black_box.trials_after_training.fingerprint": "no trials",
-    "fl_audit.strategies.black_box.trials_after_training.open_campaign": "ended early",
+    "fl_audit.strategies.black_box.trials_after_training.open_trial_store": "ended early",
     "fl_audit.strategies.black_box.trials_after_training.WorkingCopy": "no trials",
     "fl_audit.strategies.black_box.target_mod.client_fingerprint": "no client answered",
     "fl_audit.strategies.black_box.trials_after_training.sketch": "no trials",
@@ -43,7 +43,7 @@ _HOOKS = {
     "fl_audit.strategies.black_box.target_mod._enter": "replies of clients",
     "fl_audit.strategies.black_box.target_mod.ClientAnswer": "no client answered",
     "fl_audit.strategies.black_box.trials_after_training.AppTrialRunner.play": "ended early",
-    "fl_audit.strategies.black_box.trials_after_training.played": "ended early",
+    "fl_audit.strategies.black_box.trials_after_training.recorded_trial": "ended early",
     "fl_audit.strategies.black_box.trial_store.StoredTrials.add": "ended early",
     "fl_audit.strategies.black_box.trials_after_training.finish": "ended early",
 }

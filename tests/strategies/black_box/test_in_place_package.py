@@ -74,10 +74,10 @@ def test_the_small_package_is_enough(unpacked: Path) -> None:
         f"sys.path.insert(0, {str(unpacked)!r})\n" + "\n".join(CLIENTS.values()) + "\n"
         "import fl_audit\n"
         f"assert fl_audit.__file__.startswith({str(unpacked)!r})\n"
-        "from fl_audit.privacy.ledger import LedgerTraining, spent\n"
+        "from fl_audit.privacy.ledger import LedgerTraining, composed_epsilon\n"
         "from fl_audit.privacy.stated_releases import StatedReleases\n"
         "line = LedgerTraining('', StatedReleases('add-remove-record', 2.0, 30, 0.1))\n"
-        "print(round(spent((line,), 1e-5).epsilon, 3))"
+        "print(round(composed_epsilon((line,), 1e-5).epsilon, 3))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ran = subprocess.run(

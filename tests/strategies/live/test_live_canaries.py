@@ -35,7 +35,7 @@ from fl_audit.audits.canaries.live_checks import Inconsistency
 from fl_audit.audits.canaries.live_page import live_lines
 from fl_audit.audits.canaries.observer_store import TrainingObserver
 from fl_audit.audits.canaries.reported_canary_properties import NOTE, ReportedCanaryProperties, fingerprint
-from fl_audit.audits.canaries.stored_rounds import opened, whole_rounds
+from fl_audit.audits.canaries.stored_rounds import scores_and_coins, whole_rounds
 from fl_audit.clients.canary import Canary, canary_mod, watching_mod
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.local_engine import run_locally
@@ -138,7 +138,7 @@ def test_without_noise_a_score_is_the_canary_and_the_model_is_else_unchanged(tmp
     watch = TrainingObserver(tmp_path / "kept", DIRECTIONS, CANARIES)
     averaged = FedAvg(fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS)
     played(watched(averaged, watch), 4, client_app())
-    scores, coins, _ = opened(whole_rounds(watch.directory, CANARIES)[0], COINS, CANARIES)
+    scores, coins, _ = scores_and_coins(whole_rounds(watch.directory, CANARIES)[0], COINS, CANARIES)
     for row, number in enumerate(range(1, 5)):
         # Averaging makes a number of the counter, which counts as one more parameter from then on.
         dimension = sum(int(np.prod(size)) for size in SIZES) + (number > 1)
@@ -338,7 +338,7 @@ def test_both_interfaces_under_flowers_simulation(tmp_path: Path) -> None:
 def test_only_rounds_in_which_every_canary_answered_count(tmp_path: Path) -> None:
     watch, model = TrainingObserver(tmp_path, DIRECTIONS, 2), [np.zeros(9)]
     for number, present in ((1, (0, 1)), (3, (1, 0)), (4, (0,))):
-        watch.note(number, model, [one + number for one in model], map(ReportedCanaryProperties, present))
+        watch.store_scores(number, model, [one + number for one in model], map(ReportedCanaryProperties, present))
     rounds, every = whole_rounds(tmp_path, 2)
     assert ([one.number for one in rounds], [one.number for one in every]) == ([1, 3], [1, 3, 4])
     last = tmp_path / "round-000004.json"
@@ -365,12 +365,12 @@ def test_a_client_that_watches_keeps_no_round_that_it_missed_or_that_released_no
 def test_rounds_of_a_training_that_was_started_again_count_no_more(tmp_path: Path) -> None:
     watch, model = TrainingObserver(tmp_path, DIRECTIONS, 1), [np.zeros(9)]
     for number in (1, 2, 3, 1, 2, 2):
-        watch.note(number, model, [one + 1 for one in model], [ReportedCanaryProperties(0)])
+        watch.store_scores(number, model, [one + 1 for one in model], [ReportedCanaryProperties(0)])
     assert [one.number for one in whole_rounds(tmp_path, 1)[0]] == [1, 2]
     aside = {path.name: len(list(path.iterdir())) for path in tmp_path.glob("earlier-*")}
     assert aside == {"earlier-1": 3, "earlier-2": 1}
     shutil.rmtree(tmp_path / "earlier-1")
-    watch.note(1, model, [one + 1 for one in model], [ReportedCanaryProperties(0)])
+    watch.store_scores(1, model, [one + 1 for one in model], [ReportedCanaryProperties(0)])
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["earlier-2", "earlier-3", "round-000001.json"]
 
 

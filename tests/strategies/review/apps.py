@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from fl_audit.strategies.review.app_loading import StubImportFinder, read_app
-from fl_audit.strategies.review.strategy_capture import CapturedStrategy, catch
+from fl_audit.strategies.review.strategy_capture import CapturedStrategy, capture_strategy
 
 PROJECT = """
 [project]
@@ -143,4 +143,4 @@ def caught(directory: Path) -> CapturedStrategy:
     """Return the strategy of an app, captured as a review does."""
     stand_ins = StubImportFinder(directory)
     sys.meta_path.append(stand_ins)
-    return catch(read_app(directory), 10, stand_ins)
+    return capture_strategy(read_app(directory), 10, stand_ins)

@@ -14,7 +14,7 @@ from fl_audit.experiments.cli.main import main
 from fl_audit.local_training.pitfalls import Pitfall
 from fl_audit.strategies.review.app_loading import StubImportFinder, read_app
 from fl_audit.strategies.review.client_inspection import ClientInspection, look_into_clients
-from fl_audit.strategies.review.strategy_capture import catch
+from fl_audit.strategies.review.strategy_capture import capture_strategy
 from fl_audit.verdict.verdict import Verdict
 
 SERVER = """
@@ -78,7 +78,7 @@ def _looked(
 ) -> ClientInspection:
     usual = {"load": DATA, "before": KEPT, "asked": "", "count": "1"}
     app = read_app(write_app(directory / name, name, SERVER, dedent(CLIENT).format(**(usual | parts))))
-    return look_into_clients(app, catch(app, 3, StubImportFinder(app.directory)), 3, data, seconds)
+    return look_into_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, data, seconds)
 
 
 def test_honest_clients_are_not_accused(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_clients_that_learn_from_texts_are_looked_into(tmp_path: Path, asked: st
     client, server = (OF_TEXTS + one.replace("torch.nn.Linear(5, 3)", "Texts()") for one in (client, SERVER))
     name = f"clients_texts_{is_honest}".lower()
     app = read_app(write_app(tmp_path / name, name, server, client))
-    looked = look_into_clients(app, catch(app, 3, StubImportFinder(app.directory)), 3, None, 120.0)
+    looked = look_into_clients(app, capture_strategy(app, 3, StubImportFinder(app.directory)), 3, None, 120.0)
     found = looked.assessment
     assert found is not None, looked.unseen
     assert (found.verdict is Verdict.CONSISTENT) is is_honest
@@ -191,7 +191,7 @@ def test_looking_into_clients_takes_at_most_three_times_the_steps_of_the_app(
     parts = {"load": DATA, "before": KEPT, "asked": "", "count": "1"}
     server = SERVER.replace("num_rounds=2", f"num_rounds={rounds}")
     app = read_app(write_app(tmp_path / name, name, server, dedent(CLIENT).format(**parts)))
-    caught = catch(app, clients, StubImportFinder(app.directory))
+    caught = capture_strategy(app, clients, StubImportFinder(app.directory))
     steps[0] = 0
     assert look_into_clients(app, caught, clients, None, 120.0).assessment is not None
     own = clients * rounds * 5  # of 98 records in batches of 20

@@ -14,7 +14,7 @@ import pytest
 from apps import with_strategy, write_app
 
 from fl_audit.experiments.black_box.isolated_process import ProcessResult, run_isolated
-from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions, held_apart
+from fl_audit.experiments.black_box.strategy_audit_launcher import StrategyOptions, audit_in_subprocess
 from fl_audit.strategies.temporary_directories import DIRECTORY_PREFIX, new_temporary_directory
 
 SECONDS_TO_END, SECONDS_TO_BEGIN = 15.0, 120.0
@@ -145,7 +145,7 @@ def test_what_a_killed_owner_left_is_removed_and_nothing_else(tmp_path: Path, mo
 def test_what_was_ended_from_outside_says_so_in_json_too(monkeypatch: pytest.MonkeyPatch, out: Path | None) -> None:
     told = ProcessResult({"result": {}, "lines": [], "report": None}, "signal 9")
     monkeypatch.setattr("fl_audit.experiments.black_box.isolated_process.run_isolated", lambda *_, **__: told)
-    found = held_apart(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
+    found = audit_in_subprocess(StrategyOptions("mine:slow", "add-remove-client", noise_multiplier=1.0), out)
     assert "signal 9" in found["result"]["stopped_early"]
     assert found["lines"][0].startswith("* Stopped early: ")
     assert ("no page" in found["lines"][0]) is (out is not None)

@@ -29,7 +29,7 @@ from fl_audit.experiments.black_box import isolated_process
 from fl_audit.experiments.black_box.review_launcher import reviewed
 from fl_audit.experiments.cli.main import app as command
 from fl_audit.privacy.gaussian import gaussian_mu, gdp_delta
-from fl_audit.strategies.black_box.audited_system import Observer, modified
+from fl_audit.strategies.black_box.audited_system import Observer, with_mods
 from fl_audit.strategies.black_box.legacy_adapter import LegacyAdapter
 from fl_audit.strategies.black_box.scenario import OF_FEW_TENSORS, ModelKind
 from fl_audit.strategies.black_box.scenarios import BY_NAME
@@ -39,9 +39,9 @@ from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
 from fl_audit.strategies.review.client_counts import asked_of, nodes_of, too_few_clients
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.plan import fewest, plan_of, telling_kinds
+from fl_audit.strategies.review.plan import plan_of, relevant_scenarios, smallest_budget
 from fl_audit.strategies.review.review import review
-from fl_audit.strategies.review.review_messages import headline, review_json, screen
+from fl_audit.strategies.review.review_messages import headline, report_lines_of_review, review_json
 from fl_audit.strategies.review.review_result import ReviewResult
 from fl_audit.strategies.review.review_verdict import server_verdict
 from fl_audit.strategies.review.reviewed_app import reviewed_claim
@@ -104,7 +104,7 @@ def test_mods_are_played_where_the_app_has_them(tmp_path: Path) -> None:
     assert fixedclipping_mod in [one.mod for one in found.mods]
     for kind, expected in (("train", ["everywhere 0.5", "train 0.5"]), ("evaluate", ["everywhere 0.5"])):
         context = Context(run_id=1, node_id=2, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig())
-        answer = modified(tuple(one for one in found.mods if one.mod is not fixedclipping_mod), _empty_reply)
+        answer = with_mods(tuple(one for one in found.mods if one.mod is not fixedclipping_mod), _empty_reply)
         answer(Message(RecordDict(), FIRST_NODE, kind), context)
         assert list(context.state["seen"].values()) == expected
 
@@ -348,12 +348,14 @@ def test_kinds_without_a_single_trial_are_not_said_to_hold() -> None:
     stated = StatedAppClaim(claim, "here")
     found = ReviewResult("app", stated, Verdict.INCONCLUSIVE, 3, 3, 4, {"train": 4, "evaluate": 0}, None,
                          ("removed", "metrics"), "none", result, None, (), ())  # fmt: skip
-    lines = dict(screen(found))
+    lines = dict(report_lines_of_review(found))
     assert lines["No contradiction"] == BY_NAME["metrics"].plain_name
     assert lines["Not tried"].startswith("'removed' (no model")
-    assert "Not tried" not in dict(screen(replace(found, result=replace(result, silent=()))))
+    assert "Not tried" not in dict(report_lines_of_review(replace(found, result=replace(result, silent=()))))
     assert lines["Beside the model"].startswith("the server sees")
-    assert dict(screen(replace(found, beside=result)))["Beside the model"] == ""  # nothing that a client could look at
+    assert (
+        dict(report_lines_of_review(replace(found, beside=result)))["Beside the model"] == ""
+    )  # nothing that a client could look at
 
 
 def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
@@ -410,7 +412,7 @@ def test_plans_shrink_with_the_time() -> None:
     plans = [plan_of(kinds, claim, 0.1, 0.01, left, 3, True, False) for left in (1e9, 300, 100, 20)]
     assert plans[0].rounds == 3
     assert [plan.budget.pilot for plan in plans] == sorted((plan.budget.pilot for plan in plans), reverse=True)
-    assert plans[-1].budget == fewest(claim)
+    assert plans[-1].budget == smallest_budget(claim)
     assert [kind.model is ModelKind.OWN for kind in plans[-1].kinds] == [False]
     assert plan_of(kinds, claim, 0.1, 0.01, 20, 3, False, False).rounds == 3
 
@@ -420,7 +422,7 @@ def test_plans_shrink_with_the_time() -> None:
 def test_a_weak_claim_gets_as_many_trials_as_can_refute_it(noise: float, trials: int) -> None:
     """By hand: of n trials told without an error, level .05 / 4 certifies a total variation of about 1 - 11 / n."""
     claim = StatedClaim("add-remove-client", noise_multiplier=noise)
-    assert fewest(claim).stages == (trials,)
+    assert smallest_budget(claim).stages == (trials,)
     variation = gdp_delta(0.0, gaussian_mu(noise, 1))
     assert (1 - 11 / trials > variation) is (noise > 0.1)
 
@@ -428,7 +430,7 @@ def test_a_weak_claim_gets_as_many_trials_as_can_refute_it(noise: float, trials:
 def test_buffers_are_moved_under_the_names_that_the_app_gives_them() -> None:
     model = {"b.running_var": np.ones(3, np.float32), "b.num_batches_tracked": np.zeros((), np.int64)}
     model["weight"] = np.ones((3, 4), np.float32)
-    kinds = telling_kinds(list(BY_NAME.values()), model, has_claim=True)
+    kinds = relevant_scenarios(list(BY_NAME.values()), model, has_claim=True)
     moved = {kind.plain_name: kind for kind in kinds if kind.present.direction in OF_FEW_TENSORS}
     assert len(moved) == 2
     for name, tensor in ((_BUFFERS, "b.running_var"), (_COUNTERS, "b.num_batches_tracked")):
@@ -487,7 +489,7 @@ def test_a_wrapper_with_too_little_noise_is_found_and_its_twin_is_not(
         small = TrialBudget(pilot=60, stages=(200,), shares=(1.0,), tried=1, most=1, deep=1, plainest=True)
         for name in ("_FEWER", "_FEWEST"):
             monkeypatch.setattr(f"fl_audit.strategies.review.plan.{name}", small)
-        monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+        monkeypatch.setattr("fl_audit.strategies.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])
         monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     server = with_strategy(f"Own({PRIVATE.format(noise=1.0)})")
     server = server.replace(PRIVATE.format(noise=1.0), "FedAvg(fraction_evaluate=0.0)").replace(
@@ -531,7 +533,7 @@ def test_trials_show_what_it_means_to_begin_with_fewer_clients_than_the_noise_is
     """Two clients' mean with the noise of ten has mu 5 where 1 is claimed: Phi(2.5) = .994 of trials, .69 allowed."""
     server = with_strategy(PRIVATE.format(noise=1.0).replace("4)", "10)"))
     directory = write_app(tmp_path, "early_app", server)
-    monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+    monkeypatch.setattr("fl_audit.strategies.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])
     monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     found = review(directory, ReviewOptions(processes=1, seconds=400, rounds=1, is_quick=True))
     said = next(remark for remark in found.remarks if "as soon as 2" in remark)

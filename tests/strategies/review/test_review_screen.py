@@ -34,7 +34,7 @@ from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.probe_trials import probed
 from fl_audit.strategies.review.record_privacy_mentions import of_records, of_records_words, of_settings
 from fl_audit.strategies.review.review import review
-from fl_audit.strategies.review.review_messages import headline, review_json, screen
+from fl_audit.strategies.review.review_messages import headline, report_lines_of_review, review_json
 from fl_audit.strategies.review.review_result import ReviewResult
 from fl_audit.strategies.review.review_verdict import server_verdict
 from fl_audit.strategies.review.side_channels import SideChannel, side_channel_results
@@ -151,9 +151,11 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
     said = _review(_result(), none, verdict=verdict, of_records=found)
     assert verdict is Verdict.NOT_AUDITED
     assert headline(said).startswith("Unseen: ")
-    assert all("Opacus (client.py:1)" in line for line in (headline(said), dict(screen(said))["Claim"]))
+    assert all("Opacus (client.py:1)" in line for line in (headline(said), dict(report_lines_of_review(said))["Claim"]))
     assert "o guarantee" not in headline(said)
-    path = write_page("app", verdict, headline(said), screen(said), [(said.result, ())], review_json(said), tmp_path)
+    path = write_page(
+        "app", verdict, headline(said), report_lines_of_review(said), [(said.result, ())], review_json(said), tmp_path
+    )
     assert "Opacus (client.py:1)" in path.read_text()
     assert review_json(said)["of_records"] == [{"what": "Opacus", "file": "client.py", "line": 1, "is_library": True}]
     # A claim about clients is judged as ever.
@@ -161,7 +163,9 @@ def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Pa
 
 
 def _beside(result: ClaimAudit, kinds: list[str], **changes: Any) -> str:
-    return dict(screen(_review(result, leaks=side_channel_results([result], kinds), **changes)))["Beside the model"]
+    return dict(report_lines_of_review(_review(result, leaks=side_channel_results([result], kinds), **changes)))[
+        "Beside the model"
+    ]
 
 
 def test_what_told_nothing_is_said_with_the_trials_that_asked() -> None:
@@ -249,19 +253,21 @@ def test_a_loss_that_only_our_clients_report_is_said_to_be_ours() -> None:
         asked={"metrics": ScenarioTrialsSummary(460, ("metrics: loss",))},
     )
     told = side_channel_results([result], ["metrics"])
-    line = dict(screen(_review(result, leaks=told)))["Beside the model"]
+    line = dict(report_lines_of_review(_review(result, leaks=told)))["Beside the model"]
     assert [(leak.share, leak.by) for leak in told if leak.aside is SideChannel.METRICS] == [(1.0, "metrics: loss")]
     assert "(metrics: loss, which" in line
-    line = dict(screen(_review(result, leaks=told, asked_for=("loss",))))["Beside the model"]
+    line = dict(report_lines_of_review(_review(result, leaks=told, asked_for=("loss",))))["Beside the model"]
     assert "(metrics: loss)" in line
 
 
 def test_trials_on_its_own_model_are_named_only_where_there_were_some() -> None:
-    played = dict(screen(_review(_result())))["Played"]
+    played = dict(report_lines_of_review(_review(_result())))["Played"]
     assert "small model" in played
     assert "none tried" in played
     own = _review(_result(attempts=(_attempt("removed", "x"),)), kinds=("removed, own model",))
-    assert all(part in dict(screen(own))["Played"] for part in ("1 scenario", "16 parameters", "up to 400 "))
+    assert all(
+        part in dict(report_lines_of_review(own))["Played"] for part in ("1 scenario", "16 parameters", "up to 400 ")
+    )
 
 
 class Looking(FedAvg):

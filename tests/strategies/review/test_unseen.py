@@ -22,7 +22,7 @@ from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_b
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.record_privacy_mentions import of_records
 from fl_audit.strategies.review.review import review
-from fl_audit.strategies.review.review_messages import headline, review_json, screen
+from fl_audit.strategies.review.review_messages import headline, report_lines_of_review, review_json
 from fl_audit.strategies.review.review_result import ReviewResult
 from fl_audit.strategies.review.review_verdict import mentions_and_unseen, server_verdict
 from fl_audit.strategies.review.side_channels import SideChannel
@@ -158,12 +158,14 @@ def test_what_was_not_seen_makes_a_review_inconclusive(tmp_path: Path, came: Ver
     assert found.verdict is Verdict.INCONCLUSIVE
     assert headline(found).startswith(f"Inconclusive: {UNSEEN} (why). ")
     assert "guarantees no privacy" not in headline(found)
-    assert dict(screen(found))["Claim"].startswith("none that") is not has_claim
-    assert "no noise" not in dict(screen(found))["Claim"]
-    assert dict(screen(found))["Not loaded"].endswith(f"{UNSEEN[1:]} (why).")
+    assert dict(report_lines_of_review(found))["Claim"].startswith("none that") is not has_claim
+    assert "no noise" not in dict(report_lines_of_review(found))["Claim"]
+    assert dict(report_lines_of_review(found))["Not loaded"].endswith(f"{UNSEEN[1:]} (why).")
     values = review_json(found)
     assert values["not_loaded"] == [f"{UNSEEN} (why)"]
-    page = write_page("app", found.verdict, headline(found), screen(found), [(found.result, ())], values, tmp_path)
+    page = write_page(
+        "app", found.verdict, headline(found), report_lines_of_review(found), [(found.result, ())], values, tmp_path
+    )
     assert f"{UNSEEN} (why)".replace("'", "&#x27;") in page.read_text().split("<details")[0]
 
 
@@ -174,7 +176,7 @@ def test_an_app_whose_clients_cannot_be_imported_guarantees_who_knows_what(
     small = TrialBudget(pilot=40, stages=(40,), shares=(1.0,), tried=1, most=1, deep=1, scout=40, plainest=True)
     for name in ("_FEWER", "_FEWEST"):
         monkeypatch.setattr(f"fl_audit.strategies.review.plan.{name}", small)
-    monkeypatch.setattr("fl_audit.strategies.review.plan.telling_kinds", lambda *_, **__: [BY_NAME["removed"]])
+    monkeypatch.setattr("fl_audit.strategies.review.plan.relevant_scenarios", lambda *_, **__: [BY_NAME["removed"]])
     monkeypatch.setattr("fl_audit.strategies.review.review.NUMBERS", {SideChannel.METRICS: "metrics"})
     client = f"{LOCAL}\nraise OSError('no data here')\n"
     kept = list[ReviewResult]()

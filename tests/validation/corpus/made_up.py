@@ -12,6 +12,7 @@ from scipy.linalg import circulant
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
+from fl_audit.report.formatting import capital
 from tests.validation.breach_kinds import BREACHES, Breach
 from tests.validation.corpus.case import Case, Floats, Layout
 from tests.validation.corpus.federated import claim_of
@@ -162,7 +163,7 @@ def case(name: str) -> Case:
     if breach.name in _HARMLESS:
         return _case(name, breach, gaussian(_HARMLESS[breach.name], DELTA))
     wrong = _said(breach.name)
-    return _case(name, breach, _truths()[breach.name], f"{wrong[0].upper()}{wrong[1:]}.")
+    return _case(name, breach, _truths()[breach.name], f"{capital(wrong)}.")
 
 
 def _case(name: str, breach: Breach, true: float | None, wrong: str = "") -> Case:

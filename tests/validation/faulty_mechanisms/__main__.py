@@ -15,9 +15,9 @@ from rich.status import Status
 from rich.table import Table
 
 from fl_audit.atomic_files import atomic_file
-from fl_audit.errors import require_number
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
+from fl_audit.value_checks import require_number
 from tests.validation.choices import named
 from tests.validation.faulty_mechanisms.catalogue import FAULTY_MECHANISMS
 from tests.validation.faulty_mechanisms.evaluation import (
@@ -86,7 +86,7 @@ def main() -> None:
     rows = [(what, done[what.name]) for what in mechanisms]
     console.print(_table(rows))
     console.print("Seconds in brackets are those of all processors together.")
-    end(problems(rows), "every faulty mechanism is caught, and no honest mechanism is")
+    exit_with(problems(rows), "every faulty mechanism is caught, and no honest mechanism is")
 
 
 if __name__ == "__main__":

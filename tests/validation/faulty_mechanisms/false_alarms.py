@@ -23,10 +23,10 @@ from rich.table import Table
 
 from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.black_box.claim_audit_results import TrialBudget
-from fl_audit.errors import require_number
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.strategies.black_box.system_audit import audit_system
+from fl_audit.value_checks import require_number
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.choices import allowed, named
 from tests.validation.faulty_mechanisms.honest_twins import HONEST
@@ -117,7 +117,7 @@ def main() -> None:
                 _write_verdicts(verdicts, path)
     table, accused = _counts_table(verdicts, names)
     console.print(table)
-    end([f"{name} is accused too often" for name in accused], "nobody honest is accused too often")
+    exit_with([f"{name} is accused too often" for name in accused], "nobody honest is accused too often")
 
 
 if __name__ == "__main__":

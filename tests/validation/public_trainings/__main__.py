@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 
 from fl_audit.experiments.cli.main import guarded
-from fl_audit.experiments.studies.study_commands import end, parser_of, table_of
+from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.local_training.assessment import Assessment
 from fl_audit.local_training.pitfalls import ABOUT, Pitfall, Severity
 from fl_audit.local_training.training_function_audit import TrainingAuditOptions, audit_training
@@ -100,7 +100,7 @@ def main() -> None:
         if problem := _problem(case, found):
             problems.append(problem)
     console.print(table)
-    end(problems, f"{played} played: every planted pitfall is named")
+    exit_with(problems, f"{played} played: every planted pitfall is named")
 
 
 if __name__ == "__main__":

@@ -210,7 +210,7 @@ def _takes_part(
     federation: LoadedFederation, challenger: SeededChallenger, batch: TrialBatch, server_round: int
 ) -> Flags:
     """Return in which trials a round's secret sample contains the target, bool (trials,)."""
-    mechanism, turn = federation.public.mechanism, federation.public.turn(server_round)
+    mechanism, turn = federation.public.mechanism, federation.public.eligible_units(server_round)
     rate = mechanism.sampling_rate
     if turn is not None and federation.target not in turn:
         return np.zeros(batch.count, dtype=np.bool_)

@@ -1,0 +1,166 @@
+"""Check and convert values of user input: numbers, arrays, enumerations and paths; invalid ones raise `InputError`."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import lru_cache, partial
+from itertools import pairwise
+from math import inf
+from numbers import Real
+from operator import ge, gt, le, lt
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fl_audit.errors import InputError, require
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+_ENDS = {"above": gt, "from": ge, "below": lt, "to": le}
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "numbers": lambda value: bool(value == value),
+    "finite": lambda value: abs(value) < inf,
+    "positive": lambda value: bool(value > 0),
+    "whole": lambda value: bool(value % 1 == 0),
+}
+
+
+@lru_cache(256)
+def _checks(accepted: str) -> tuple[Callable[[Any], bool], ...]:
+    words = accepted.replace(",", "").split()
+    ends = [(word, float(end)) for word, end in pairwise(words) if word in _ENDS and end not in _ENDS]
+    ranges = [partial(lambda holds, end, value: bool(holds(value, end)), _ENDS[word], end) for word, end in ends]
+    return (*(_KINDS[word] for word in words if word in _KINDS), *ranges)
+
+
+def require_number(said: str, value: object, accepted: str = "numbers") -> None:
+    """Raise `InputError` unless a value is a number of the described kind.
+
+    Parameters
+    ----------
+    said
+        Beginning of the message, such as "confidence is".
+    value
+        Value to check, which the message shows.
+    accepted
+        Kind of number, for the check and the message: "numbers", optionally preceded by "whole", "finite" or "positive"
+        and followed by a range with "above", "from", "below" or "to".
+
+    Raises
+    ------
+    InputError
+        If the value is no number of this kind, e.g. a string, None or NaN.
+
+    Examples
+    --------
+    >>> require_number("confidence is", 0.95, "numbers above 0.5 and below 1")
+    >>> require_number("rounds are", None, "whole numbers from 1")
+    Traceback (most recent call last):
+    fl_audit.errors.InputError: rounds are None: accepted are whole numbers from 1
+    """
+    fits = isinstance(value, Real) and not isinstance(value, bool) and all(is_in(value) for is_in in _checks(accepted))
+    require(fits, f"{said} {_written(value)}: accepted are {accepted}")
+
+
+_LARGEST_WRITTEN = 10**20
+
+
+def _written(value: object) -> str:
+    """Return a value as text; an integer from 10^20 on is replaced by its number of digits."""
+    if isinstance(value, int) and abs(value) >= _LARGEST_WRITTEN:
+        return f"a whole number of about {int(value.bit_length() * 0.30103) + 1} digits"
+    return str(value) if isinstance(value, Real) else repr(value)
+
+
+def require_switch(name: str, value: object) -> None:
+    """Raise `InputError` unless a value is a bool; the string "no", for example, would count as true.
+
+    Parameters
+    ----------
+    name
+        Name of the value in the message.
+    value
+        Value to check.
+    """
+    require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}: accepted are True and False")
+
+
+def as_floats(what: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return numbers as a float64 array of the same shape.
+
+    Parameters
+    ----------
+    what
+        Name of the numbers in the message.
+    values
+        Numbers of any shape.
+
+    Raises
+    ------
+    InputError
+        If a value is not a real number.
+    """
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} are {str(values)[:40]!r}: accepted are numbers") from error
+
+
+def as_whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
+    """Return integers as an int64 array of the same shape; raise `InputError` if a value is not an integer.
+
+    Parameters
+    ----------
+    what
+        Name of the numbers in the message.
+    values
+        Integers, of any shape.
+    """
+    with np.errstate(invalid="ignore"):
+        numbers = as_floats(what, values)
+        broken = numbers[numbers % 1 != 0]
+    require(broken.size == 0, f"{what} have {', '.join(map(str, broken[:1]))}: accepted are whole numbers")
+    # Through doubles only what is written as text or with a point: large whole numbers would be rounded.
+    return np.ascontiguousarray(values if np.asarray(values).dtype.kind in "iu" else numbers, dtype=np.int64)
+
+
+def in_percent(number: float) -> str:
+    """Return a hint such as "; 5 % is 0.05" if a share seems to be given in percent, otherwise an empty string."""
+    return f"; {number:g} % is {number / 100:g}" if 1 < number < 100 and number == int(number) else ""
+
+
+def choice(choices: type[Choice], what: str, name: object) -> Choice:
+    """Return the member of an enumeration that has a given value; raise `InputError` if there is none.
+
+    Parameters
+    ----------
+    choices
+        Enumeration with string values.
+    what
+        Name of the setting in the message.
+    name
+        Value that the user gave, such as "euclidean".
+    """
+    require(name in list(choices), f"{what} is {name!r}: accepted are {', '.join(choices)}")
+    return choices(str(name))
+
+
+def as_directory(value: object) -> Path:
+    """Return a string or a path as a `Path`; raise `InputError` for any other type."""
+    require(isinstance(value, (str, Path)), f"directory is {value!r}: accepted are paths")
+    return Path(str(value))
+
+
+def expanded_path(value: str | Path) -> Path:
+    """Return a path with a leading `~` replaced by the home directory.
+
+    Raises
+    ------
+    InputError
+        If the path begins with `~` and the name of a user who is unknown.
+    """
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{value} begins with the home of nobody here: accepted is a path without '~'") from error
