@@ -24,6 +24,7 @@ from fl_audit.experiments.cli.options import (
 )
 from fl_audit.experiments.exit_statuses import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
+from fl_audit.name_lists import name_list
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.user_modules import require_named
@@ -140,7 +141,7 @@ def strategy(
 def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
     for flag, names in given.items():
         for name in names or []:
-            accepted = ", ".join(lazy_imports.scenarios.BY_NAME)
+            accepted = name_list(lazy_imports.scenarios.BY_NAME)
             require(name in lazy_imports.scenarios.BY_NAME, f"{flag} {name!r}: accepted are {accepted}")
 
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fl_audit.errors import in_percent
+from fl_audit.name_lists import name_list
 
 _LONGEST_SHOWN = 60
 _LARGEST_SHOWN = 10**20
@@ -35,7 +36,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
     match problem["type"]:
         case "extra_forbidden":
             names = list(_section(model, known).get("properties", {}))
-            nearest, accepted = get_close_matches(known[-1], names, n=1, cutoff=0.0)[0], ", ".join(names)
+            nearest, accepted = get_close_matches(known[-1], names, n=1, cutoff=0.0)[0], name_list(names)
             return f"configuration key {shown(place)} is unknown: nearest is {nearest!r}, accepted are {accepted}"
         case "missing":
             return f"configuration section [{place}] is missing: {missing}"
