@@ -12,9 +12,11 @@ from fl_audit.experiments.reproductions.claims import (
     PaperClaim,
     counted,
     looked_at,
+    said_of,
     verdicts_said,
 )
 from fl_audit.experiments.reproductions.item_results import ItemResult, measured_row, table
+from fl_audit.name_lists import name_list
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 
@@ -65,8 +67,14 @@ def claims_table(
 def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
     for statement in dict.fromkeys(claim.statement for claim in claims):
         own = [claim for claim in claims if claim.statement == statement]
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counted(own).items() if count)
-        yield f"{statement[0].upper()}{statement[1:]}: of {len(own)}, {said}."
+        found = {verdict: count for verdict, count in counted(own).items() if count}
+        said = name_list([f"{count} {said_of(verdict, count)}" for verdict, count in found.items()])
+        if len(found) == 1:
+            number = "it" if len(own) == 1 else f"all {len(own)}"
+            said = f"{number} {said_of(own[0].verdict, len(own))}"
+        else:
+            said = f"of {len(own)}, {said}"
+        yield f"{statement[0].upper()}{statement[1:]}: {said}."
 
 
 _MARKS = {
