@@ -1,9 +1,23 @@
-"""Write lists of names."""
+"""Write lists of names and phrases for sentences."""
 
 from collections.abc import Iterable
 
 
-def name_list(names: Iterable[str], last: str = "and") -> str:
+def phrase_list(phrases: Iterable[str], last: str = "and") -> str:
+    """Return phrases as a list in a sentence, such as "a, b and c".
+
+    Parameters
+    ----------
+    phrases
+        The phrases, in their order.
+    last
+        Word before the last phrase.
+    """
+    *first, end = [*phrases] or [""]
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def name_list(names: Iterable[object], last: str = "and") -> str:
     """Return names as a list in a sentence; all are quoted if one of them has a space or a comma.
 
     Parameters
@@ -20,8 +34,6 @@ def name_list(names: Iterable[str], last: str = "and") -> str:
     >>> name_list(["own", "own, rounded"], "or")
     "'own' or 'own, rounded'"
     """
-    items = list(map(str, names))
-    if any(mark in item for item in items for mark in (" ", ",")):
-        items = [f"'{item}'" for item in items]
-    *first, end = items or [""]
-    return f"{', '.join(first)} {last} {end}" if first else end
+    told = [str(name) for name in names]
+    is_clear = not any(mark in name for name in told for mark in (" ", ","))
+    return phrase_list(told if is_clear else [f"'{name}'" for name in told], last)

@@ -16,7 +16,7 @@ from fl_audit.experiments.reproductions.claims import (
     verdicts_said,
 )
 from fl_audit.experiments.reproductions.item_results import ItemResult, measured_row, table
-from fl_audit.name_lists import name_list
+from fl_audit.name_lists import phrase_list
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 
 
@@ -68,9 +68,9 @@ def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
     for statement in dict.fromkeys(claim.statement for claim in claims):
         own = [claim for claim in claims if claim.statement == statement]
         found = {verdict: count for verdict, count in counted(own).items() if count}
-        said = name_list([f"{count} {said_of(verdict, count)}" for verdict, count in found.items()])
+        said = phrase_list([f"{count} {said_of(verdict, count)}" for verdict, count in found.items()])
         if len(found) == 1:
-            number = "it" if len(own) == 1 else f"all {len(own)}"
+            number = {1: "it", 2: "both"}.get(len(own), f"all {len(own)}")
             said = f"{number} {said_of(own[0].verdict, len(own))}"
         else:
             said = f"of {len(own)}, {said}"

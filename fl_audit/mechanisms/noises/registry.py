@@ -14,7 +14,7 @@ from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.stored_parts import read_part, stored_part
-from fl_audit.name_lists import name_list
+from fl_audit.name_lists import name_list, phrase_list
 from fl_audit.privacy.accounting_enums import SensitivityKind
 
 NOISES: dict[str, type[MechanismNoise]] = {
@@ -59,8 +59,7 @@ def quoted_names(*origins: NoiseOrigin, carries_canaries: bool | None = None) ->
     carries_canaries
         Whether canaries can be measured under the noise; None for both.
     """
-    *first, last = [f"'{name}'" for name in names_of_noises(*origins, carries_canaries=carries_canaries)]
-    return f"{', '.join(first)} and {last}" if first else last
+    return phrase_list(f"'{name}'" for name in names_of_noises(*origins, carries_canaries=carries_canaries))
 
 
 def noise_of(settings: NoiseSettings) -> MechanismNoise:
