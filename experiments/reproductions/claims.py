@@ -228,7 +228,15 @@ def difference(one: IntervalEstimate, other: IntervalEstimate) -> IntervalEstima
 
 
 def said_of(verdict: ClaimVerdict, count: int) -> str:
-    """Return a verdict as the end of a sentence whose subject is a number of claims, such as "hold on our data"."""
+    """Return a verdict as the end of a sentence whose subject is a number of claims, such as "hold on our data".
+
+    Parameters
+    ----------
+    verdict
+        The verdict on each of the claims.
+    count
+        Number of claims.
+    """
     several = {
         ClaimVerdict.HOLDS: "hold on our data",
         ClaimVerdict.FAILS: "do not hold on our data",

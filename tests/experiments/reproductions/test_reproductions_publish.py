@@ -176,7 +176,7 @@ def test_a_claim_comes_back_from_json_as_it_was_judged() -> None:
 def test_claims_that_cannot_be_tested_are_counted_apart() -> None:
     holds = PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.3)
     said = verdicts_said([holds, untested("6", "so", "no data")])
-    assert re.match(r"Of 1 claims .*, 1 hold\b.*\b1 more cannot", said)
+    assert re.match(r"Of 1 claims .*, 1 holds\b.*\b1 more cannot", said)
 
 
 # ---------------------------------------------------------------- the pages of this version
