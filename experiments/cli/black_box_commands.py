@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import choice, require, require_number
+from fl_audit.errors import InputError, choice, require, require_number
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.black_box import strategy_audit_launcher
 from fl_audit.experiments.black_box.review_launcher import reviewed
@@ -141,8 +142,11 @@ def strategy(
 def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
     for flag, names in given.items():
         for name in names or []:
-            accepted = name_list(lazy_imports.scenarios.BY_NAME)
-            require(name in lazy_imports.scenarios.BY_NAME, f"{flag} {name!r}: accepted are {accepted}")
+            known = lazy_imports.scenarios.BY_NAME
+            if name not in known:
+                # The nearest comes first, for the list is long.
+                nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+                raise InputError(f"{flag} {name!r}: nearest is {nearest!r}, accepted are {name_list(known)}")
 
 
 def review(
