@@ -103,7 +103,7 @@ class ItemResult:
         frame, said = self.frame, {"published": "in print", "theory": "by theory"}[column]
         return tuple(
             f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here "
-            f"{_numbers_beside(getattr(row, column), row.measured, row.low, row.high)}"
+            f"{_numbers_beside(*(float(getattr(row, name)) for name in (column, 'measured', 'low', 'high')))}"
             for row in frame[(frame[column] < frame["low"]) | (frame[column] > frame["high"])].itertuples()
         )
 
