@@ -86,7 +86,9 @@ class _Number(float):
                 return f"{value:,.0f}"
             case _:
                 text = number_text(value, 3)
-                return text if abs(value) == 1 or text not in ("1", "-1") else f"{'-' * (value < 0)}{times(abs(value))}"
+                if abs(value) == 1 or text not in ("1", "-1"):
+                    return text
+                return f"{'-' * (value < 0)}{times(abs(value))}".rstrip("0").removesuffix(".")
 
 
 @dataclass(frozen=True)

@@ -131,8 +131,8 @@ def _star_note(star: evidence.EpsilonStarFinding, contents: ReportContents) -> s
     """Return a note on the level that chance reaches, and on the estimator."""
     if not math.isfinite(star.untrained_mean):
         return _fit_note(star)
-    chance = number_text(star.untrained_mean, 4)
-    chance = f"chance alone gives {chance}, for {_start(contents)} models, which learned nothing of anybody"
+    level = number_text(star.untrained_mean, 3)
+    chance = f"chance alone gives {level}, for {_start(contents)} models, which learned nothing of anybody"
     return f"{chance}; {_fit_note(star)}"
 
 
