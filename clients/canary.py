@@ -22,6 +22,7 @@ from fl_audit.audits.canaries.canary_draws import canary_coin, canary_direction,
 from fl_audit.audits.canaries.observer_store import TrainingObserver, printing_errors, seed_in
 from fl_audit.audits.canaries.reported_canary_properties import NOTE, ReportedCanaryProperties, fingerprint
 from fl_audit.errors import InputError, require
+from fl_audit.name_lists import name_list
 from fl_audit.randomness import require_seed
 from fl_audit.value_checks import require_number
 
@@ -226,5 +227,5 @@ def _round(message: Message) -> int:
     try:
         return int(str(named))
     except ValueError:
-        accepted = f"accepted is one of {', '.join(_ROUND_NAMES)} in its configuration"
+        accepted = f"accepted is one of {name_list(_ROUND_NAMES, 'or')} in its configuration"
         raise InputError(f"a message to train names no round: {accepted}") from None

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fl_audit.errors import InputError, require
+from fl_audit.name_lists import name_list
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -142,7 +143,7 @@ def choice(choices: type[Choice], what: str, name: object) -> Choice:
     name
         Value that the user gave, such as "euclidean".
     """
-    require(name in list(choices), f"{what} is {name!r}: accepted are {', '.join(choices)}")
+    require(name in list(choices), f"{what} is {name!r}: accepted are {name_list(choices)}")
     return choices(str(name))
 
 

@@ -83,13 +83,13 @@ _RUNS: dict[str, tuple[ClientAppAndStrategy, tuple[str, ...]]] = {
 def page_schema() -> str:
     """Return what the first screen of a report is made of, as a digest: verdicts, findings on the page, parts, styles.
 
-    Pictures are of a version with this digest. Another wording of a sentence leaves it as it is.
+    Pictures are of a version with this digest. Another wording of a sentence, and styles for paper, leave it as it is.
     """
     parts = {
         "verdicts": [str(one) for one in Verdict],
         "page": [section.name for section in SECTIONS if section.on_page],
         "facts": [one.name for one in fields(Fact)],
-        "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)(?=[^{}]*\{)", STYLESHEET))),
+        "styles": sorted(set(re.findall(r"\.([a-z][a-z-]+)(?=[^{}]*\{)", STYLESHEET.partition("@media print")[0]))),
     }
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 

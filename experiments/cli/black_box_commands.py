@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.errors import require
+from fl_audit.errors import InputError, require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.black_box import strategy_audit_launcher
 from fl_audit.experiments.black_box.review_launcher import reviewed
@@ -24,6 +25,7 @@ from fl_audit.experiments.cli.options import (
 )
 from fl_audit.experiments.exit_statuses import VIOLATED
 from fl_audit.experiments.runs.progress import at_work
+from fl_audit.name_lists import name_list
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.user_modules import require_named
@@ -141,8 +143,11 @@ def strategy(
 def _require_scenarios(given: Mapping[str, Scenarios]) -> None:
     for flag, names in given.items():
         for name in names or []:
-            accepted = ", ".join(lazy_imports.scenarios.BY_NAME)
-            require(name in lazy_imports.scenarios.BY_NAME, f"{flag} {name!r}: accepted are {accepted}")
+            known = lazy_imports.scenarios.BY_NAME
+            if name not in known:
+                # The nearest comes first, for the list is long.
+                nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+                raise InputError(f"{flag} {name!r}: nearest is {nearest!r}, accepted are {name_list(known)}")
 
 
 def review(

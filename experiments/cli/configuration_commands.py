@@ -27,6 +27,7 @@ from fl_audit.experiments.cli.options import (
 )
 from fl_audit.experiments.runs.config.settings_reference import settings as described
 from fl_audit.experiments.runs.progress import at_work
+from fl_audit.name_lists import name_list
 from fl_audit.value_checks import expanded_path, require_number
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ class GuaranteeOptions:
         named = {name: value for name, value in given.items() if value is not None}
         if len(named) > 1 or (not named and not is_asking()):
             listed = " and ".join(f"--{name}" for name in named) or "no target"
-            raise InputError(f"{listed} given: accepted is exactly one of {', '.join(f'--{name}' for name in given)}")
+            accepted = name_list([f"--{name}" for name in given], "or")
+            raise InputError(f"{listed} given: accepted is exactly one of {accepted}")
         return next(iter(named.items()), None)
 
 
@@ -225,7 +227,7 @@ def is_asking() -> bool:
 
 def _asked_target() -> tuple[str, float]:
     name = str(typer.prompt(f"What is claimed ({', '.join(TARGETS)})", default="belief", err=True))
-    require(name in TARGETS, f"{name!r} is no guarantee: accepted are {', '.join(TARGETS)}")
+    require(name in TARGETS, f"{name!r} is no guarantee: accepted are {name_list(TARGETS)}")
     value = typer.prompt(f"{name.capitalize()}", type=float, default=0.9 if name == "belief" else None, err=True)
     return name, float(value)
 

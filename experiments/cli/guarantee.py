@@ -10,6 +10,7 @@ from fl_audit.experiments.cli.guarantee_output import AccountantResult, OutputFo
 from fl_audit.experiments.cli.ledger import account_ledger, real_noise
 from fl_audit.experiments.cli.options import ADJACENCY_HELP, AdjacencyOption, NoiseOverOption, noise_over_of, option
 from fl_audit.experiments.exit_statuses import OVER_BUDGET
+from fl_audit.name_lists import name_list
 from fl_audit.plurals import plural
 from fl_audit.privacy import defaults
 from fl_audit.privacy import lazy_imports as late_privacy
@@ -175,7 +176,7 @@ class NoiseAndRoundsOptions:
             return None
         if self.noise_multiplier is None or self.rounds is None or self.adjacency is None:
             missing = " and ".join(repr(flag) for flag, value in given.items() if value is None)
-            raise InputError(f"Missing option {missing}: accepted are all of {', '.join(given)}")
+            raise InputError(f"Missing option {missing}: accepted are all of {name_list(given)}")
         neighbours = choice(Adjacency, "--adjacency", self.adjacency)
         over = noise_over_of(self.noise_over, self.noise_multiplier, "--noise-multiplier")
         both = f"--noise-over {over} beside --sensitivity, which says the same: accepted is one of them"

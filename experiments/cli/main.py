@@ -13,6 +13,7 @@ from fl_audit.experiments import verbosity
 from fl_audit.experiments.cli.lazy_commands import LazyGroup
 from fl_audit.experiments.cli.options import option, switch
 from fl_audit.experiments.exit_statuses import STOPPED, WRONG_INPUT
+from fl_audit.name_lists import name_list
 from fl_audit.strategies.errors import FederationError
 from fl_audit.user_modules import search_last
 
@@ -86,7 +87,7 @@ def _options(
 ) -> None:
     """Simulate differentially private federated learning, and audit what an insider can tell."""
     if log_level is not None and log_level not in verbosity.LEVELS:
-        raise InputError(f"--log-level {log_level!r}: accepted are {', '.join(verbosity.LEVELS)}")
+        raise InputError(f"--log-level {log_level!r}: accepted are {name_list(verbosity.LEVELS)}")
     verbosity.set_verbosity(quiet, log_level)
 
 

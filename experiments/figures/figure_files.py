@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import require
+from fl_audit.name_lists import name_list
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,7 +15,7 @@ _FORMATS = (".png", ".pdf", ".svg")
 
 def require_figure_path(path: Path) -> None:
     """Raise `InputError` if a path does not end in .png, .pdf or .svg, or if its directory does not exist."""
-    require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {', '.join(_FORMATS)}")
+    require(path.suffix in _FORMATS, f"figure {path} ends in {path.suffix!r}: accepted are {name_list(_FORMATS)}")
     require(path.absolute().parent.is_dir(), f"figure {path}: its directory does not exist")
 
 

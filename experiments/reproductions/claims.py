@@ -227,12 +227,35 @@ def difference(one: IntervalEstimate, other: IntervalEstimate) -> IntervalEstima
     return IntervalEstimate(value, low, value + hypot(one.high - one.value, other.value - other.low))
 
 
+def said_of(verdict: ClaimVerdict, count: int) -> str:
+    """Return a verdict as the end of a sentence whose subject is a number of claims, such as "hold on our data".
+
+    Parameters
+    ----------
+    verdict
+        The verdict on each of the claims.
+    count
+        Number of claims.
+    """
+    several = {
+        ClaimVerdict.HOLDS: "hold on our data",
+        ClaimVerdict.FAILS: "do not hold on our data",
+        ClaimVerdict.OPEN: "are not decided",
+    }
+    one = "is not decided" if verdict is ClaimVerdict.OPEN else str(verdict)
+    return one if count == 1 else several.get(verdict, one)
+
+
 def verdicts_said(claims: Sequence[PaperClaim]) -> str:
     """Return a sentence on how many claims hold, fail, are undecided, and cannot be tested."""
     count = counted(claims)
     tested, rest = len(claims) - count[ClaimVerdict.UNTESTED], count[ClaimVerdict.UNTESTED]
     more = f"; {rest} more cannot be tested" if rest else ""
+
+    def told(verdict: ClaimVerdict) -> str:
+        return f"{count[verdict]} {said_of(verdict, count[verdict])}"
+
     return (
-        f"Of {tested} claims of the text that can be tested, {count[ClaimVerdict.HOLDS]} hold on our data, "
-        f"{count[ClaimVerdict.FAILS]} do not and {count[ClaimVerdict.OPEN]} are not decided{more}."
+        f"Of {tested} claims of the text that can be tested, {told(ClaimVerdict.HOLDS)}, "
+        f"{told(ClaimVerdict.FAILS).removesuffix(' hold on our data')} and {told(ClaimVerdict.OPEN)}{more}."
     )

@@ -11,10 +11,12 @@ from fl_audit.experiments.reproductions.claims import (
     FailureExplanation,
     PaperClaim,
     counted,
+    said_of,
     verdicts_said,
     with_explanations,
 )
 from fl_audit.experiments.reproductions.item_results import ItemResult, measured_row, table
+from fl_audit.name_lists import phrase_list
 from fl_audit.report.figure_style import MUTED, SMALL_TEXT_SIZE, finish_axes, new_figure
 from fl_audit.report.formatting import capital
 
@@ -66,8 +68,14 @@ def claims_table(
 def _by_statement(claims: Sequence[PaperClaim]) -> Iterator[str]:
     for statement in dict.fromkeys(claim.statement for claim in claims):
         own = [claim for claim in claims if claim.statement == statement]
-        said = ", ".join(f"{count} {verdict}" for verdict, count in counted(own).items() if count)
-        yield f"{capital(statement)}: of {len(own)}, {said}."
+        found = {verdict: count for verdict, count in counted(own).items() if count}
+        said = phrase_list([f"{count} {said_of(verdict, count)}" for verdict, count in found.items()])
+        if len(found) == 1:
+            number = {1: "it", 2: "both"}.get(len(own), f"all {len(own)}")
+            said = f"{number} {said_of(own[0].verdict, len(own))}"
+        else:
+            said = f"of {len(own)}, {said}"
+        yield f"{capital(statement)}: {said}."
 
 
 _MARKS = {

@@ -102,8 +102,8 @@ class ItemResult:
         """Return a sentence on each number in `column` ("published" or "theory") outside the measured interval."""
         frame, said = self.frame, {"published": "in print", "theory": "by theory"}[column]
         return tuple(
-            f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here {row.measured:.4g} "
-            f"({row.low:.4g} to {row.high:.4g})"
+            f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here "
+            f"{_numbers_beside(*(float(getattr(row, name)) for name in (column, 'measured', 'low', 'high')))}"
             for row in frame[(frame[column] < frame["low"]) | (frame[column] > frame["high"])].itertuples()
         )
 
@@ -122,6 +122,14 @@ class ItemResult:
             for one in rows.to_dict("records") if not _agrees(one["theory"], one["published"])
         )  # fmt: skip
         return len(rows), tuple(lines)
+
+
+def _numbers_beside(other: float, measured: float, low: float, high: float) -> str:
+    """Return a measured number and its interval with four digits, or more if an end would read like `other`."""
+    ends = [end for end in (low, high) if end != other]
+    digits = next(digits for digits in range(4, 18) if other not in [float(f"{end:.{digits}g}") for end in ends])
+    told = [f"{number:.{digits}g}" for number in (measured, low, high)]
+    return f"{told[0]} ({told[1]} to {told[2]})"
 
 
 def _agrees(computed: float, printed: float) -> bool:

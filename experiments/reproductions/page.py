@@ -1,6 +1,7 @@
 """A self-contained HTML page with all tables and figures of a reproduction."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -118,7 +119,7 @@ def differences_html(result: ItemResult) -> str:
     parts = ["<h3>Where ours differs, and why</h3>"]
     if compared := result.comparable_rows("published"):
         outside = result.outside_sentences("published")
-        parts.append(_listed(f"{len(outside)} of {compared} published numbers lie outside our interval", outside))
+        parts.append(_listed(_outside(outside, compared, "published numbers"), outside))
     computed, differing = result.computed
     if computed:
         alike = f"{computed - len(differing)} of {plural(computed, 'printed number')}"
@@ -127,9 +128,18 @@ def differences_html(result: ItemResult) -> str:
         parts.append(_listed(f"{alike} follow from theory in all printed digits", listed))
     if held := result.comparable_rows("theory"):
         missed = result.outside_sentences("theory")
-        parts.append(_listed(f"{len(missed)} of {held} numbers by theory lie outside our interval", missed))
-    reasons = "".join(f"<li>{escape(remark)}</li>" for remark in result.remarks)
+        parts.append(_listed(_outside(missed, held, "numbers by theory"), missed))
+    reasons = "".join(f"<li>{with_code(escape(remark))}</li>" for remark in result.remarks)
     return "\n".join([*parts, f"<ul>{reasons}</ul>"])
+
+
+def with_code(text: str) -> str:
+    """Return escaped text whose parts between backticks are code elements: lists in HTML read no Markdown."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
+
+
+def _outside(outside: Sequence[str], compared: int, what: str) -> str:
+    return f"{len(outside)} of {compared} {what} {'lies' if len(outside) == 1 else 'lie'} outside our interval"
 
 
 def _listed(said: str, lines: Sequence[str]) -> str:

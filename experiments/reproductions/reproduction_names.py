@@ -3,6 +3,7 @@
 from difflib import get_close_matches
 
 from fl_audit.errors import InputError
+from fl_audit.name_lists import name_list
 
 ITEMS = {
     "bernau2019": ("table2", "table3", "fig3", "fig4", "fig5", "fig6", "fig7", "adversaries", "claims"),
@@ -28,4 +29,4 @@ def require_known(name: str) -> None:
     if name in item_names():
         return
     nearest = get_close_matches(name, item_names(), n=1, cutoff=0.0)[0]
-    raise InputError(f"{name!r} is no reproduction: nearest is {nearest!r}, accepted are {', '.join(item_names())}")
+    raise InputError(f"{name!r} is no reproduction: nearest is {nearest!r}, accepted are {name_list(item_names())}")

@@ -14,6 +14,7 @@ from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.federation.loaded_federation import LoadedFederation
+from fl_audit.name_lists import name_list
 from fl_audit.server.trial_batch_results import FinalModelQueries
 
 
@@ -38,8 +39,8 @@ def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunC
     """
     audit, relation = config.audit, config.privacy.adjacency
     of_records = [attack for attack in of_ours(audit.attacks or ()) if attack.asks_about_records]
-    said = f"attacks {', '.join(of_records)} ask about records, and adjacency is {relation}"
-    accepted = f"accepted about {relation.unit}s are {', '.join(OF_ANY_UNIT)}"
+    said = f"attacks {name_list(of_records)} ask about records, and adjacency is {relation}"
+    accepted = f"accepted about {relation.unit}s are {name_list(OF_ANY_UNIT)}"
     require(relation.unit is Unit.RECORD or not of_records, f"{said}: {accepted}")
     if audit.queries is not None and audit.queries > 1:
         weights = config.model.weights

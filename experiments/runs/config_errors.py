@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from fl_audit.name_lists import name_list, phrase_list
 from fl_audit.value_checks import in_percent
 
 _LONGEST_SHOWN = 60
@@ -35,7 +36,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
     match problem["type"]:
         case "extra_forbidden":
             names = list(_section(model, known).get("properties", {}))
-            nearest, accepted = get_close_matches(known[-1], names, n=1, cutoff=0.0)[0], ", ".join(names)
+            nearest, accepted = get_close_matches(known[-1], names, n=1, cutoff=0.0)[0], name_list(names)
             return (
                 f"configuration key {shortened_toml(place)} is unknown: nearest is {nearest!r}, accepted are {accepted}"
             )
@@ -96,7 +97,12 @@ def accepted_values(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
     whole
         JSON schema that contains `schema` and its definitions.
     """
-    return " or ".join(dict.fromkeys(_described(schema, whole)))
+    return _alternatives(_described(schema, whole))
+
+
+def _alternatives(described: Iterator[str]) -> str:
+    parts = list(dict.fromkeys(described))
+    return (", or " if any(" and " in part for part in parts) else " or ").join(parts)
 
 
 _RULES_OF_THEIR_OWN = ("neighbour", "loss_range", "own", "refused_sampling")
@@ -139,7 +145,7 @@ def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
         yield from _described(choice, whole)
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
     if values:
-        yield ", ".join(repr(value) for value in values)
+        yield phrase_list(map(repr, values))
         return
     match schema.get("type"):
         case "boolean":
@@ -151,7 +157,7 @@ def _described(schema: _Schema, whole: _Schema) -> Iterator[str]:
         case "string":
             yield "'package.module:name' of your own" if "pattern" in schema else "text in quotation marks"
         case "array":
-            yield f"lists of {' or '.join(_described(schema.get('items', {}), whole))}"
+            yield f"lists of {_alternatives(_described(schema.get('items', {}), whole))}"
         case _:  # a schema of another type is described by what it refers to
             return
 

@@ -26,6 +26,7 @@ from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import require_runnable
 from fl_audit.experiments.runs.time_probe import probe
 from fl_audit.learning.optimizer_enums import MEAN_EMBEDDING
+from fl_audit.name_lists import name_list
 from fl_audit.value_checks import expanded_path
 
 _OF_FILES = ("csv", "npz", "idx", "images")
@@ -191,7 +192,7 @@ def data_name(data: str) -> str:
     if data in names or data.startswith(PREFIX) or (":" in data and not path.exists()):
         return data
     files = "a table (CSV, Excel, Parquet), an archive .npz, a directory of pictures, package.module:loader"
-    accepted = f"{files}, or one of {', '.join(names)}"
+    accepted = f"{files}, or one of {name_list(names, 'or')}"
     require(path.exists(), f"--data {data!r}: there is no such file; accepted are {accepted}")
     if path.is_dir():
         return "images"

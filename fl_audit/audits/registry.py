@@ -8,6 +8,7 @@ from fl_audit.audits.identifiability.audit import IdentifiabilityAudit
 from fl_audit.audits.membership.audit import MembershipAudit
 from fl_audit.audits.reconstruction.audit import ReconstructionAudit
 from fl_audit.errors import require
+from fl_audit.name_lists import name_list
 
 if TYPE_CHECKING:
     from fl_audit.federation.federation import Federation
@@ -29,7 +30,7 @@ def audit_named(name: str) -> BaseAudit:
     InputError
         If there is no kind with this name.
     """
-    require(name in AUDITS, f"kind of audit is {name!r}: accepted are {', '.join(AUDITS)}")
+    require(name in AUDITS, f"kind of audit is {name!r}: accepted are {name_list(AUDITS)}")
     return AUDITS[name]
 
 

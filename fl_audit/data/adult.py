@@ -12,6 +12,7 @@ from fl_audit.data.encoding import build_records, min_max
 from fl_audit.data.file_reading import read_text
 from fl_audit.data.loaded_dataset import LoadedDataset, side_by_side
 from fl_audit.errors import InputError, require
+from fl_audit.name_lists import name_list
 
 # Columns of the published files in order, each with its levels; numeric columns have none. The levels are those that
 # occur in complete rows: with "Never-worked" (whose rows all lack an occupation) there would be 105 features instead of
@@ -138,4 +139,4 @@ def _codes(rows: list[tuple[int, list[str]]], position: int, levels: tuple[str, 
         return np.array([order[fields[position]] for _, fields in rows], dtype=np.int64)
     except KeyError as error:
         line = next(line for line, fields in rows if fields[position] not in order)
-        raise InputError(f"{what} {error.args[0]!r} in line {line}: accepted are {', '.join(levels)}") from error
+        raise InputError(f"{what} {error.args[0]!r} in line {line}: accepted are {name_list(levels)}") from error

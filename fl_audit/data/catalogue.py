@@ -21,6 +21,7 @@ from fl_audit.data.idx_images import WRITERS_FILE, find_mnist, load_idx, load_mn
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.shokri_tables import LOCATION30, PURCHASE100, TEXAS100, BinaryTable, load_binary
 from fl_audit.errors import InputError, require
+from fl_audit.name_lists import name_list
 from fl_audit.user_modules import import_function, title_of_named
 
 OptionValue = str | int | tuple[str, ...]
@@ -300,7 +301,7 @@ def _checked_options(spec: DataSpec, entry: _Entry) -> Mapping[str, OptionValue]
         require(name in names, f"data set {spec.name} takes no {name} in [data]: {_accepted(name, names)}")
     options = dict(spec.options)
     for name in entry.required:
-        takes = f"it takes {', '.join(names)}"
+        takes = f"it takes {name_list(names)}"
         require(options.get(name) not in (None, ""), f"data set {spec.name} needs {name} in [data]: {takes}")
     return options
 
@@ -310,4 +311,4 @@ def _accepted(given: str, names: tuple[str, ...]) -> str:
         return "it has no settings of its own"
     nearest = difflib.get_close_matches(given.lower(), names, n=1)
     hint = f"did you mean {nearest[0]}? " if nearest else ""
-    return f"{hint}accepted are {', '.join(names)}"
+    return f"{hint}accepted are {name_list(names)}"

@@ -9,6 +9,7 @@ from fl_audit.data.encoding import build_records, encode_owners
 from fl_audit.data.file_reading import read_archive
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require
+from fl_audit.name_lists import name_list
 
 FEMNIST_FILE = "femnist_digits_12clients.npz"
 _KEYS = ("x", "y", "client")
@@ -31,7 +32,7 @@ def load_femnist(directory: Path | None) -> LoadedDataset:
     path = find_femnist(directory)
     arrays = read_archive(path, _KEYS)
     for key in _KEYS:
-        require(key in arrays, f"{path} has no array {key}: accepted are {', '.join(_KEYS)}")
+        require(key in arrays, f"{path} has no array {key}: accepted are {name_list(_KEYS)}")
     images, digits = arrays["x"], arrays["y"]
     known = digits.dtype.kind in "iu" and bool(np.isin(digits, np.arange(_CLASSES)).all())
     require(known, f"{path}: y holds something else than the digits: accepted are whole numbers from 0 to 9")

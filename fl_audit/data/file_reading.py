@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.errors import InputError, first_line, require
+from fl_audit.name_lists import name_list
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _FIRST_BYTES = 8
@@ -164,7 +165,7 @@ def read_archive(path: Path, keys: Sequence[str]) -> dict[str, NDArray[np.generi
         # Pickled objects would run code of whoever wrote the file.
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise InputError(f"{path} holds a single array: accepted is an archive (.npz) with {', '.join(keys)}")
+            raise InputError(f"{path} holds a single array: accepted is an archive (.npz) with {name_list(keys)}")
         with archive:
             return {key: archive[key] for key in keys if key in archive.files}
 

@@ -16,6 +16,7 @@ from fl_audit.data.data_paths import resolve
 from fl_audit.data.encoding import build_records, encode_labels
 from fl_audit.data.loaded_dataset import ColumnReadResult, ColumnRole, LoadedDataset
 from fl_audit.errors import InputError, Remedy, require
+from fl_audit.name_lists import name_list
 from fl_audit.value_checks import require_number
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -128,7 +129,7 @@ def _pictures(place: Path) -> list[Path]:
     found = []
     for folder in classes:
         files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
-        require(len(files) > 0, f"{folder} has no pictures: accepted are {', '.join(SUFFIXES)}")
+        require(len(files) > 0, f"{folder} has no pictures: accepted are {name_list(SUFFIXES)}")
         found += files
     return found
 

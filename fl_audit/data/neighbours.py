@@ -16,6 +16,7 @@ from fl_audit.data.option_names import NeighbourChoice as NeighbourChoice
 from fl_audit.data.partition import users_of
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require
+from fl_audit.name_lists import name_list
 from fl_audit.randomness import Purpose, generator
 from fl_audit.value_checks import require_number
 
@@ -252,7 +253,7 @@ def client_dissimilarities(
         Dissimilarity of the two vectors: euclidean, manhattan or cosine. Others raise `InputError`.
     """
     compared = f"dissimilarity is {measure} between clients, which are compared by means"
-    require(measure in _MEASURES, f"{compared}: accepted are {', '.join(_MEASURES)}")
+    require(measure in _MEASURES, f"{compared}: accepted are {name_list(_MEASURES)}")
     features = comparable(records, measure).features.reshape(len(records), -1)
     summed = [features[shard].sum(axis=0, dtype=np.float64) for shard in shards]
     counted = [np.bincount(records.labels[shard], minlength=records.classes) for shard in shards]

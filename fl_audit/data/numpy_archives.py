@@ -16,6 +16,7 @@ from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
 from fl_audit.data.multi_array_records import packed
 from fl_audit.data.option_names import PictureOrSequence
 from fl_audit.errors import InputError, Remedy, require
+from fl_audit.name_lists import name_list
 from fl_audit.value_checks import choice
 
 _HIGHEST_PIXEL = np.float32(255)
@@ -49,7 +50,8 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
     file, axes = resolve(directory, options["path"]), options.get("axes")
     named = {what: key for what in ("owner", "user") if (key := options.get(what)) is not None}
     for what, key in named.items():
-        require(key not in _KEYS, f"{what} is {key!r}: accepted is the key of an array other than {', '.join(_KEYS)}")
+        others = name_list(_KEYS, "or")
+        require(key not in _KEYS, f"{what} is {key!r}: accepted is the key of an array other than {others}")
     names = archive_names(file)
     if "x" not in names and (label := next((key for key in ("labels", "y") if key in names), None)):
         return _of_named(read_archive(file, names), label, named, file, axes)
@@ -98,7 +100,7 @@ def _of_named(
     tested = [f"{key}{_TEST}" for key in trained]
     has_test = f"{label}{_TEST}" in arrays
     wanted = {*trained, *(tested if has_test else [])}
-    accepted = f"accepted are all of {', '.join([*tested, label + _TEST])}, or none of them"
+    accepted = f"accepted are all of {name_list([*tested, label + _TEST])}, or none of them"
     odd = sorted(wanted ^ set(others))
     require(not odd, f"{file} has, or lacks, the array {', '.join(odd[:3])} of the test records: {accepted}")
     values = {key: _as_labels(arrays[key], f"{file}: {key}") for key in (label, f"{label}{_TEST}") if key in arrays}

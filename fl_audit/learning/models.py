@@ -116,10 +116,11 @@ def build_model(spec: ModelSpec) -> nn.Module:
         require(not spec.inputs, f"{found}: accepted are {MEAN_EMBEDDING} and 'package.module:factory'")
         return _BUILT_IN[spec.name](spec.feature_shape, spec.classes)
     if ":" not in spec.name:
-        nearest = get_close_matches(spec.name, (*_BUILT_IN, MEAN_EMBEDDING), n=1, cutoff=0.0)[0]
+        known = (*_BUILT_IN, MEAN_EMBEDDING)
+        nearest = get_close_matches(spec.name, known, n=1, cutoff=0.0)[0]
         raise InputError(
             f"model {spec.name!r} is unknown (nearest: {nearest!r}): "
-            f"accepted are {', '.join((*_BUILT_IN, MEAN_EMBEDDING))} and 'package.module:factory'"
+            f"accepted are {', '.join(known)} and 'package.module:factory'"
         )
     module = _called_factory(spec)
     check_module(module)

@@ -23,6 +23,7 @@ from fl_audit.mechanisms.noises.mechanism_noise import AccountedRounds, NoiseOri
 from fl_audit.mechanisms.noises.registry import NOISES, StoredNoise
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, StoredParticipation
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE, ThreatModel
+from fl_audit.name_lists import name_list
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.privacy.events import ReleaseEvent
 from fl_audit.privacy.gaussian import combined_multiplier, require_positive
@@ -267,7 +268,7 @@ def _require_known(name: str, part: object, known: Sequence[type]) -> None:
 
     A subclass of a known type is refused too, because it may behave differently.
     """
-    accepted = ", ".join(kind.__name__ for kind in known)
+    accepted = name_list(kind.__name__ for kind in known)
     require(type(part) in known, f"{name} is {part!r}: accepted are values of {accepted}")
 
 

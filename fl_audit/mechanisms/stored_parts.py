@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from fl_audit.errors import require
+from fl_audit.name_lists import name_list
 
 Part = TypeVar("Part")
 
@@ -34,7 +35,7 @@ def read_part(value: Any, base: type, kinds: Mapping[str, type[Part]], name: str
     if isinstance(value, base):
         return value  # type: ignore[return-value]  # `base` is abstract, so it cannot be annotated as type[Part]
     kind = value.get("kind") if isinstance(value, dict) else None
-    require(kind in kinds, f"stored {name} is of kind {kind!r}: accepted are {', '.join(kinds)}")
+    require(kind in kinds, f"stored {name} is of kind {kind!r}: accepted are {name_list(kinds)}")
     known: Any = kinds[str(kind)]  # mypy takes no type[Part] for hashable
     return _reader(known).validate_python(value)  # type: ignore[no-any-return]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fl_audit.errors import require
+from fl_audit.name_lists import name_list
 from fl_audit.privacy import defaults
 from fl_audit.privacy.gaussian import gaussian_mu
 from fl_audit.privacy.identifiability_bounds import require_advantage
@@ -137,7 +138,7 @@ def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
     """
     values = {name: value for name, value in given.items() if value is not None}
     named, offered = ([mark + name for name in TARGETS if name in some] for some in (values, given))
-    accepted = f"accepted is exactly one of {', '.join(offered)}"
+    accepted = f"accepted is exactly one of {name_list(offered, 'or')}"
     require(len(named) == 1, f"{' and '.join(named) or 'no target'} given: {accepted}")
     for detail, value in values.items():
         require_number(f"{detail} is", value)

@@ -14,6 +14,7 @@ from fl_audit.mechanisms.mechanism import Mechanism
 from fl_audit.mechanisms.noises.mechanism_noise import NoiseOrigin
 from fl_audit.mechanisms.participations.participation import ParticipationPhraseContext
 from fl_audit.mechanisms.threat_model import Adversary
+from fl_audit.name_lists import phrase_list
 from fl_audit.plurals import plural
 from fl_audit.privacy.identifiability_bounds import truth_probability
 from fl_audit.report.formatting import number_text, percent
@@ -294,6 +295,5 @@ def insider_text(facts: RunDescription) -> str:
         beside.append(f"takes off its own noise{others}")
     if facts.is_sampled and threat_model.sees_participation:
         beside.append(f"is told in which rounds that {unit_words(facts.relation).one} takes part")
-    told = ", ".join(beside[:-1]) + " and " * (len(beside) > 1) + beside[-1]
     joint = "," if len(beside) > 1 else " and"
-    return f"a participant who already knows everything except that one answer{joint} {told}"
+    return f"a participant who already knows everything except that one answer{joint} {phrase_list(beside)}"

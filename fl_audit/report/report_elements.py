@@ -200,11 +200,12 @@ def _wide_json(found: ClaimComparison) -> dict[str, Any] | None:
 
 
 class TableKind(StrEnum):
-    """The layout of a table: numbers, pairs of name and value, or settings of a configuration."""
+    """The layout of a table: numbers, pairs of name and value, settings of a configuration, or tests."""
 
     NUMBERS = "numbers"
     PAIRS = "pairs"
     CONFIGURATION = "configuration"
+    TESTS = "tests"
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ MORE_WORDS: dict[TestName, tuple[str, str, str, str, str, str]] = {
     TestName.SECRET_LAST_BITS: (
         "last bits {there} against {not_there}",
         "The last bits of the release depend on the secret",
-        "a last bit that is 1 {measured:percent} more often with one than with the other, at {place}",
+        "a last bit that is set in {measured:percent} more of the releases with one than with the other, at {place}",
         "the same share with either",
         "a difference of {limit:percent}", BLIND,
     ),

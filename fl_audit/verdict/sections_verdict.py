@@ -307,7 +307,7 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
     tables = [
         covers,
         *_signal_tables(found.signal, words),
-        Table(f"{title}{_alarms(found, contents.facts)}", columns, rows),
+        Table(f"{title}{_alarms(found, contents.facts)}", columns, rows, TableKind.TESTS),
     ]
     if missing := tuple((title_of(name, words), MISSING_WORDS[reason]) for name, reason in found.not_offered):
         tables.append(Table("Tests that this run could not make", ("Test", "Why not"), missing))

@@ -68,7 +68,10 @@ _PLACES = {"standard-noise": "noise over the claimed one"}  # places whose names
 
 
 class _Number(float):
-    """A float with named formats (percent, times, signed, count) for use in message templates."""
+    """A float with named formats (percent, times, signed, count) for use in message templates.
+
+    A number that is almost 1 or 0, such as a correlation of 0.99998, gets the digits that tell it from 1 or 0.
+    """
 
     def __format__(self, way: str) -> str:
         value = float(self)
@@ -78,11 +81,14 @@ class _Number(float):
             case "times":
                 return ratio_text(value)
             case "signed":
-                return f"{value:+.3f}"
+                return f"{value:+.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:+.2g}"
             case "count":
                 return f"{value:,.0f}"
             case _:
-                return number_text(value, 3)
+                text = number_text(value, 3)
+                if abs(value) == 1 or text not in ("1", "-1"):
+                    return text
+                return f"{'-' * (value < 0)}{ratio_text(abs(value))}".rstrip("0").removesuffix(".")
 
 
 @dataclass(frozen=True)

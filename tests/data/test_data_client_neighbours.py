@@ -103,7 +103,7 @@ def test_random_client_follows_the_seed_and_is_uniform() -> None:
         (MOST, 5, EUCLIDEAN, "neighbour-rank is 5: .* 1 to 4,"),
         (MOST, 0, EUCLIDEAN, "neighbour-rank is 0"),
         (RANDOM, 2, EUCLIDEAN, "neighbour-rank is 2 .*random: .* neighbour = most-"),
-        (LEAST, 1, Dissimilarity.SSIM, "ssim between clients, .*: .* euclidean, manhattan, cosine"),
+        (LEAST, 1, Dissimilarity.SSIM, "ssim between clients, .*: .* euclidean, manhattan and cosine"),
         (LEAST, 1, Dissimilarity.HAMMING, "hamming between clients"),
     ],
 )

@@ -204,7 +204,7 @@ def test_records_of_two_axes_are_pictures_unless_they_are_sequences() -> None:
     assert load_npz(None, {"path": archive(x=(255 * DRAW.random((40, 5, 3))).astype(np.uint8), y=Y)}).cautions == ()
     with pytest.raises(InputError, match=r"x has shape .*leave axes out"):
         load_npz(None, {"path": archive(x=X[:, 0], y=Y), "axes": "sequence"})
-    with pytest.raises(InputError, match=r"axes in .* 'video': .* picture, sequence"):
+    with pytest.raises(InputError, match=r"axes in .* 'video': .* picture .*sequence"):
         load_npz(None, {"path": archive(x=X, y=Y), "axes": "video"})
 
 

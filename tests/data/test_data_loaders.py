@@ -98,7 +98,7 @@ def test_adult_in_its_own_folder_and_gzipped(adult_dir: Path, tmp_path: Path) ->
     ("old", "new", "words"),
     [
         ("39, State-gov", "39, Circus", "workclass 'Circus' .* 1: .* Federal-gov"),
-        ("<=50K", "many", "label 'many' .* 1: .* <=50K, >50K"),
+        ("<=50K", "many", "label 'many' .* 1: .* <=50K and >50K"),
         ("39, ", "old, ", "wrong number .* 1"),
         ("39, ", "nan, ", "not finite .* 1"),
         (", United-States", "", "14 fields .* 1: .* 15"),

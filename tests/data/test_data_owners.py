@@ -102,7 +102,7 @@ def test_owner_array(tmp_path: Path, values: np.ndarray, names: list[str]) -> No
     ("name", "values", "words"),
     [
         ("site", np.arange(4), "no array 'site'"),
-        ("y", np.arange(4), "owner is 'y': .* other than x, y, x_test, y_test"),
+        ("y", np.arange(4), "owner is 'y': .* other than x, y, x_test or y_test"),
         ("client", np.arange(3), r"owners have shape \(3,\): .* \(4,\)"),
         ("client", np.zeros((4, 2)), r"client has shape \(4, 2\): .*one owner"),
         ("client", np.array([0.5, 1, 2, 3]), "client has 0.5: .*whole numbers"),

@@ -371,7 +371,7 @@ def test_the_first_records_of_each_user_are_read_and_no_more(table: Path) -> Non
     ({"data": {"user": "readmitted"}}, "the label column"),
     ({"data": {"records": 1}}, "first user"),
     ({"training": {"strategy": "dp-fedavg"}}, r"contributions .*accepted are add-remove-client"),
-    ({"audit": {"kind": "membership", "attacks": ["white-box"]}}, "are loss, lira, rmia"),
+    ({"audit": {"kind": "membership", "attacks": ["white-box"]}}, "are loss, lira and rmia"),
     ({"privacy": {"adjacency": "add-remove-record"}, "data": {"users": 5}}, "leave users out"),
     ({"audit": {"kind": "canaries", "canaries": 3}}, r"adjacencies .*records and clients"),
 ])  # fmt: skip

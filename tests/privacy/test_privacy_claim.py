@@ -126,8 +126,8 @@ def test_a_claim_is_the_same_however_its_parts_are_named() -> None:
     [
         ({"adjacency": "replace"}, "adjacency is 'replace': .* add-remove-record, replace-record"),
         ({"adjacency": None}, "adjacency is None: .* add-remove-record"),
-        ({"accountant": "moments"}, "accountant is 'moments': .* rdp-classic, rdp, pld, gdp"),
-        ({"sensitivities": "local"}, "sensitivities is 'local': .* fixed, adaptive"),
+        ({"accountant": "moments"}, "accountant is 'moments': .* rdp-classic, rdp, pld and gdp"),
+        ({"sensitivities": "local"}, "sensitivities is 'local': .* fixed and adaptive"),
         ({"delta": "small"}, "delta is 'small': .*above 0 and below 1"),
         ({"delta": 0}, "delta is 0: accepted"),
         ({"prior": 1}, "prior is 1: accepted"),

@@ -72,5 +72,5 @@ def test_terms_and_claims_of_others_keep_noise_over_the_sensitivity() -> None:
 
 
 def test_another_word_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^noise over is 'norm': .* sensitivity, clipping-norm$"):
+    with pytest.raises(InputError, match=r"^noise over is 'norm': .* sensitivity .*clipping-norm$"):
         fa.account(1.0, 3, 0.1, adjacency="replace-record", noise_over="norm")

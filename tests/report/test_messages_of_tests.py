@@ -101,3 +101,17 @@ def test_the_limit_of_detection_is_told_in_trials() -> None:
     unknown = _detection_text(nothing, GUARANTEE, WORDS)
     assert "not known" in unknown
     assert not re.search(r"\binf|times the guarantee", unknown)
+
+
+def test_a_number_that_is_almost_1_or_0_shows_by_how_much() -> None:
+    result = TestResult(TestName.REPEATED_NOISE, 0.5, 1.0, 0.9999, 0.9998, 0.99987, "here", {"pairs": 7})
+    words = TestMessage(result, WORDS).words
+    assert [re.search(r"[.\d]{4,}", text)[0] for text in (words.measured, words.claimed, words.limit)] == [
+        "0.9999",
+        "0.9998",
+        "0.99987",
+    ]
+    result = TestResult(TestName.SERIAL_CORRELATION, 0.5, 1.0, -0.00004, 0.0, 1.0, "here", {})
+    words = TestMessage(result, WORDS).words
+    assert "-4e-05" in words.measured
+    assert re.search(r"of 1\b(?!\.)", words.limit)

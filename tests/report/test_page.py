@@ -12,7 +12,7 @@ from rich.console import Console
 from undrawn_pages import undrawn
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
+from fl_audit.audits.common.findings_released_model import EpsilonStarFinding, ModelAccuracyFinding
 from fl_audit.audits.identifiability.findings_estimates_from_beliefs import EstimatesFromBeliefsFinding
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.page.first_screen import summary_table
@@ -21,7 +21,7 @@ from fl_audit.audits.page.report_page import MOST_FAILED, ON_ITS_WORD, DrawnPict
 from fl_audit.audits.sections import SECTIONS, page_rows, report_contents, sections_with_findings
 from fl_audit.data.catalogue import DataSpec
 from fl_audit.federation.run_tables import Timing
-from fl_audit.report.formatting import ClaimStatus, finding_text
+from fl_audit.report.formatting import ClaimStatus, finding_text, number_text
 from fl_audit.report.mechanism_messages import AUDIT_DEVICE
 from fl_audit.report.report_elements import Section
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName
@@ -352,3 +352,11 @@ def test_advantage_from_beliefs_is_narrower_than_counted(make_contents):
     found = make_contents(trials=1000, mu=1.0).find(EstimatesFromBeliefsFinding)
     assert found.advantage.high - found.advantage.low < 0.6 * (found.counted.high - found.counted.low)
     assert all(point.high - point.low < point.counted_high - point.counted_low for point in found.curve)
+
+
+def test_epsilon_star_stands_beside_what_chance_gives(make_contents):
+    contents = make_contents()
+    row = next(row for row in page_rows(contents) if row.name.startswith("Epsilon*"))
+    chance = contents.find(EpsilonStarFinding).untrained_mean
+    assert number_text(chance, 3) in row.note
+    assert "untrained" in row.note

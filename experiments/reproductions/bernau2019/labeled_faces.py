@@ -11,6 +11,7 @@ from fl_audit.data.encoding import build_records
 from fl_audit.data.file_reading import read_archive
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.errors import require
+from fl_audit.name_lists import name_list
 
 LFW_FILES = ("lfw.npz", "lfw_min20_gray64.npz")  # accepted file names; the first one that is there is read
 _KEYS = ("x", "y", "people")
@@ -63,7 +64,7 @@ def _read(path: Path) -> tuple[NDArray[np.uint8], Integers, int]:
     """Return grey images (n, height, width) as bytes, the index of each one's person (n,), and the number of people."""
     arrays = read_archive(path, _KEYS)
     for key in _KEYS:
-        require(key in arrays, f"{path} has no array {key}: accepted are {', '.join(_KEYS)}")
+        require(key in arrays, f"{path} has no array {key}: accepted are {name_list(_KEYS)}")
     images, person, people = (arrays[key] for key in _KEYS)
     require(
         images.dtype == np.uint8 and images.ndim == 3,

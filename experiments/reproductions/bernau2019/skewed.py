@@ -14,6 +14,7 @@ from fl_audit.array_types import Flags, Integers
 from fl_audit.data.loaded_dataset import LoadedDataset
 from fl_audit.data.records import Records
 from fl_audit.errors import require
+from fl_audit.name_lists import name_list
 from fl_audit.randomness import Purpose, generator
 
 SKEWED_CLASSES = (10, 20, 50, 100)  # numbers of classes that the paper has
@@ -60,7 +61,7 @@ def skewed_purchases(
     """
     require(
         classes in SKEWED_CLASSES,
-        f"classes is {classes}: accepted for skewed-purchases are {', '.join(map(str, SKEWED_CLASSES))}",
+        f"classes is {classes}: accepted for skewed-purchases are {name_list(SKEWED_CLASSES)}",
     )
     require(
         generated_records in range(4, SKEWED_RECORDS + 1, 2),

@@ -107,15 +107,15 @@ SLIPS: dict[str, str] = {
     "labels": (
         "Labels: the measures compare features alone. Two records with similar features and different labels pull the "
         "model in different directions, so the least dissimilar neighbour need not be the one that matters least. The "
-        "notes name the labels."
+        "column Note of the table below names the labels."
     ),
     "membership": (
         "Membership: Yeom's adversary is given only the final model and no neighbour. Its bound e^epsilon - 1 is far "
         "above 1 at most of these epsilons. The published advantages are below .02; ours is an average of TPR - FPR "
         "over trials. The paper does not say about which non-members its adversary was asked. How much models keep of "
         "few records grows with epsilon. By chance alone the advantage against one model has a standard deviation of "
-        "at most sqrt((1 / n + 1 / m) / 4) over training sets, with n members and m others (see the notes). As models "
-        "differ between trials, a part of this averages out."
+        "at most sqrt((1 / n + 1 / m) / 4) over training sets, with n members and m others: the "
+        "column Note gives it as 'by chance, one model'. As models differ between trials, a part of this averages out."
     ),
 }  # fmt: skip
 """The explanations by their keys."""

@@ -296,7 +296,8 @@ def _remarks(
         remarks.append(
             f"{study.task} is not available. {study.title} has {study.records:,} training records where the paper has "
             "208,731, so the noise for the same epsilon costs more utility, and Epsilon* of a private model has a "
-            "larger error. The printed numbers are given in the notes, because they belong to other data."
+            "larger error. The printed numbers stand in the column Note of the table below, because they belong to "
+            "other data."
         )
     return tuple(remarks)
 

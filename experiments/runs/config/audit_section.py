@@ -16,6 +16,7 @@ from fl_audit.experiments.runs.config.config_section import ConfigSection
 from fl_audit.experiments.runs.config.setting_types import Choice, Count, OneOr, OwnName, Positive
 from fl_audit.federation.federation_enums import InsiderView
 from fl_audit.mechanisms.threat_model import Adversary, TargetsParticipation
+from fl_audit.name_lists import name_list
 from fl_audit.released_model.star_methods import PARAMETRIC_CUT
 
 
@@ -24,13 +25,13 @@ def _neighbour(value: Any) -> NeighbourChoice | int:
         return NeighbourChoice(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**9:
         return value
-    accepted = f"accepted are {', '.join(NeighbourChoice)}, or the index of a record of D, from 0"
+    accepted = f"accepted are {name_list(NeighbourChoice)}, and the index of a record of D, from 0"
     raise PydanticCustomError("neighbour", "{accepted}", {"accepted": accepted})
 
 
 def _kind(value: str) -> str:
     if value not in AUDITS:
-        raise PydanticCustomError("kind", "accepted are {accepted}", {"accepted": ", ".join(AUDITS)})
+        raise PydanticCustomError("kind", "accepted are {accepted}", {"accepted": name_list(AUDITS)})
     return value
 
 
@@ -171,15 +172,15 @@ class AuditSection(ConfigSection):
         asked = (("attribute", Attack.ATTRIBUTE), ("queries", Attack.LIRA))
         for name, attack in asked[named_values:]:
             if self.given_keys((name,)) and attack not in attacks:
-                others = f"and they are {', '.join(attacks) or 'none'}"
+                others = f"and they are {name_list(attacks) or 'none'}"
                 raise ValueError(f"{self.named((name,))} needs {attack} among attacks, {others}")
         if self.trials < FEWEST_SHADOWS and shadowed:
             said = f"trials = {self.trials} are too few to be shadow models of each other"
-            raise ValueError(f"{said}: accepted with {', '.join(shadowed)} are {FEWEST_SHADOWS} and more")
+            raise ValueError(f"{said}: accepted with {name_list(shadowed)} are {FEWEST_SHADOWS} and more")
         learning = [one for one in of_ours(attacks) if one.sees_weights]
         if (self.targets or FEWEST_KNOWN) < FEWEST_KNOWN and learning:
             said = f"targets = {self.targets} are too few to learn from half of them"
-            raise ValueError(f"{said}: accepted with {', '.join(learning)} are {FEWEST_KNOWN} and more")
+            raise ValueError(f"{said}: accepted with {name_list(learning)} are {FEWEST_KNOWN} and more")
         return self
 
     @model_validator(mode="after")

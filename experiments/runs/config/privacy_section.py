@@ -10,6 +10,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.runs.config.config_section import ConfigSection
 from fl_audit.experiments.runs.config.setting_types import Choice, Count, Positive, Share
 from fl_audit.mechanisms.noises.registry import foreign_settings, names_of_noises
+from fl_audit.name_lists import name_list
 from fl_audit.privacy import defaults
 from fl_audit.privacy.accounting_enums import Accountant, MultiplierReference, SensitivityKind
 from fl_audit.privacy.targets import DETAILS, TARGETS
@@ -29,7 +30,7 @@ GUARANTEE_ONLY = (
 
 def _noise(value: str) -> str:
     if value not in names_of_noises():
-        raise PydanticCustomError("noise", "accepted are {accepted}", {"accepted": ", ".join(names_of_noises())})
+        raise PydanticCustomError("noise", "accepted are {accepted}", {"accepted": name_list(names_of_noises())})
     return value
 
 
@@ -137,7 +138,7 @@ class PrivacySection(ConfigSection):
             return self
         given = self.given_keys(PRIVACY_TARGETS)
         if len(given) != 1:
-            accepted = ", ".join(PRIVACY_TARGETS)
+            accepted = name_list(PRIVACY_TARGETS, "or")
             raise ValueError(f"{self.named(given) or 'none'} given: accepted is exactly one of {accepted}")
         for detail in self.given_keys(tuple(DETAILS)):
             if DETAILS[detail] not in given:
@@ -150,6 +151,6 @@ class PrivacySection(ConfigSection):
             raise ValueError("noise-over = clipping-norm with sensitivity = local, noise over the difference of one "
                              "pair: accepted is sensitivity")  # fmt: skip
         if "adjacency" not in self.model_fields_set:
-            kinds = ", ".join(Adjacency)
+            kinds = name_list(Adjacency, "or")
             raise ValueError(f"adjacency is left out: a guarantee names how neighbours differ, one of {kinds}")
         return self

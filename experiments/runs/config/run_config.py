@@ -17,6 +17,7 @@ from fl_audit.experiments.runs.config.report_section import ReportSection
 from fl_audit.experiments.runs.config.run_section import RunSection
 from fl_audit.experiments.runs.config.training_section import TrainingSection
 from fl_audit.experiments.runs.config_errors import first_problem
+from fl_audit.name_lists import name_list
 
 
 class RunConfig(ConfigSection):
@@ -107,7 +108,7 @@ def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Tabl
     return filled
 
 
-_MISSING = f"it names what is claimed ({', '.join(PRIVACY_TARGETS)})"
+_MISSING = f"it names what is claimed ({name_list(PRIVACY_TARGETS, 'or')})"
 
 
 def parse_config(values: dict[str, Any]) -> RunConfig:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs.config.run_config import RunConfig
 from fl_audit.experiments.runs.config_errors import accepted_values, resolved
+from fl_audit.name_lists import name_list
 
 _KINDS = {
     "boolean": "true or false",
@@ -85,7 +86,7 @@ def settings(place: str | None = None) -> tuple[Setting, ...]:
     if of_section:
         what, name, names = f"key {key!r} of [{section}]", key, [one.key.partition(".")[2] for one in of_section]
     nearest = get_close_matches(name, names, n=1, cutoff=0.0)[0]
-    raise InputError(f"configuration {what} is unknown: nearest is {nearest!r}, accepted are {', '.join(names)}")
+    raise InputError(f"configuration {what} is unknown: nearest is {nearest!r}, accepted are {name_list(names)}")
 
 
 def _every() -> Iterator[Setting]:

@@ -101,11 +101,9 @@ def _star_sentence(star: evidence.EpsilonStarFinding, contents: ReportContents) 
         f"like others ({cut_text(star.cut)} count). {_fit_text(star, contents)}"
     )
     if math.isfinite(star.untrained_mean):
-        initial = contents.facts.configuration.get("model", {}).get("initial")
-        start = "pretrained" if initial == "pretrained" else "untrained"
         text += (
             f" Chance alone reaches {number_text(star.untrained_mean, 3)} (at most "
-            f"{number_text(star.untrained_max, 3)}): that is what {start} models score, which cannot leak."
+            f"{number_text(star.untrained_max, 3)}): that is what {_start(contents)} models score, which cannot leak."
         )
     guarantee, other = contents.facts.guarantee, " The claimed epsilon is another quantity, over all repetitions:"
     if guarantee is not None and star.max > guarantee.epsilon:
@@ -127,6 +125,20 @@ def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> st
     return (
         f"Losses are counted, for they are not normal after a logit transform: {tested}. Normals would give {normal}."
     )
+
+
+def _star_note(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
+    """Return a note on the level that chance reaches, and on the estimator."""
+    if not math.isfinite(star.untrained_mean):
+        return _fit_note(star)
+    level = number_text(star.untrained_mean, 3)
+    chance = f"chance alone gives {level}, for {_start(contents)} models, which learned nothing of anybody"
+    return f"{chance}; {_fit_note(star)}"
+
+
+def _start(contents: ReportContents) -> str:
+    """Return the word for the models of release 0, before the first round of training."""
+    return "pretrained" if contents.facts.configuration.get("model", {}).get("initial") == "pretrained" else "untrained"
 
 
 def _fit_note(star: evidence.EpsilonStarFinding) -> str:
@@ -167,7 +179,7 @@ def _star_rows(star: evidence.EpsilonStarFinding, contents: ReportContents) -> l
             finite(star.mean),
             f"of the final release, {how}",
             on_page=True,
-            note=_fit_note(star),
+            note=_star_note(star, contents),
         ),
         ReportNumber("Epsilon*, largest trial (nats)", finite(star.max), "an extreme value"),
         ReportNumber("Epsilon* of untrained models, mean (nats)", finite(star.untrained_mean), chance),

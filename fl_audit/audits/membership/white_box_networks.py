@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fl_audit.errors import require
+from fl_audit.name_lists import name_list
 from fl_audit.value_checks import require_number
 
 _NARROW = 16  # largest number of inputs of a layer that learns at the full rate
@@ -70,7 +71,7 @@ class WhiteBoxSettings:
         for part in self.parts:
             require(
                 part in set(WhiteBoxFeatureGroup),
-                f"part {part!r} is unknown: accepted are {', '.join(WhiteBoxFeatureGroup)}",
+                f"part {part!r} is unknown: accepted are {name_list(WhiteBoxFeatureGroup)}",
             )
         whole = {"filters": self.filters, "steps": self.steps, "smallest width": min(self.branch + self.trunk)}
         for name, value in whole.items():

@@ -192,7 +192,7 @@ _PAPER = """
   h2 { break-after: avoid; margin-top: 1.8rem; }
   tr, .verdict, .label, .notice, .facts, .gauge { break-inside: avoid; }
   thead { display: table-header-group; }
-  table.pairs tr { break-inside: auto; }
+  table.pairs tr:last-child { break-inside: auto; }
   h2#officer ~ .scroll:has(table.numbers) { break-inside: avoid; }
   .scroll { overflow: visible; }
   figure { margin-bottom: 1.2rem; }
@@ -205,16 +205,20 @@ _PAPER = """
   h2 { margin: .8rem 0 .4rem; font-size: 1.1rem; }
   p { margin-bottom: .5rem; }
   h2#numbers, h2#officer, h2#appendix { break-before: page; }
-  table { table-layout: fixed; font-size: 8pt; overflow-wrap: anywhere; }
+  table { font-size: 8pt; overflow-wrap: break-word; }
   th, td { padding: .14rem .5rem .14rem 0; }
-  thead th:first-child { width: 32%; }
-  thead th:nth-child(2):nth-last-child(4), thead th:nth-child(4):nth-last-child(2) { width: 10%; }
-  thead th:nth-child(3):nth-last-child(3) { width: 20%; }
-  thead th:first-child:nth-last-child(6) { width: 16%; }
-  thead th:first-child:nth-last-child(7) { width: 19%; }
-  thead th:nth-child(2):nth-last-child(6), thead th:nth-child(7) { width: 8%; }
-  thead th:nth-child(6):nth-last-child(2) { width: 11%; }
+  caption { break-after: avoid; }
+  thead th:first-child:nth-last-child(n+3):nth-last-child(-n+5) { width: 27%; }
+  thead th:nth-child(3):nth-last-child(3) { width: 16%; }
+  thead:has(th:nth-child(3)):not(:has(th:nth-child(6))) ~ tbody th { overflow-wrap: anywhere; }
+  table.tests { table-layout: fixed; }
+  table.tests th:nth-child(1) { width: 17%; }
+  table.tests th:nth-child(2) { width: 11.6%; }
+  table.tests th:nth-child(6) { width: 7.5%; }
+  table.tests th:nth-child(7) { width: 8.7%; }
+  table.configuration tbody th, table.pairs tbody th { width: 32%; }
   td.value { white-space: normal; }
+  td.value[data-label="Claimed"] { white-space: nowrap; }
   .small-print { font-size: 6.5pt; }
   .small-print table { font-size: 6.5pt; line-height: 1.15; margin: 0 0 .6rem; }
   .small-print td, .small-print th { padding: .5pt 4pt .5pt 0; }

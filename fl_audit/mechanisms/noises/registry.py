@@ -14,6 +14,7 @@ from fl_audit.mechanisms.noises.local import LocalGaussian
 from fl_audit.mechanisms.noises.mechanism_noise import MechanismNoise, NoiseOrigin, NoiseSettings
 from fl_audit.mechanisms.noises.none import NoNoise
 from fl_audit.mechanisms.stored_parts import read_part, stored_part
+from fl_audit.name_lists import name_list, phrase_list
 from fl_audit.privacy.accounting_enums import SensitivityKind
 
 NOISES: dict[str, type[MechanismNoise]] = {
@@ -58,8 +59,7 @@ def quoted_names(*origins: NoiseOrigin, carries_canaries: bool | None = None) ->
     carries_canaries
         Whether canaries can be measured under the noise; None for both.
     """
-    *first, last = [f"'{name}'" for name in names_of_noises(*origins, carries_canaries=carries_canaries)]
-    return f"{', '.join(first)} and {last}" if first else last
+    return phrase_list(f"'{name}'" for name in names_of_noises(*origins, carries_canaries=carries_canaries))
 
 
 def noise_of(settings: NoiseSettings) -> MechanismNoise:
@@ -73,7 +73,7 @@ def noise_of(settings: NoiseSettings) -> MechanismNoise:
     """
     kind = next((kind for kind in NOISES.values() if settings.name in kind.names), None)
     if kind is None:
-        raise InputError(f"noise is {settings.name!r}: accepted are {', '.join(names_of_noises())}")
+        raise InputError(f"noise is {settings.name!r}: accepted are {name_list(names_of_noises())}")
     fits = kind.may_follow_data or settings.scaling is SensitivityKind.GLOBAL
     require(fits, f"sensitivity is 'local' with noise = '{settings.name}': accepted with it is 'global'")
     return kind.of_settings(settings)

@@ -15,6 +15,7 @@ from fl_audit.mechanisms.participations.participation import Participation, Part
 from fl_audit.mechanisms.participations.poisson import PoissonSampling
 from fl_audit.mechanisms.participations.rotating_cohorts import RotatingCohorts
 from fl_audit.mechanisms.stored_parts import read_part, stored_part
+from fl_audit.name_lists import name_list
 
 PARTICIPATIONS: dict[str, type[Participation]] = {
     "cyclic-poisson": CyclicPoisson,
@@ -56,7 +57,7 @@ def participation_of(settings: ParticipationSettings) -> Participation:
 
 def accepted_instead(name: str) -> str:
     """Return the end of an error message about a rule: why it is unsupported, if known, and the accepted rules."""
-    accepted = f"accepted are {', '.join(PARTICIPATIONS)}"
+    accepted = f"accepted are {name_list(PARTICIPATIONS)}"
     return f"{REFUSED[name]}; {accepted}" if name in REFUSED else accepted
 
 

@@ -159,7 +159,7 @@ def test_the_norm_of_a_strategy_is_taken_from_it() -> None:
         ({"norm": math.nan}, r"norm is nan: .*above 0 .*1000000"),
         ({"is_clipped": "no"}, "is_clipped is 'no': accepted are True and False"),
         ({"metrics": "loss"}, r"metrics is 'loss': .*tuples"),
-        ({"observer": "me"}, r"observer is 'me': .*client, server"),
+        ({"observer": "me"}, r"observer is 'me': .*client and server"),
     ],
 )
 def test_a_system_is_refused_in_one_line(changes: dict[str, Any], said: str) -> None:

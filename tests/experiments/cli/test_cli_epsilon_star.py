@@ -111,7 +111,7 @@ def test_figures_of_what_has_no_distribution(run: Run) -> None:
         (("members.txt", "population.npy", "--delta", "0.1", "--cut", "0.7"), "cut is 0.7"),
         (
             ("members.txt", "population.npy", "--delta", "0.1", "--plot", "star.bmp"),
-            r"star\.bmp.*: .* \.png, \.pdf, \.svg",
+            r"star\.bmp.*: .* \.png, \.pdf and \.svg",
         ),
         (("members.txt", "population.npy", "--delta", "0.1", "--plot", "gone/star.png"), "gone.*not exist"),
         (("members.txt", "population.npy", "--delta", "0.1", "--seed", "-1"), "--seed -1"),

@@ -72,7 +72,7 @@ def test_people_are_numbered_by_their_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "options", "words"),
     [
-        ({"people": None}, {}, r"people: .*x, y, people"),
+        ({"people": None}, {}, r"people: .*x, y and people"),
         ({"x": np.zeros((9, 2, 4))}, {}, r"\(9, 2, 4\) .*float64: .*grey images"),
         ({"x": np.zeros((9, 2, 4, 3), dtype=np.uint8)}, {}, "accepted are grey"),
         ({"y": np.arange(9)}, {}, r"\by .*people: .*0 to 3"),
@@ -110,9 +110,9 @@ def test_class_counts_have_files_of_their_own(tmp_path: Path, name: str, classes
 
 
 def test_other_class_counts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="classes is 30: accepted are 10, 20, 50, 100"):
+    with pytest.raises(InputError, match="classes is 30: accepted are 10, 20, 50 and 100"):
         load("purchases_and_texas_loaders:purchases", tmp_path, classes=30)
-    with pytest.raises(InputError, match="classes is 10: accepted are 100, 150, 200, 300"):
+    with pytest.raises(InputError, match="classes is 10: accepted are 100, 150, 200 and 300"):
         load("purchases_and_texas_loaders:texas", tmp_path, classes=10)
 
 
@@ -168,7 +168,7 @@ def test_skewed_purchases_in_a_configuration() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"classes": 30}, r"classes is 30: .*10, 20, 50, 100"),
+        ({"classes": 30}, r"classes is 30: .*10, 20, 50 and 100"),
         ({"generated_records": 2}, r"generated-records is 2: .*\b4 to 200000"),
         ({"generated_records": 1001}, r"generated-records is 1001: .*even"),
         ({"generated_records": 200_002}, "generated-records is 200002"),

@@ -42,7 +42,7 @@ def test_an_item_without_runs(run_reproduce, tmp_path: Path) -> None:  # type: i
         (["bernau2021-tabel2"], "nearest is 'bernau2021-table2'"),
         (["negoescu2023-fig33"], "nearest is 'negoescu2023-fig3'"),
         (["bernau2021-fig9", "--data-dir", "gone"], "none of its"),
-        (["bernau2021-fig9", "--engine", "cloud"], ": accepted are ray, local"),
+        (["bernau2021-fig9", "--engine", "cloud"], ": accepted are ray and local"),
     ],
 )
 def test_wrong_arguments_get_one_line(run_reproduce, tmp_path: Path, arguments: list[str], said: str) -> None:  # type: ignore[no-untyped-def]

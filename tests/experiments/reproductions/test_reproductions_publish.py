@@ -24,6 +24,7 @@ from fl_audit.experiments.reproductions.claims import (
     FailureExplanation,
     PaperClaim,
     restored,
+    said_of,
     untested,
     verdicts_said,
     with_explanations,
@@ -176,7 +177,13 @@ def test_a_claim_comes_back_from_json_as_it_was_judged() -> None:
 def test_claims_that_cannot_be_tested_are_counted_apart() -> None:
     holds = PaperClaim("6", "so", "there", "AUC", IntervalEstimate(0.5, 0.4, 0.6), 0.3)
     said = verdicts_said([holds, untested("6", "so", "no data")])
-    assert re.match(r"Of 1 claims .*, 1 hold\b.*\b1 more cannot", said)
+    assert re.match(r"Of 1 claims .*, 1 holds\b.*\b1 more cannot", said)
+
+
+def test_verdicts_agree_with_the_number_of_claims() -> None:
+    assert [said_of(verdict, 1) for verdict in ClaimVerdict if said_of(verdict, 1) == said_of(verdict, 2)] == [
+        str(ClaimVerdict.UNTESTED)
+    ]
 
 
 # ---------------------------------------------------------------- the pages of this version

@@ -226,7 +226,7 @@ def test_the_insider_does_nothing_without_a_watched_strategy() -> None:
     [
         ({"trials": 20}, r"trials are 20: .*\bfrom 21"),
         ({"trials": 40}, r"trials are 40: .*\bfrom 41, .*\bfrom 21 with contribution='own'"),
-        ({"observer": "nobody"}, r"observer is 'nobody': .*client, server"),
+        ({"observer": "nobody"}, r"observer is 'nobody': .*client and server"),
         ({"knows_others": "no"}, "knows_others is 'no': accepted are True and False"),
         ({"claim": StatedClaim("add-remove-record", epsilon=1.0), "contribution": "crafted"}, "accepted is own"),
     ],
