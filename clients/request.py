@@ -25,7 +25,7 @@ from fl_audit.federation.contributions import ContributionByTrial, RoundContext,
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
-from fl_audit.federation.randomised_records import randomised_shard
+from fl_audit.federation.locally_randomised_records import randomised_shard
 from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.protocol import Key, MessageRecordName, models_key, unpack_participation
 from fl_audit.torch_device import to_device

@@ -19,17 +19,17 @@ PLACES = (
     "fl_audit.data.column_encoding",
     "fl_audit.data.table_text",
     "fl_audit.data.tables",
-    "fl_audit.experiments.comparisons.figure",
+    "fl_audit.experiments.run_comparison.figure",
     "fl_audit.experiments.exports.trackers",
     "fl_audit.experiments.figures.epsilon_star",
-    "fl_audit.experiments.figures.guarantee",
+    "fl_audit.experiments.figures.guarantee_curves",
     "fl_audit.experiments.figures.figure_files",
     "fl_audit.experiments.reproductions.papers",
     "fl_audit.experiments.reproductions.reproduce",
     "fl_audit.experiments.runs.cluster.ray_connection",
     "fl_audit.experiments.runs.config.settings_reference",
     "fl_audit.experiments.runs.data_warnings",
-    "fl_audit.experiments.runs.init_options",
+    "fl_audit.experiments.runs.init_error_messages",
     "fl_audit.experiments.runs.new_config",
     "fl_audit.experiments.runs.resolved_audit",
     "fl_audit.experiments.runs.replay",
@@ -62,15 +62,15 @@ if TYPE_CHECKING:
     from fl_audit.data import column_encoding as column_encoding
     from fl_audit.data import table_text as table_text
     from fl_audit.data import tables as tables
-    from fl_audit.experiments.comparisons import figure as figure
     from fl_audit.experiments.exports import trackers as trackers
     from fl_audit.experiments.figures import epsilon_star as epsilon_star
     from fl_audit.experiments.figures import figure_files as figure_files
-    from fl_audit.experiments.figures import guarantee as guarantee
+    from fl_audit.experiments.figures import guarantee_curves as guarantee_curves
     from fl_audit.experiments.reproductions import papers as papers
     from fl_audit.experiments.reproductions import reproduce as reproduce
+    from fl_audit.experiments.run_comparison import figure as figure
     from fl_audit.experiments.runs import data_warnings as data_warnings
-    from fl_audit.experiments.runs import init_options as init_options
+    from fl_audit.experiments.runs import init_error_messages as init_error_messages
     from fl_audit.experiments.runs import new_config as new_config
     from fl_audit.experiments.runs import non_private_run as non_private_run
     from fl_audit.experiments.runs import replay as replay

@@ -30,7 +30,7 @@ from fl_audit.server.user_epsilon_star import of_users
 from fl_audit.strategies.contributors import ClientRoles
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
 from fl_audit.strategies.secret_draws import PrefetchingChallenger, SeededChallenger, record_draws
-from fl_audit.trials import TrialBatch, waves
+from fl_audit.trial_batches import TrialBatch, waves
 from fl_audit.verdict.noise_measurement import sampled_places
 
 _OnRound = Callable[[int], None]  # called with the number of trials that finished a round

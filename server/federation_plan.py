@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.initial_weights import InitialWeightsSource
 from fl_audit.released_model.parametric_star import StarSettings
-from fl_audit.server.trial_batch_results import FinalModelQueries
+from fl_audit.server.trial_batch_results import FinalModelQueryPlan
 from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSettings
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FederationPlan:
     patience: int | None = None
     sees_weights: bool = False  # whether the features of a white-box attacker are stored
     # Further queries to final models about the targets.
-    more: FinalModelQueries = field(default_factory=FinalModelQueries)
+    more: FinalModelQueryPlan = field(default_factory=FinalModelQueryPlan)
     initial: InitialWeightsSource = InitialWeightsSource.DRAWN  # source of the initial weights
 
     @property

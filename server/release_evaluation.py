@@ -33,7 +33,7 @@ from fl_audit.released_model.normal_fit_tests import FIT, fits_of_trials
 from fl_audit.released_model.parametric_star import StarSettings, parametric_epsilon_star
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.torch_device import to_device
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,25 @@ from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.server.federation_plan import FederationPlan
 from fl_audit.strategies.epsilon_star_queries import EpsilonStarQueries
 from fl_audit.strategies.queries import AccountantStateCollector
-from fl_audit.strategies.release_scoring import CanaryQueries, InsiderScoreQueries, LogOddsQueries, TargetQueries
+from fl_audit.strategies.release_scoring import (
+    CanaryScoreCollector,
+    InsiderLogOddsCollector,
+    InsiderScoreCollector,
+    TargetLogOddsCollector,
+)
 from fl_audit.strategies.round_secrets_log import open_shares
 from fl_audit.strategies.secret_draws import SeededChallenger, true_side
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.noise_measurement import sampled_places
 from fl_audit.verdict.noise_statistics import NoiseStatisticsLayout
 
 RunQuery = (
-    LogOddsQueries | InsiderScoreQueries | TargetQueries | CanaryQueries | EpsilonStarQueries | AccountantStateCollector
+    InsiderLogOddsCollector
+    | InsiderScoreCollector
+    | TargetLogOddsCollector
+    | CanaryScoreCollector
+    | EpsilonStarQueries
+    | AccountantStateCollector
 )
 """Kinds of queries that are sent with the rounds, whose answers become columns of the tables."""
 
@@ -102,18 +112,18 @@ def _release_queries(
         case ReleaseQueryKind.NOTHING:
             return []
         case ReleaseQueryKind.CANARIES:
-            return [CanaryQueries(public, {federation.insider: ()}, wave, federation, challenger)]
+            return [CanaryScoreCollector(public, {federation.insider: ()}, wave, federation, challenger)]
         case ReleaseQueryKind.TARGETS:
-            return [TargetQueries(public, insiders, wave, challenger, knows_others=True)]
+            return [TargetLogOddsCollector(public, insiders, wave, challenger, knows_others=True)]
         case ReleaseQueryKind.CANDIDATES:
-            return [TargetQueries(public, insiders, wave, challenger, knows_others=False)]
+            return [TargetLogOddsCollector(public, insiders, wave, challenger, knows_others=False)]
         case ReleaseQueryKind.SCORES:
-            return [InsiderScoreQueries(public, insiders, wave)]
+            return [InsiderScoreCollector(public, insiders, wave)]
         case ReleaseQueryKind.LOG_ODDS:
             opened = partial(true_side, federation, challenger)
             has_shares = public.mechanism.noise.origin is NoiseOrigin.CLIENTS
             shares = partial(open_shares, federation, challenger) if has_shares else None
-            return [LogOddsQueries(public, insiders, wave, measured_layout(federation), opened, shares)]
+            return [InsiderLogOddsCollector(public, insiders, wave, measured_layout(federation), opened, shares)]
         case query:
             assert_never(query)
 

@@ -23,7 +23,7 @@ from fl_audit.federation.target_membership import TargetMembership
 from fl_audit.federation.trial_batch_columns import Table, TrialBatchColumns, nan_columns
 from fl_audit.server.release_evaluation import ReleaseWithOutputs
 from fl_audit.server.user_epsilon_star import means_by_unit
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 TRIAL_FINDINGS = (
     "test_accuracy",
@@ -124,7 +124,7 @@ QUERIES, VALUES = "queries", "values"
 
 
 @dataclass(frozen=True)
-class FinalModelQueries:
+class FinalModelQueryPlan:
     """Further queries to the final models: variations of the targets' records, or other values of an attribute."""
 
     queries: int = 1  # number of queries about each target; with 1 only its unchanged records are used
@@ -139,7 +139,7 @@ class TargetOutputsCollector:
     evaluated: Sequence[int]  # numbers of the evaluated releases
     sees_weights: bool = False  # whether the features of a white-box attacker are collected, for three releases
     is_active: bool = False  # whether losses are collected for all releases, because the insider uses gradient ascent
-    more: FinalModelQueries = field(default_factory=FinalModelQueries)  # further queries
+    more: FinalModelQueryPlan = field(default_factory=FinalModelQueryPlan)  # further queries
     _outputs: dict[str, dict[str, Tensor]] = field(init=False, default_factory=dict)
     _seen: dict[str, list[WhiteBoxFeatures]] = field(init=False, default_factory=lambda: defaultdict(list))
     _losses: dict[str, list[Floats]] = field(init=False, default_factory=lambda: defaultdict(list))

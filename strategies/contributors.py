@@ -27,7 +27,7 @@ from fl_audit.protocol import Key, pack_participation
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import read_array
 from fl_audit.strategies.secret_draws import SeededChallenger
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 
 @dataclass(frozen=True)

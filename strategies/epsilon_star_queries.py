@@ -29,7 +29,7 @@ from fl_audit.released_model.parametric_star import StarSettings
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.queries import BatchTrainingState, More, RunQueries, WriteMessage
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 _RANGE, _MOMENTS = f"query.{NonTrainingQuery.LOSS_RANGE}", f"query.{NonTrainingQuery.LOSS_MOMENTS}"
 _TOLD = {_RANGE: (Key.COUNT, Key.LOW, Key.HIGH), _MOMENTS: (Key.COUNT, Key.MEAN, Key.SQUARES)}

@@ -23,7 +23,7 @@ from fl_audit.learning.private_training import LocalDPSGDSettings
 from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import ReplyIdentity
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 _ROUNDING = 1e-9
 TRAIN = "train"  # kind of the messages that ask for contributions

@@ -25,7 +25,7 @@ from fl_audit.protocol import Key, NonTrainingQuery
 from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQueries, WriteMessage
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_array
 from fl_audit.strategies.secret_draws import SeededChallenger
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.noise_statistics import NoiseStatistics, NoiseStatisticsLayout
 from fl_audit.verdict.standardized_increments import SMALLEST_SIGNAL
 
@@ -149,7 +149,7 @@ class ReleaseScoringQueries(RunQueries):
 
 
 @dataclass
-class LogOddsQueries(ReleaseScoringQueries):
+class InsiderLogOddsCollector(ReleaseScoringQueries):
     """Sends releases to insiders, which answer with their log-odds of D against D' and measurements of the noise."""
 
     layout: NoiseStatisticsLayout  # names and order of the numbers that measure the noise
@@ -196,7 +196,7 @@ class LogOddsQueries(ReleaseScoringQueries):
 
 
 @dataclass
-class InsiderScoreQueries(ReleaseScoringQueries):
+class InsiderScoreCollector(ReleaseScoringQueries):
     """Sends releases to insiders, which answer with one score per round, as no likelihood ratio can be computed."""
 
     @property
@@ -216,7 +216,7 @@ class InsiderScoreQueries(ReleaseScoringQueries):
 
 
 @dataclass
-class TargetQueries(ReleaseScoringQueries):
+class TargetLogOddsCollector(ReleaseScoringQueries):
     """Sends releases to one client, which answers for each target with the log-odds that it is in the data.
 
     In the membership audit each target has an insider who knows which others are in. One client acts as all of them, so
@@ -272,7 +272,7 @@ class TargetQueries(ReleaseScoringQueries):
 
 
 @dataclass
-class CanaryQueries(ReleaseScoringQueries):
+class CanaryScoreCollector(ReleaseScoringQueries):
     """Sends releases to one observer, which answers with a score for each canary and decoy."""
 
     federation: LoadedFederation  # federation with canaries and its data

@@ -25,7 +25,7 @@ from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.strategies.secret_draws import SeededChallenger
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.noise_statistics import NoiseStatistics
 from fl_audit.verdict.opened_secrets import (
     CROWD,

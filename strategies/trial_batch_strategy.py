@@ -42,7 +42,7 @@ from fl_audit.strategies.queries import TRAIN, BatchTrainingState, More, RunQuer
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
 from fl_audit.strategies.round_secrets_log import RoundSecretsLog
 from fl_audit.strategies.secret_draws import SeededChallenger
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 _ROUNDING = 1e-3  # relative amount by which rounding may enlarge the norm of a float32 sum
 

@@ -28,7 +28,7 @@ from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.events import SampledGaussianRelease
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 _CLIENTS = {
     "strategy": "dp-fedavg", "local-learning-rate": 0.1, "local-batch": 10, "client-sampling-rate": 0.5, "cycle": 2

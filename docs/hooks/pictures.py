@@ -33,7 +33,7 @@ from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import typer
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.atomic_files import write_text
-from fl_audit.data.option_names import PictureOrSequence, UsersAcrossClients
+from fl_audit.data.data_setting_enums import PictureOrSequence, UsersAcrossClients
 from fl_audit.errors import InputError, require
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import (
@@ -214,7 +214,7 @@ def _data_and_label(data: str | None, label: str | None, written: Mapping[str, A
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
         data = str(typer.prompt(question, err=True))
     if lazy_imports.new_config.data_name(data) == "csv" and label is None and is_asking():
-        with lazy_imports.init_options.in_options():
+        with lazy_imports.init_error_messages.in_options():
             header = lazy_imports.tables.column_names(expanded_path(data), written)
         label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
     return data, label

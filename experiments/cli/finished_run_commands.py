@@ -10,8 +10,8 @@ from fl_audit.atomic_files import write_text
 from fl_audit.errors import InputError
 from fl_audit.experiments import lazy_imports
 from fl_audit.experiments.cli.options import JsonOption, argument, option, print_json
-from fl_audit.experiments.comparisons.rows import differences, rows
 from fl_audit.experiments.exports.badge import badge
+from fl_audit.experiments.run_comparison.rows import differences, rows
 from fl_audit.experiments.terminal import console as console_for
 from fl_audit.experiments.verbosity import printable
 from fl_audit.privacy import lazy_imports as late_privacy
@@ -23,7 +23,7 @@ from fl_audit.value_checks import choice
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fl_audit.experiments.comparisons.rows import RunRow
+    from fl_audit.experiments.run_comparison.rows import RunRow
 
 _NAMES, _CELL = 29, 10
 """Widths of the column of names and of that of a run: five runs fit side by side into 80 characters."""

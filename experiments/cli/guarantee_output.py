@@ -76,7 +76,7 @@ def print_guarantee(
         print(beside, file=sys.stderr if shown.as_json else sys.stdout)
     if shown.plot is not None:
         lazy_imports.figure_files.save_figure(
-            lazy_imports.guarantee.guarantee_figure(best.guarantee), shown.plot, dpi=150
+            lazy_imports.guarantee_curves.guarantee_figure(best.guarantee), shown.plot, dpi=150
         )
         if not shown.as_json:
             print(f"figure: {shown.plot}")

@@ -15,7 +15,7 @@ from fl_audit.errors import require
 from fl_audit.experiments.runs.config import RunConfig
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.name_lists import name_list
-from fl_audit.server.trial_batch_results import FinalModelQueries
+from fl_audit.server.trial_batch_results import FinalModelQueryPlan
 
 
 def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunConfig:
@@ -86,7 +86,7 @@ def _of_nobody(split: Split) -> Records:
     return split.test if split.outside is None else split.outside
 
 
-def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalModelQueries:
+def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalModelQueryPlan:
     """Return the additional queries to the final models that the configured attacks need.
 
     Membership attacks query varied copies of each target, the record whose membership is in question. The attack on an
@@ -102,7 +102,7 @@ def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalModelQ
     audit, source, public = config.audit, load_source(federation.public.data), federation.population_records
     queries = audit.queries or 1
     ways = queries_for(source, public.features, federation.public.data_seed, queries) if queries > 1 else None
-    return FinalModelQueries(queries, ways, attribute_of(config, federation))
+    return FinalModelQueryPlan(queries, ways, attribute_of(config, federation))
 
 
 def attribute_of(config: RunConfig, federation: LoadedFederation) -> AttributeToInfer | None:

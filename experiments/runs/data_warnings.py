@@ -7,9 +7,9 @@ import numpy as np
 from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
+from fl_audit.data.data_setting_enums import PartitionScheme
 from fl_audit.data.identifier_detection import most_personal
 from fl_audit.data.loaded_dataset import DataWarning, IdentifyingColumn, LoadedDataset, first_names_text
-from fl_audit.data.option_names import PartitionScheme
 from fl_audit.data.record_selection import Split
 from fl_audit.errors import Remedy, settings_text
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit

@@ -19,7 +19,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.config.settings_reference import settings
 from fl_audit.experiments.runs.data_warnings import data_warnings_of
-from fl_audit.experiments.runs.init_options import flags_of_setting, in_options, text_in_options
+from fl_audit.experiments.runs.init_error_messages import flags_of_setting, in_options, text_in_options
 from fl_audit.experiments.runs.pilot_run import pilot_of_signal
 from fl_audit.experiments.runs.planned_limits import planned_noise, planned_of_signal, trials_needed
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve

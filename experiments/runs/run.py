@@ -44,7 +44,7 @@ from fl_audit.strategies.epsilon_star_queries import FederatedEpsilonStarSetting
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 if TYPE_CHECKING:
     from fl_audit.report.report_elements import ReportContents

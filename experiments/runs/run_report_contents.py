@@ -18,7 +18,7 @@ from fl_audit.federation.finished_run import FinishedRun, RunDescription
 from fl_audit.federation.group_sizes import GroupSizes, group_sizes
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.federation.randomised_records import record_claim
+from fl_audit.federation.locally_randomised_records import record_claim
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity

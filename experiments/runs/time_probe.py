@@ -21,7 +21,7 @@ from fl_audit.experiments.runs.run import federation_plan
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.server.app import build_server_app
 from fl_audit.server.federation_plan import FederationTimestamps
-from fl_audit.trials import TrialBatch, remaining_batches, waves
+from fl_audit.trial_batches import TrialBatch, remaining_batches, waves
 
 ENOUGH_SECONDS = 4.0
 """Duration after which a probe ends with the round, once it has two rounds to measure."""

@@ -21,7 +21,7 @@ from fl_audit.atomic_files import atomic_file, json_text, write_json, write_text
 from fl_audit.errors import InputError, first_line, require
 from fl_audit.run_files import SEALS, read_json
 from fl_audit.server.trial_batch_results import BatchResult
-from fl_audit.trials import TrialBatch, remaining_batches
+from fl_audit.trial_batches import TrialBatch, remaining_batches
 
 _MANIFEST = "manifest.json"
 _OUTPUTS = "outputs.safetensors"

@@ -33,7 +33,7 @@ from fl_audit.experiments.studies.study_commands import parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.federation.initial_weights import InitialWeightsSource, starting_models
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.learning.record_gradient_norms import record_gradients
+from fl_audit.learning.gradient_norms_and_products import record_gradients
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.lower_bounds import epsilon_lower_bound
 from fl_audit.statistics.roc import area_under_curve

@@ -46,7 +46,7 @@ from fl_audit.privacy.reconstruction_bounds import simplex_success
 from fl_audit.randomness import Purpose, generator
 from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, new_figure, to_png
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.declared_tests import TestName
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.verdict import Verdict

@@ -12,8 +12,8 @@ import scipy
 from numpy.lib.stride_tricks import sliding_window_view
 
 from fl_audit.array_types import Floats, Floats32, Integers
-from fl_audit.data.option_names import Dissimilarity as Dissimilarity
-from fl_audit.data.option_names import Measure as Measure
+from fl_audit.data.data_setting_enums import Dissimilarity as Dissimilarity
+from fl_audit.data.data_setting_enums import Measure as Measure
 from fl_audit.data.records import Records
 from fl_audit.errors import require
 from fl_audit.user_modules import import_function

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl_audit.array_types import Floats32, Integers
-from fl_audit.data.option_names import Dissimilarity, Measure
+from fl_audit.data.data_setting_enums import Dissimilarity, Measure
 from fl_audit.data.packed_graphs import comparable as comparable_graphs
 from fl_audit.data.records import Records
 from fl_audit.errors import require

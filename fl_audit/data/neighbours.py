@@ -8,11 +8,11 @@ import numpy as np
 
 from fl_audit.adjacency import Adjacency, NeighbourPair, Relation, Unit
 from fl_audit.array_types import Floats, Integers
+from fl_audit.data.data_setting_enums import RANKED as RANKED
+from fl_audit.data.data_setting_enums import NeighbourChoice as NeighbourChoice
 from fl_audit.data.dissimilarity import Dissimilarity, Measure, exact_block
 from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.multi_array_records import comparable
-from fl_audit.data.option_names import RANKED as RANKED
-from fl_audit.data.option_names import NeighbourChoice as NeighbourChoice
 from fl_audit.data.partition import users_of
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, require

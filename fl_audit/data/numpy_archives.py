@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from fl_audit.array_types import Floats32, in_one_axis
 from fl_audit.data.column_encoding import check_classes
 from fl_audit.data.data_paths import resolve
+from fl_audit.data.data_setting_enums import PictureOrSequence
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.file_reading import archive_names, read_archive
 from fl_audit.data.loaded_dataset import DataWarning, LoadedDataset
 from fl_audit.data.multi_array_records import packed
-from fl_audit.data.option_names import PictureOrSequence
 from fl_audit.errors import InputError, Remedy, require
 from fl_audit.name_lists import name_list
 from fl_audit.value_checks import choice

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fl_audit.array_types import Integers
-from fl_audit.data.option_names import PartitionScheme as PartitionScheme
-from fl_audit.data.option_names import UsersAcrossClients as UsersAcrossClients
+from fl_audit.data.data_setting_enums import PartitionScheme as PartitionScheme
+from fl_audit.data.data_setting_enums import UsersAcrossClients as UsersAcrossClients
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError, Remedy, require
 from fl_audit.randomness import Purpose, generator

@@ -10,7 +10,7 @@ import numpy as np
 from flwr_datasets import partitioner as library
 
 from fl_audit.array_types import Integers
-from fl_audit.data.option_names import PartitionScheme
+from fl_audit.data.data_setting_enums import PartitionScheme
 
 
 def divided(

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fl_audit.array_types import Integers
+from fl_audit.data.data_setting_enums import PartitionScheme as PartitionScheme
+from fl_audit.data.data_setting_enums import UsersAcrossClients as UsersAcrossClients
 from fl_audit.data.loaded_dataset import LoadedDataset
-from fl_audit.data.option_names import PartitionScheme as PartitionScheme
-from fl_audit.data.option_names import UsersAcrossClients as UsersAcrossClients
 from fl_audit.data.partition import users_of
 from fl_audit.data.records import Records
 from fl_audit.errors import require

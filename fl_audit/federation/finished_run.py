@@ -14,7 +14,7 @@ from fl_audit.federation.crafted_records import CraftedMeasures
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.findings import Findings, Numbers
 from fl_audit.federation.group_sizes import GroupSizes
-from fl_audit.federation.randomised_records import RecordGuaranteeEvents
+from fl_audit.federation.locally_randomised_records import LocalRandomizerGuarantee
 from fl_audit.federation.run_tables import NonPrivateAccuracy, Provenance, RunTables, Timing
 from fl_audit.mechanisms.effective_noise import effective_noise_multiplier
 from fl_audit.privacy.guarantee import Guarantee
@@ -43,7 +43,7 @@ class RunDescription:
     neighbour: str  # name, in the configuration, of the way in which D and D' were chosen
     star: StarSettings | None  # settings of Epsilon*; None if it was turned off
     configuration: Mapping[str, Any]  # the resolved configuration, nested by section, without the challenger's seed
-    record_claim: RecordGuaranteeEvents | None = None  # guarantee of local randomization; None without it
+    record_claim: LocalRandomizerGuarantee | None = None  # guarantee of local randomization; None without it
     crafted: CraftedMeasures | None = None  # the crafted record; None if the differing unit was not crafted
     commonest: float | None = None  # share of the most frequent class among test records; None if unknown
     # Findings that the audit made beside the result tables, by type.

@@ -39,7 +39,7 @@ _SERIALS = count()
 T = TypeVar("T")
 
 
-class RawRecords(NamedTuple):
+class UnrandomisedRecords(NamedTuple):
     """Records as their owners hold them, before owners randomise them and before a frozen backbone transforms them."""
 
     inside: Records  # D
@@ -63,7 +63,7 @@ class LoadedFederation:
     core: VggCore | None = None  # frozen core that all records pass through before the model; None without one
     user: Integers | None = None  # number of the user of each record of D, (n,); None if users are not the units
     inputs: tuple[NamedInput, ...] = ()  # named arrays of which a record consists; empty for a single array
-    raw: RawRecords | None = None  # the records before local randomization; None without it
+    raw: UnrandomisedRecords | None = None  # the records before local randomization; None without it
     # Number of this object in the process, a key for caches of values that are derived from it.
     serial: int = field(default_factory=_SERIALS.__next__, init=False, repr=False, compare=False)
     _held: dict[tuple[int, bool], Examples] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -373,7 +373,7 @@ def load_federation(public: Federation) -> LoadedFederation:
         core=core,
         user=user,
         inputs=split.inside.inputs,
-        raw=None if public.local_randomizer is None else RawRecords(inside, replacement),
+        raw=None if public.local_randomizer is None else UnrandomisedRecords(inside, replacement),
     )
 
 

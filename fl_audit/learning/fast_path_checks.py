@@ -9,9 +9,9 @@ from torch import Tensor
 from fl_audit.errors import InputError
 from fl_audit.learning.frozen_prefix import frozen_prefix
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
+from fl_audit.learning.model_error_advice import refusal
 from fl_audit.learning.model_execution_profile import saved_scalars
 from fl_audit.learning.model_passes import ModelPasses
-from fl_audit.learning.model_remedies import refusal
 from fl_audit.learning.module_checks import PROBE_EXAMPLES
 from fl_audit.learning.named_inputs import NamedInput
 from fl_audit.learning.output_checks import NO_GRADIENT

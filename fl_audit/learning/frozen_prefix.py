@@ -27,7 +27,7 @@ _WORTH, _FEWEST = 0.2, 2**20
 
 
 @dataclass(frozen=True)
-class _PrefixOutput:
+class _PrefixOutputLayout:
     """A result of the frozen prefix for one record, which later operations of the model read."""
 
     shape: tuple[int, ...]  # shape for one record, including an axis of length 1 for the record
@@ -38,13 +38,13 @@ class _PrefixOutput:
         return prod(self.shape)
 
 
-class _Graph:
+class _UncopiedGraph:
     """Holder of a traced graph, which is not copied when its module is: the graph has no state."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         self.run = module
 
-    def __deepcopy__(self, memo: object) -> "_Graph":
+    def __deepcopy__(self, memo: object) -> "_UncopiedGraph":
         return self
 
 
@@ -55,10 +55,14 @@ class Suffix(nn.Module):
     """
 
     def __init__(
-        self, names: tuple[str, ...], like: dict[str, Tensor], graph: fx.GraphModule, cuts: tuple[_PrefixOutput, ...]
+        self,
+        names: tuple[str, ...],
+        like: dict[str, Tensor],
+        graph: fx.GraphModule,
+        cuts: tuple[_PrefixOutputLayout, ...],
     ):
         super().__init__()
-        self._graph, self._cuts, self._names = _Graph(graph), cuts, names
+        self._graph, self._cuts, self._names = _UncopiedGraph(graph), cuts, names
         for name in names:
             path, _, last = name.rpartition(".")
             place: nn.Module = self
@@ -93,7 +97,7 @@ class FrozenPrefix:
     """The part of a model before its first trained parameter, with a cache of its results for each record."""
 
     def __init__(
-        self, graph: fx.GraphModule, cuts: tuple[_PrefixOutput, ...], shape: tuple[int, ...], suffix: Suffix
+        self, graph: fx.GraphModule, cuts: tuple[_PrefixOutputLayout, ...], shape: tuple[int, ...], suffix: Suffix
     ) -> None:
         self.width = sum(cut.width for cut in cuts)
         self.suffix = suffix
@@ -224,7 +228,7 @@ def _split(graph: fx.GraphModule, own: dict[str, Tensor], shape: tuple[int, ...]
         last(*own.values(), *found)
     if not cuts or before < max(_FEWEST, _WORTH * (before + counter.get_total_flops())):
         return None
-    said = tuple(_PrefixOutput(tuple(one.shape), one.dtype) for one in found)
+    said = tuple(_PrefixOutputLayout(tuple(one.shape), one.dtype) for one in found)
     return FrozenPrefix(first, said, shape, Suffix(tuple(own), own, _answering_alone(last), said))
 
 

@@ -16,7 +16,7 @@ from torch.func import functional_call
 from fl_audit import user_modules
 from fl_audit.errors import InputError
 from fl_audit.learning.model_adaptation import inputs_of
-from fl_audit.learning.model_remedies import FaultPlace, is_vmap_refusal, refusal, remedy
+from fl_audit.learning.model_error_advice import FaultPlace, is_vmap_refusal, refusal, remedy
 from fl_audit.learning.module_preparation import exception_text, sharing_copy, without_hints
 from fl_audit.learning.stacked_layers import is_plain
 

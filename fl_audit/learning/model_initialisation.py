@@ -14,14 +14,9 @@ from torch import Tensor, nn
 
 from fl_audit.errors import InputError, require
 from fl_audit.learning import models
+from fl_audit.learning.model_factory_replay import DrawRecorder, ReplayDivergedError, TensorMemoryLayout, compute_again
 from fl_audit.learning.models import ModelSpec, build_model
 from fl_audit.learning.module_preparation import sharing_copy
-from fl_audit.learning.recorded_initialisation import (
-    DrawRecorder,
-    ReplayDivergedError,
-    TensorMemoryLayout,
-    compute_again,
-)
 from fl_audit.learning.stacked_layers import ParameterLayout
 from fl_audit.randomness import Purpose, generator
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fl_audit.learning import pass_budgets
 from fl_audit.learning.convolutions import StackedConv2d
+from fl_audit.learning.gradient_norms_and_products import GradientNormsAndProducts, gradient_products
 from fl_audit.learning.layers import LayerCall, StackedLinear, weighted_gradient_sum
-from fl_audit.learning.record_gradient_norms import GradientNormsAndProducts, gradient_products
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.learning.user_batching import RecordsSortedByUser, UserMicrobatch
 from fl_audit.learning.user_norms import user_norms_of_layer

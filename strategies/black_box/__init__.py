@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fl_audit.strategies.black_box.audited_system import Local as Local
     from fl_audit.strategies.black_box.audited_system import LocalReply as LocalReply
     from fl_audit.strategies.black_box.in_app_audit import Audit as Audit
-    from fl_audit.strategies.black_box.message_tags import MetricsWithoutContribution as MetricsWithoutContribution
+    from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics as AbsentTargetMetrics
     from fl_audit.strategies.black_box.message_tags import Observer as Observer
     from fl_audit.strategies.black_box.message_tags import UpdateFormat as UpdateFormat
     from fl_audit.strategies.black_box.scenario import Scenario as Scenario
@@ -29,7 +29,7 @@ _NAMES = {
     "fl_audit.strategies.black_box.audit_config": ("Contribution",),
     "fl_audit.strategies.black_box.in_app_audit": ("Audit",),
     "fl_audit.strategies.black_box.scenarios": ("KINDS", "Scenario"),
-    "fl_audit.strategies.black_box.message_tags": ("MetricsWithoutContribution", "Observer", "UpdateFormat"),
+    "fl_audit.strategies.black_box.message_tags": ("AbsentTargetMetrics", "Observer", "UpdateFormat"),
     "fl_audit.strategies.black_box.audited_system": ("Local", "LocalReply", "AuditedSystem"),
 }
 

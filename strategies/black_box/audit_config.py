@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
 from fl_audit.errors import InputError, require
-from fl_audit.strategies.black_box.message_tags import MetricsWithoutContribution, Observer, TargetAction, UpdateFormat
+from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer, TargetAction, UpdateFormat
 from fl_audit.value_checks import as_directory, choice, require_number, require_switch
 
 if TYPE_CHECKING:  # Clients import this module in a new process for every message, so server modules are imported late.
@@ -56,7 +56,7 @@ class AuditConfig:
     # floats. All later trials use the kind that told D from D' better. If neither second kind applies, all use OWN.
     contribution: TargetUpdateKind | None = None
     # Metrics of the target's client if it contributes nothing.
-    numbers: MetricsWithoutContribution = MetricsWithoutContribution.KEPT
+    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT
     replies: UpdateFormat = UpdateFormat.MODELS  # whether clients reply with models or with updates
     # The observer: another client, who sees releases, or the server, who sees the reply of the target's client.
     observer: Observer = Observer.CLIENT
@@ -85,7 +85,7 @@ class AuditConfig:
             require_number("trials_per_run is", self.trials_per_run, "whole numbers from 1, or None")
         require_number("target is", self.target, "whole numbers from 0")
         require_switch("knows_others", self.knows_others)
-        for name, kinds in (("numbers", MetricsWithoutContribution), ("replies", UpdateFormat), ("observer", Observer)):
+        for name, kinds in (("numbers", AbsentTargetMetrics), ("replies", UpdateFormat), ("observer", Observer)):
             object.__setattr__(self, name, choice(kinds, name, getattr(self, name)))
         if self.contribution is not None:
             object.__setattr__(self, "contribution", choice(TargetUpdateKind, "contribution", self.contribution))

@@ -67,4 +67,4 @@ class Audit(AuditConfig):
 
         Raises `InputError` if some trials have not been run yet.
         """
-        return lazy_imports.in_app_report.finished_result(self)
+        return lazy_imports.in_app_verdict.finished_result(self)

@@ -6,12 +6,12 @@ from fl_audit.lazy_imports import lazy_modules
 
 PLACES = (
     "fl_audit.strategies.black_box.trials_after_training",
-    "fl_audit.strategies.black_box.in_app_report",
+    "fl_audit.strategies.black_box.in_app_verdict",
     "fl_audit.strategies.black_box.legacy_adapter",
 )
 
 if TYPE_CHECKING:
-    from fl_audit.strategies.black_box import in_app_report as in_app_report
+    from fl_audit.strategies.black_box import in_app_verdict as in_app_verdict
     from fl_audit.strategies.black_box import legacy_adapter as legacy_adapter
     from fl_audit.strategies.black_box import trials_after_training as trials_after_training
 else:

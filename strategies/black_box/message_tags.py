@@ -48,7 +48,7 @@ class UpdateFormat(StrEnum):
     UPDATES = "updates"
 
 
-class MetricsWithoutContribution(StrEnum):
+class AbsentTargetMetrics(StrEnum):
     """The metrics that the target's client reports in a trial without its contribution."""
 
     KEPT = "kept"  # metrics and example count are unchanged, since the claim covers models alone
@@ -64,7 +64,7 @@ class TrialTag:
     action: TargetAction | None = None  # action of the target's client; None for all other clients
     replies: UpdateFormat = UpdateFormat.MODELS  # whether the client replies with models or with updates
     # Reported metrics if the client contributes nothing.
-    numbers: MetricsWithoutContribution = MetricsWithoutContribution.KEPT
+    numbers: AbsentTargetMetrics = AbsentTargetMetrics.KEPT
     length: float = 0.0  # L2 norm of crafted updates
     is_still: bool = False  # whether all clients except the target's repeat their replies of the first trial
     pull: TargetAction | None = None  # crafted action that replaces such a repeated reply; None repeats the reply
@@ -86,7 +86,7 @@ def read_note(message: Message) -> TrialTag | None:
         actions = {name: None if entries[name] is None else TargetAction(entries[name]) for name in ("action", "pull")}
         kinds = actions | {
             "replies": UpdateFormat(entries["replies"]),
-            "numbers": MetricsWithoutContribution(entries["numbers"]),
+            "numbers": AbsentTargetMetrics(entries["numbers"]),
         }
         note = TrialTag(**(entries | kinds))
     except (ValueError, KeyError, TypeError):  # a tag of another version is ignored, so that the app goes on

@@ -20,8 +20,8 @@ from fl_audit.strategies.black_box.dataset_subsets import SelectableDataset, dat
 from fl_audit.strategies.black_box.fingerprint import client_fingerprint
 from fl_audit.strategies.black_box.message_tags import (
     ANSWER,
+    AbsentTargetMetrics,
     ClientAnswer,
-    MetricsWithoutContribution,
     TargetAction,
     TrialTag,
     read_note,
@@ -132,7 +132,7 @@ def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floa
             update = flat(own) - flat(base)
         if note.action is not TargetAction.OWN:
             reply.content[name] = record_of(contribution(note.action, own, base, note.length))
-    if note.numbers is MetricsWithoutContribution.WITHHELD and note.action in _WITHOUT:
+    if note.numbers is AbsentTargetMetrics.WITHHELD and note.action in _WITHOUT:
         for numbers in reply.content.metric_records.values():
             for key, value in numbers.items():
                 numbers[key] = [0 * one for one in value] if isinstance(value, list) else 0 * value

@@ -23,9 +23,9 @@ from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.audit_config import AuditConfig, TargetUpdateKind
 from fl_audit.strategies.black_box.audited_system import StrategyStartCall, seed_generators, spared_generators, start_of
 from fl_audit.strategies.black_box.fingerprint import fingerprint, joined
-from fl_audit.strategies.black_box.in_app_report import finish
+from fl_audit.strategies.black_box.in_app_verdict import finish
 from fl_audit.strategies.black_box.legacy_adapter import clips_and_adds_noise
-from fl_audit.strategies.black_box.message_tags import MetricsWithoutContribution, Observer, TargetAction, TrialTag
+from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer, TargetAction, TrialTag
 from fl_audit.strategies.black_box.message_tensors import arrays_of, crafted, flat, shapes_of, whole_parts
 from fl_audit.strategies.black_box.metric_lookups import numbers_over_rounds
 from fl_audit.strategies.black_box.recorder import (
@@ -277,7 +277,7 @@ class AppTrialRunner:
             ),
             pulls=self._pulls() if is_still and contribution is TargetUpdateKind.CRAFTED else {},
             knows_others=True,
-            released_numbers=_train_metrics if audit.numbers is MetricsWithoutContribution.WITHHELD else lambda _: {},
+            released_numbers=_train_metrics if audit.numbers is AbsentTargetMetrics.WITHHELD else lambda _: {},
         )
         recorder = TrialRecorder(scene)
         draws = generator(self._campaign.seed, Purpose.BLACK_BOX, trial=trial)

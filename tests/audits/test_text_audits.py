@@ -8,9 +8,9 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from fl_audit.array_types import Floats, Integers
+from fl_audit.data.data_setting_enums import Dissimilarity
 from fl_audit.data.dissimilarity_ranking import ranked_pairs, ranked_records
 from fl_audit.data.multi_array_records import packed
-from fl_audit.data.option_names import Dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 from fl_audit.experiments.engine_names import Engine

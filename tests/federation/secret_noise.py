@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 
 class HalvedNoise(TrialBatchStrategy):

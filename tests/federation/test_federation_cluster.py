@@ -31,7 +31,7 @@ from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.strategies.errors import FederationError
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from tests.validation.chaos import AUDIT, _is_identical, campaign, play
 from tests.validation.chaos_cluster import FlowerCommand, InjectedFault
 

@@ -18,7 +18,7 @@ from fl_audit.strategies.contributors import _lengths_at_most
 from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch, remaining_batches
+from fl_audit.trial_batches import TrialBatch, remaining_batches
 
 TRIALS = 4
 SPOILED = ("clients", "cohorts", "sampled clients", "adaptive", "adaptive, sampled", "distributed", "banded")

@@ -16,7 +16,7 @@ from fl_audit.experiments.runs.replay import replay
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.initial_weights import InitialWeightsSource, pretraining_examples, starting_models
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.learning.record_gradient_norms import record_gradients
+from fl_audit.learning.gradient_norms_and_products import record_gradients
 from fl_audit.report.report_elements import ReportContents
 
 NORM = 3.0

@@ -30,7 +30,7 @@ from fl_audit.released_model.parametric_star import epsilon_star_gaussian, loss_
 from fl_audit.server.app import build_server_app
 from fl_audit.server.trial_batch_results import BatchResult
 from fl_audit.strategies.errors import FederationError
-from fl_audit.trials import remaining_batches
+from fl_audit.trial_batches import remaining_batches
 
 FEDERATED: dict[str, Any] = {"epsilon-star-losses": "federated"}
 TOLD = FEDERATED | {"client-epsilon-star": True}

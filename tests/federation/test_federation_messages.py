@@ -25,7 +25,7 @@ from fl_audit.strategies.errors import FederationError
 from fl_audit.strategies.reply_checks import ReplyIdentity, read_replies
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch, remaining_batches
+from fl_audit.trial_batches import TrialBatch, remaining_batches
 
 Transcript = list[tuple[str, int, set[str], set[str]]]
 

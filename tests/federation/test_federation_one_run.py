@@ -22,7 +22,7 @@ from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.verdict import Verdict
 
 AVERAGED = {"strategy": "dp-fedavg", "rounds": 40, "learning-rate": 1.0}

@@ -24,12 +24,12 @@ from fl_audit.experiments.runs.run_report import rebuild_report
 from fl_audit.federation.federation import Federation
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
-from fl_audit.federation.randomised_records import randomised_records, randomised_shard, record_pair
+from fl_audit.federation.locally_randomised_records import randomised_records, randomised_shard, record_pair
 from fl_audit.privacy.identifiability_bounds import response_advantage
 from fl_audit.randomness import Purpose, generator
 from fl_audit.run_files import read_json
 from fl_audit.strategies.secret_draws import OF_FIRST, OF_SECOND, SeededChallenger, record_draws
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 
 def _graph(nodes: int, source: np.random.Generator) -> NDArray[np.bool_]:

@@ -22,7 +22,7 @@ from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
-from fl_audit.federation.randomised_records import LocallyRandomisedRecords, _TensorCache, randomised_shard
+from fl_audit.federation.locally_randomised_records import LocallyRandomisedRecords, _TensorCache, randomised_shard
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.privacy.identifiability_bounds import truth_probability
@@ -270,7 +270,7 @@ def test_what_does_not_fit_in_memory_is_drawn_again(
     told: Told, small_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = _TensorCache(20_000)  # one shard of 20 records takes 12,000 bytes
-    monkeypatch.setattr("fl_audit.federation.randomised_records._HELD", small)
+    monkeypatch.setattr("fl_audit.federation.locally_randomised_records._HELD", small)
     plan = carts_plan(small_plan, training={"rounds": 3})
     run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False)
     assert 0 < small.bytes <= 20_000

@@ -20,9 +20,9 @@ from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy, run_audit
 from fl_audit.federation.loaded_federation import load_federation
 from fl_audit.federation.target_membership import MembershipScheme
-from fl_audit.strategies.release_scoring import TargetQueries
+from fl_audit.strategies.release_scoring import TargetLogOddsCollector
 from fl_audit.strategies.secret_draws import SeededChallenger
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
 
 DIGITS = {"data": {"name": "digits", "records": 100}, "audit": {"candidates": 10}}
@@ -183,7 +183,7 @@ def test_the_insider_is_told_nothing_about_the_candidates() -> None:
     plan = plan_of()
     batch = TrialBatch(0, 0, 60)
     challenger = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE)
-    assert TargetQueries(plan.public, {1: ()}, [batch], challenger, knows_others=False)._told(batch) == {}
+    assert TargetLogOddsCollector(plan.public, {1: ()}, [batch], challenger, knows_others=False)._told(batch) == {}
     is_in = SeededChallenger(1, 20, MembershipScheme.EXACTLY_ONE).membership(range(4000)).is_in
     assert (is_in.sum(axis=1) == 1).all()
     assert np.abs(is_in.sum(axis=0) - 200).max() < 5 * np.sqrt(200)

@@ -14,8 +14,8 @@ from small_audits import MakePlan
 from test_federation_engines import assert_same
 
 from fl_audit.audits.membership.lira import LiraSpread, lira_scores
+from fl_audit.audits.membership.one_target_per_trial import target_scores
 from fl_audit.audits.membership.roc_metrics import membership_rates
-from fl_audit.audits.membership.target_scores import target_scores
 from fl_audit.clients.owner_contributions import LocalTrainingInput, contribute_members
 from fl_audit.errors import InputError
 from fl_audit.experiments.engine_names import Engine
@@ -34,7 +34,7 @@ from fl_audit.server.release_evaluation import CheckpointSelector, ReleaseEvalua
 from fl_audit.server.trial_batch_results import WHITE_BOX, TargetOutputsCollector
 from fl_audit.strategies.secret_draws import SeededChallenger
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.stored_measurements import noise_along
 
 _CONFIDENCE = 0.999

@@ -24,7 +24,7 @@ from fl_audit.released_model.parametric_star import StarSettings, epsilon_star_g
 from fl_audit.server.release_evaluation import ReleaseWithOutputs, utility
 from fl_audit.server.user_epsilon_star import means_by_unit, of_users
 from fl_audit.strategies.secret_draws import SeededChallenger
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 STAR = StarSettings(1e-3, 0.01)
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fl_audit.learning import frozen_prefix, prefix_cache
+from fl_audit.learning.gradient_norms_and_products import record_gradients
 from fl_audit.learning.model_execution_profile import ModelExecutionProfile
 from fl_audit.learning.module_preparation import set_aside_frozen
-from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.stacked_model import StackedModel
 
 SHAPE, CLASSES = (4, 5), 3

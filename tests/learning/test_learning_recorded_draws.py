@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fl_audit.learning import model_initialisation, recorded_initialisation
-from fl_audit.learning.recorded_initialisation import DrawRecorder, compute_again
+from fl_audit.learning import model_factory_replay, model_initialisation
+from fl_audit.learning.model_factory_replay import DrawRecorder, compute_again
 from fl_audit.randomness import Purpose, generator
 
 LAYERS, WIDTH = 6, 32
@@ -40,7 +40,7 @@ def initialised_in_part() -> nn.Module:
 def test_draws_are_computed_again_without_what_is_drawn_anew(
     made: Callable[[], nn.Module], layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorder, given, most = DrawRecorder(), recorded_initialisation._given, [0]
+    recorder, given, most = DrawRecorder(), model_factory_replay._given, [0]
     with model_initialisation._drawing(generator(0, Purpose.INITIAL_WEIGHTS)):
         net = recorder.run(made)
     places = {name: place for name, value in net.named_parameters() if (place := recorder.place(value)) is not None}
@@ -50,7 +50,7 @@ def test_draws_are_computed_again_without_what_is_drawn_anew(
         most[0] = max(most[0], sum(one.untyped_storage().nbytes() for one in held.values()))
         return found
 
-    monkeypatch.setattr(recorded_initialisation, "_given", watched)
+    monkeypatch.setattr(model_factory_replay, "_given", watched)
     found = dict[str, Tensor]()
     with model_initialisation._drawing(generator(1, Purpose.INITIAL_WEIGHTS)), torch.no_grad():
         compute_again(recorder.steps, places, lambda name, value: found.update({name: value.clone()}))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl_audit.errors import InputError
-from fl_audit.trials import TrialBatch, remaining_batches, waves
+from fl_audit.trial_batches import TrialBatch, remaining_batches, waves
 
 
 @given(st.integers(1, 300), st.integers(1, 320))

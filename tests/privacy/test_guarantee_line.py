@@ -7,7 +7,7 @@ import pytest
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.experiments.comparisons import rows
+from fl_audit.experiments.run_comparison import rows
 from fl_audit.local_training.composition import ComposedPrivacy
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import gaussian_rounds

@@ -11,7 +11,7 @@ from fl_audit.released_model.parametric_star import StarSettings, parametric_eps
 from fl_audit.released_model.star_estimate import estimate_epsilon_star
 from fl_audit.released_model.star_methods import EMPIRICAL_CUT, StarMethod
 from fl_audit.server.release_evaluation import pooled_epsilon_star
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 
 
 def _losses(kind: str, trials: int, records: int = 400) -> tuple[np.ndarray, np.ndarray]:

@@ -28,7 +28,7 @@ from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
 from fl_audit.experiments.studies.study_commands import exit_with, parser_of, table_of
 from fl_audit.experiments.studies.study_runs import results_of_run
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.verdict import Verdict
 from tests.validation.journal import append, blocks, read, until
 

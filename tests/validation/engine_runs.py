@@ -32,7 +32,7 @@ from fl_audit.federation.run_tables import RunTables
 from fl_audit.mechanisms.contribution import FixedClipping
 from fl_audit.protocol import Key, MessageRecordName
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from fl_audit.verdict.stored_measurements import measured_in
 from tests.validation.breach_kinds import Breach, NoiseRound

@@ -23,7 +23,7 @@ from fl_audit.mechanisms.contribution import AdaptiveClipping
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.contributors import UnnoisedRoundSum
 from fl_audit.strategies.trial_batch_strategy import TrialBatchStrategy
-from fl_audit.trials import TrialBatch
+from fl_audit.trial_batches import TrialBatch
 from fl_audit.verdict.declared_tests import TestName as T
 from fl_audit.verdict.run_measurements import NoiseMeasurements
 from tests.validation.engine_runs import breach_plan, measured_run

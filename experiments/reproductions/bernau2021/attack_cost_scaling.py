@@ -13,8 +13,8 @@ import torch
 from scipy import stats
 
 from fl_audit.adjacency import Adjacency
+from fl_audit.data.data_setting_enums import Dissimilarity
 from fl_audit.data.neighbours import ranked_neighbours
-from fl_audit.data.option_names import Dissimilarity
 from fl_audit.data.records import Records
 from fl_audit.experiments.reproductions.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.plot_style import legend_below

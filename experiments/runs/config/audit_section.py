@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from fl_audit.audits.membership.attack_names import Attack, has_shadows, of_ours
 from fl_audit.audits.registry import AUDITS, audit_named
-from fl_audit.data.option_names import RANKED, Dissimilarity, NeighbourChoice
+from fl_audit.data.data_setting_enums import RANKED, Dissimilarity, NeighbourChoice
 from fl_audit.experiments.runs.config.config_section import ConfigSection
 from fl_audit.experiments.runs.config.setting_types import Choice, Count, OneOr, OwnName, Positive
 from fl_audit.federation.federation_enums import InsiderView

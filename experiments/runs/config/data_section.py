@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fl_audit.data.option_names import PartitionScheme, PictureOrSequence, UsersAcrossClients
+from fl_audit.data.data_setting_enums import PartitionScheme, PictureOrSequence, UsersAcrossClients
 from fl_audit.experiments.runs.config.config_section import ConfigSection
 from fl_audit.experiments.runs.config.setting_types import Choice, Count, OwnName, Scalar, Words
 

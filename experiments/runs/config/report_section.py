@@ -9,7 +9,7 @@ from fl_audit.experiments.runs.config.config_section import ConfigSection
 Line = Annotated[str, Field(min_length=1, max_length=400)]
 
 
-class ReportSection(ConfigSection):
+class OperatorStatementsSection(ConfigSection):
     """Section [report]: statements of the operator for the report's annex, which are copied without a check.
 
     The annex has a blank to be filled in by hand for each statement that is left out.

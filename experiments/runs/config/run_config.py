@@ -13,7 +13,7 @@ from fl_audit.experiments.runs.config.config_section import ConfigSection
 from fl_audit.experiments.runs.config.data_section import DataSection
 from fl_audit.experiments.runs.config.model_section import ModelSection
 from fl_audit.experiments.runs.config.privacy_section import GUARANTEE_ONLY, PRIVACY_TARGETS, PrivacySection
-from fl_audit.experiments.runs.config.report_section import ReportSection
+from fl_audit.experiments.runs.config.report_section import OperatorStatementsSection
 from fl_audit.experiments.runs.config.run_section import RunSection
 from fl_audit.experiments.runs.config.training_section import TrainingSection
 from fl_audit.experiments.runs.config_errors import first_problem
@@ -29,7 +29,7 @@ class RunConfig(ConfigSection):
     privacy: PrivacySection
     audit: AuditSection = Field(default_factory=AuditSection)
     run: RunSection = Field(default_factory=RunSection)
-    report: ReportSection = Field(default_factory=ReportSection)
+    report: OperatorStatementsSection = Field(default_factory=OperatorStatementsSection)
 
     @model_validator(mode="before")
     @classmethod

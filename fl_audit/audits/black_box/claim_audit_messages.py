@@ -11,7 +11,7 @@ from fl_audit.audits.black_box.claim_audit_results import (
     TrialErrorShares,
 )
 from fl_audit.audits.black_box.distinguishers import least_shift
-from fl_audit.audits.black_box.gaussian_noise_estimate import noise_reading
+from fl_audit.audits.black_box.gaussian_mu_estimate import noise_reading
 from fl_audit.verdict.verdict import Verdict
 
 TOO_FEW = "too few trials to refute the claim"  # a reason why a scenario has no result, a key of `not_tried`

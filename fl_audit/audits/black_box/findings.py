@@ -10,7 +10,7 @@ from typing import Any
 from fl_audit.array_types import finite
 from fl_audit.audits.black_box.claim_audit_messages import floating_words, limit_of_detection, not_tried, trials_words
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, DistinguisherTest
-from fl_audit.audits.black_box.gaussian_noise_estimate import GaussianNoiseEstimate, noise_reading
+from fl_audit.audits.black_box.gaussian_mu_estimate import GaussianMuEstimate, noise_reading
 from fl_audit.report.formatting import capital
 
 
@@ -21,7 +21,7 @@ class DistinguisherFinding:
     attempt: DistinguisherTest  # the test
     words: str  # description of the scenario
     usual_fix: str  # the usual fix for a leak in this scenario, used if the cause is unknown
-    noise: GaussianNoiseEstimate | None  # the estimated noise; None if the noise does not look Gaussian
+    noise: GaussianMuEstimate | None  # the estimated noise; None if the noise does not look Gaussian
     claimed_success: float  # the largest probability of a right guess that the claim allows, from 0.5 to 1
     proviso: str = ""  # a sentence on when the update of this scenario can occur; empty if every client can send it
 

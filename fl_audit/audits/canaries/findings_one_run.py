@@ -13,7 +13,7 @@ from fl_audit.audits.canaries.canary_detection_limit import (
     canaries_needed_text,
     canary_detection_limit,
 )
-from fl_audit.audits.canaries.canary_score_bounds import CanaryScoreBounds, certify
+from fl_audit.audits.canaries.epsilon_from_scores import CanaryEpsilonBounds, certify
 from fl_audit.audits.canaries.live_checks import dilution, squared_spread
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.federation.findings import Findings, json_of
@@ -32,7 +32,7 @@ from fl_audit.verdict.verdict import AuditKindPhrases, VerdictDetails
 class CanaryBoundsFinding:
     """The lower bounds from the canaries of the first training, and a summary of the bounds from all trainings."""
 
-    finding: CanaryScoreBounds  # lower bounds from the first training
+    finding: CanaryEpsilonBounds  # lower bounds from the first training
     # The mu of Gaussian DP of a canary in one round (in one local step for DP-SGD at the clients), from the noise that
     # the mechanism prescribes.
     mu_true: float
@@ -71,7 +71,7 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None
     return CanaryBoundsFinding(each[0], facts.mu, len(each), held, mean, _told(run, facts, claim))
 
 
-def certified_at(run: FinishedRun, confidence: float) -> CanaryScoreBounds:
+def certified_at(run: FinishedRun, confidence: float) -> CanaryEpsilonBounds:
     """Return the lower bounds on privacy loss from the canaries of the first training, at the given confidence.
 
     Parameters
@@ -127,7 +127,7 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     return replace(judged, limit_of_detection=limit.limit_of_detection, conclusive=limit.conclusive, words=words)
 
 
-def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> CanaryScoreBounds:
+def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: float) -> CanaryEpsilonBounds:
     """Return the lower bounds from the canaries of all trainings in `table`, pooled."""
     federation = run.facts.federation
     canaries = table[table["canary"] < federation.canaries]

@@ -18,7 +18,7 @@ import numpy as np
 from fl_audit.adjacency import Relation
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.canary_draws import DECOYS
-from fl_audit.audits.canaries.canary_score_bounds import CanaryScoreBounds, certify, over_the_training
+from fl_audit.audits.canaries.epsilon_from_scores import CanaryEpsilonBounds, certify, over_the_training
 from fl_audit.audits.canaries.live_checks import (
     Inconsistencies,
     Inconsistency,
@@ -59,7 +59,7 @@ class InterimAnalysis:
 
     rounds: int  # number of complete rounds that were analysed
     # Lower bounds from these rounds. The bounds of all declared analyses hold together with the requested confidence.
-    finding: CanaryScoreBounds
+    finding: CanaryEpsilonBounds
     is_violated: bool  # whether these rounds refute the guarantee at this analysis's share of the significance level
 
 
@@ -69,7 +69,7 @@ class LiveFinding:
 
     guarantee: Guarantee  # the claimed guarantee
     canaries: int  # number of canaries
-    finding: CanaryScoreBounds  # bounds from all complete rounds, valid for one analysis at a time chosen beforehand
+    finding: CanaryEpsilonBounds  # bounds from all complete rounds, valid for one analysis at a time chosen beforehand
     # Largest belief in D that an insider may reach with noise as small as `finding` certifies; compare it with
     # `guarantee.belief_bound`.
     belief_lower: float
@@ -233,7 +233,7 @@ def declared_looks(rounds: int) -> tuple[int, ...]:
 _Opened = tuple[Floats, Floats, Floats]
 
 
-def _largest_belief(claim: Claim, finding: CanaryScoreBounds) -> float:
+def _largest_belief(claim: Claim, finding: CanaryEpsilonBounds) -> float:
     """Return the largest belief in D that an insider may reach with noise as small as `finding` certifies."""
     if finding.mu_lower == 0:
         return claim.prior
@@ -256,7 +256,7 @@ def _interim_analyses(
     )
 
 
-def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> CanaryScoreBounds:
+def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> CanaryEpsilonBounds:
     """Return the lower bounds from the first `number` complete rounds."""
     scores, coins, decoys = (one[:number] for one in rounds)
     is_out_sent = claim.adjacency.relation is Relation.REPLACE
@@ -281,7 +281,7 @@ def _weights(rounds: list[StoredRound]) -> Floats:
 
 
 def _dilution(
-    rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: CanaryScoreBounds, part: float
+    rounds: list[StoredRound], opened_rounds: _Opened, kept: StoredGuarantee, finding: CanaryEpsilonBounds, part: float
 ) -> OtherClientsVariance:
     """Return the variance that the updates of other clients add to the scores of canaries.
 

@@ -12,7 +12,7 @@ from fl_audit.data.randomizers import LaplacePixelation, LocalRandomizer, Random
 from fl_audit.errors import require
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
-from fl_audit.federation.randomised_records import RecordGuaranteeEvents
+from fl_audit.federation.locally_randomised_records import LocalRandomizerGuarantee
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import RandomizedResponse, ReleaseEvent
 from fl_audit.privacy.identifiability_bounds import response_advantage
@@ -125,7 +125,7 @@ def measure_record_guarantee(run: FinishedRun, _: Findings) -> LocalDPFinding | 
     )
 
 
-def _counted(claim: RecordGuaranteeEvents) -> int:
+def _counted(claim: LocalRandomizerGuarantee) -> int:
     """Return the number of releases whose epsilons Bernau et al. 2019 add up to the epsilon of a record.
 
     Releases are the bits of a record, the possible edges of a node, or the blocks of an image.
@@ -158,7 +158,7 @@ def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval |
     return measured_advantage(of_first, of_second, confidence)
 
 
-def _pair(claim: RecordGuaranteeEvents, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> RecordPairLocalDP:
+def _pair(claim: LocalRandomizerGuarantee, pair: tuple[ReleaseEvent, ...], run: FinishedRun) -> RecordPairLocalDP:
     assert claim.differing is not None, "a pair differs in some number of features, or in none"
     measured = measured_of_pair(run, run.facts.confidence)
     is_exact = isinstance(claim.local_randomizer, RandomisedBits)

@@ -31,9 +31,9 @@ from fl_audit.federation.hypotheses import WhiteningTerm, whitened_steps
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
+from fl_audit.learning.gradient_norms_and_products import record_gradients
 from fl_audit.learning.microbatching import Microbatch
 from fl_audit.learning.pass_budgets import GRADIENT_BUDGET, slices
-from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.user_gradients import user_gradients
 
 

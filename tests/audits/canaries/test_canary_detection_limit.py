@@ -1,4 +1,4 @@
-"""What canaries are said to find beforehand is what they find, and what a verdict says afterwards."""
+"""The limit of detection of canaries: it agrees with what they find, and check states it as the verdict does."""
 
 from math import isfinite, sqrt
 from pathlib import Path
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_audits import small_settings
 
 from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit, canary_detection_limit
-from fl_audit.audits.canaries.canary_score_bounds import certify
+from fl_audit.audits.canaries.epsilon_from_scores import certify
 from fl_audit.audits.canaries.live_checks import OtherClientsVariance
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config

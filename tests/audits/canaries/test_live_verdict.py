@@ -209,7 +209,7 @@ def test_nobody_is_called_violated_however_often_somebody_looks(trainings: int) 
     """The level is held over all looks: trainings of 80 rounds at 500 times the level, 1e-4 for a false alarm."""
     from scipy.stats import binom
 
-    from fl_audit.audits.canaries.canary_score_bounds import certify
+    from fl_audit.audits.canaries.epsilon_from_scores import certify
 
     training, alarms, level = Training(canaries=3, rounds=80), 0, 0.5
     looks = declared_looks(80)

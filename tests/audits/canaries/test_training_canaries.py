@@ -10,8 +10,8 @@ from scipy.stats import binom, ks_2samp, norm
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.canaries.bounds import one_run_bound
 from fl_audit.audits.canaries.canary_draws import canary_coins, canary_direction, canary_score, canary_update
-from fl_audit.audits.canaries.canary_score_bounds import certify
 from fl_audit.audits.canaries.epsilon_from_cosines import epsilon_of_two_normals, from_all_iterates, from_final_model
+from fl_audit.audits.canaries.epsilon_from_scores import certify
 from fl_audit.audits.canaries.guessing_bounds import Guesses, tradeoff_mu
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.errors import InputError
@@ -30,7 +30,7 @@ def test_a_client_can_carry_it() -> None:
     """Directions, coins and scores load numpy alone; the bounds load scipy, and nothing that learns."""
     line = "import sys, fl_audit.audits.canaries.{}; print([m for m in {!r} if m in sys.modules])"
     heavy = ("torch", "pandas", "sklearn", "opacus", "flwr", "ray", "dp_accounting")
-    unwanted = {"canary_draws": (*heavy, "scipy"), "canary_score_bounds": heavy, "bounds": heavy}
+    unwanted = {"canary_draws": (*heavy, "scipy"), "epsilon_from_scores": heavy, "bounds": heavy}
     code = "\n".join(line.format(module, names) for module, names in unwanted.items())
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["[]"] * len(unwanted)

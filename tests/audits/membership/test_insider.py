@@ -19,7 +19,7 @@ from fl_audit.adjacency import Adjacency
 from fl_audit.array_types import Flags
 from fl_audit.audits.membership.insider_increments import increments, noise_along_targets, signal_to_noise
 from fl_audit.errors import InputError
-from fl_audit.learning.record_gradient_norms import record_gradients
+from fl_audit.learning.gradient_norms_and_products import record_gradients
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, gaussian_llr
 from fl_audit.privacy.events import gaussian_rounds

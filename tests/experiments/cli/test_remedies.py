@@ -21,7 +21,7 @@ from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
 from fl_audit.experiments.runs import federation_of_config
 from fl_audit.experiments.runs.config.settings_reference import settings
-from fl_audit.experiments.runs.init_options import TABLE_OPTIONS
+from fl_audit.experiments.runs.init_error_messages import TABLE_OPTIONS
 
 ROWS = 40
 FLAGS = ("--epsilon", "2", "--clients", "3", "--rounds", "3")

@@ -14,8 +14,8 @@ from small_audits import small_settings
 from fl_audit import atomic_files
 from fl_audit.atomic_files import atomic_file
 from fl_audit.errors import InputError
-from fl_audit.experiments.comparisons.rows import rows
 from fl_audit.experiments.engine_names import Engine
+from fl_audit.experiments.run_comparison.rows import rows
 from fl_audit.experiments.runs import trial_batch_store
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.provenance import read_provenance

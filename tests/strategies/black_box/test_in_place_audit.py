@@ -25,7 +25,7 @@ from fl_audit.clients.budget_guard import budget_mod
 from fl_audit.errors import InputError
 from fl_audit.privacy.stated_releases import StatedReleases
 from fl_audit.strategies.black_box import StatedClaim, held, insider
-from fl_audit.strategies.black_box.in_app_report import _ZERO
+from fl_audit.strategies.black_box.in_app_verdict import _ZERO
 from fl_audit.verdict.verdict import Verdict
 
 

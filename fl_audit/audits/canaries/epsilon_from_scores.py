@@ -17,7 +17,7 @@ from fl_audit.statistics.shift_bound import gaussian_slope
 
 
 @dataclass(frozen=True)
-class CanaryScoreBounds:
+class CanaryEpsilonBounds:
     """Lower bounds on mu and epsilon of a round and of the whole training from the scores of canaries."""
 
     canaries: int  # number of canaries
@@ -50,7 +50,7 @@ def certify(
     method: OneRunMethod = OneRunMethod.SHIFT,
     decoys: ArrayLike = (),
     parts: ArrayLike = (),
-) -> CanaryScoreBounds:
+) -> CanaryEpsilonBounds:
     """Return lower bounds on the privacy loss of a training with Gaussian noise, from its canaries' scores and coins.
 
     Parameters
@@ -102,7 +102,7 @@ def certify(
         if bound.mu is None:
             raise InputError(f"method is {method}: accepted are those that bound mu")
         mu_lower, epsilon = bound.mu, bound.epsilon
-    return CanaryScoreBounds(
+    return CanaryEpsilonBounds(
         canaries=shape[1], rounds=shape[0],
         mu=max(0.0, estimate.shift), mu_lower=mu_lower, mu_claimed=1 / multiplier, epsilon_round=epsilon,
         epsilon_lower=over_the_training(claim, mu_lower * multiplier), epsilon_claimed=over_the_training(claim, 1.0),

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fl_audit.errors import InputError
 from fl_audit.learning import pass_budgets
+from fl_audit.learning.gradient_norms_and_products import record_gradients
 from fl_audit.learning.microbatching import Microbatch
-from fl_audit.learning.record_gradient_norms import record_gradients
 from fl_audit.learning.stacked_model import StackedModel
 
 CLOSE = 5e-6

@@ -16,7 +16,7 @@ from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trial
 from fl_audit.audits.black_box.transcript import Transcript, stacked
 from fl_audit.errors import InputError
 from fl_audit.strategies.black_box.audit_config import AuditConfig, TargetUpdateKind
-from fl_audit.strategies.black_box.message_tags import MetricsWithoutContribution, Observer
+from fl_audit.strategies.black_box.message_tags import AbsentTargetMetrics, Observer
 from fl_audit.strategies.black_box.recorder import ERROR, FAILED, evidence_names
 from fl_audit.strategies.black_box.trial_store import ResultColumns, StoredTrials
 from fl_audit.strategies.black_box.working_copy import outside_words
@@ -174,7 +174,7 @@ def _notes(campaign: StoredTrials, outside: Sequence[str]) -> tuple[str, ...]:
     if len(campaign.contributions) > 1:
         tried = f"The first trials tried the contributions {' and '.join(campaign.contributions)}"
         found.append(f"{tried}; all others played {campaign.chosen_update}, which told more.")
-    if audit.numbers is MetricsWithoutContribution.KEPT and not audit.is_about_records:
+    if audit.numbers is AbsentTargetMetrics.KEPT and not audit.is_about_records:
         kept = "The numbers that clients report were left as they are: nothing is said of them."
         found.append(f'{kept} numbers="withheld" has a claim cover them.')
     if audit.observer is Observer.CLIENT:

@@ -21,7 +21,7 @@ _NORMAL_LEVEL = 0.01  # there is no estimate if the test of normality has a smal
 
 
 @dataclass(frozen=True)
-class GaussianNoiseEstimate:
+class GaussianMuEstimate:
     """Estimate of how well D and D' can be told apart from releases along the differing contribution.
 
     It holds the shift between D and D', the noise, and mu, which is shift over noise. The noise is assumed to be
@@ -60,7 +60,7 @@ class GaussianNoiseEstimate:
         )
 
 
-def noise_reading(claim: StatedClaim, attempt: DistinguisherTest) -> GaussianNoiseEstimate | None:
+def noise_reading(claim: StatedClaim, attempt: DistinguisherTest) -> GaussianMuEstimate | None:
     """Return an estimate of the noise from a test's trials; None if the noise does not look Gaussian.
 
     Also None with fewer than 20 trials with D or fewer than 20 with D'.
@@ -80,7 +80,7 @@ def noise_reading(claim: StatedClaim, attempt: DistinguisherTest) -> GaussianNoi
     if not p_value >= _NORMAL_LEVEL:
         return None
     estimate, at_level = (strength(one, zero, sure) for sure in (_CONFIDENCE, 1 - READING_LEVEL))
-    return GaussianNoiseEstimate(
+    return GaussianMuEstimate(
         shift=float(abs(one.mean() - zero.mean())), spread=float(residual.std(ddof=2)), mu=estimate.shift,
         mu_low=estimate.low, confidence=_CONFIDENCE, claimed_mu=claim.allowed_mu, p_value=p_value,
         mu_low_at_level=at_level.low,

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats32
 from fl_audit.data.randomizers import LaplacePixelation, Lean, LocalRandomizer, RandomisedEdges
-from fl_audit.federation.loaded_federation import LoadedFederation, RawRecords
+from fl_audit.federation.loaded_federation import LoadedFederation, UnrandomisedRecords
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.privacy.events import ReleaseEvent
@@ -141,7 +141,7 @@ class PlacedRecord:
     features: Floats32  # shape (*shape), as the owner holds them
 
 
-class RecordPair(NamedTuple):
+class RecordsToDistinguish(NamedTuple):
     """Two records of the same shape that an adversary has to distinguish after local randomization."""
 
     first: PlacedRecord  # the first record of the first target
@@ -151,7 +151,7 @@ class RecordPair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RecordGuaranteeEvents:
+class LocalRandomizerGuarantee:
     """Guarantee of local randomization for a single record, as release events that an accountant composes."""
 
     local_randomizer: LocalRandomizer  # mechanism by which owners randomise their records
@@ -161,7 +161,7 @@ class RecordGuaranteeEvents:
     differing: int | None  # number of features in which they differ
 
 
-def record_claim(federation: LoadedFederation) -> RecordGuaranteeEvents | None:
+def record_claim(federation: LoadedFederation) -> LocalRandomizerGuarantee | None:
     """Return the guarantee that the local randomizer claims for a single record; None without local randomization."""
     local_randomizer = federation.public.local_randomizer
     if local_randomizer is None or federation.raw is None:
@@ -169,16 +169,16 @@ def record_claim(federation: LoadedFederation) -> RecordGuaranteeEvents | None:
     records, pair = federation.raw.inside, record_pair(federation)
     shape = (records.shape[0], records.shape[0]) if records.graphs else records.shape
     if pair is None:
-        return RecordGuaranteeEvents(local_randomizer, shape, None, None)
+        return LocalRandomizerGuarantee(local_randomizer, shape, None, None)
     first, second = pair.first.features, pair.second.features
     if isinstance(local_randomizer, LaplacePixelation):
         events = local_randomizer.pair_events(first, second, _STEPS)
     else:
         events = local_randomizer.pair_events(first, second)
-    return RecordGuaranteeEvents(local_randomizer, shape, events, pair.differing)
+    return LocalRandomizerGuarantee(local_randomizer, shape, events, pair.differing)
 
 
-def record_pair(federation: LoadedFederation) -> RecordPair | None:
+def record_pair(federation: LoadedFederation) -> RecordsToDistinguish | None:
     """Return the public pair of records that an adversary has to distinguish after local randomization.
 
     The first record belongs to the first target. The second is its replacement in D' or, without a comparable one, the
@@ -194,7 +194,7 @@ def record_pair(federation: LoadedFederation) -> RecordPair | None:
     for second in seconds:
         found = _differing(federation, first.features, second.features)
         if found is not None:
-            return RecordPair(first, second, found)
+            return RecordsToDistinguish(first, second, found)
     return None
 
 
@@ -225,6 +225,6 @@ def _differing(federation: LoadedFederation, first: Floats32, second: Floats32) 
     return int(np.count_nonzero(first != second))
 
 
-def _raw(federation: LoadedFederation) -> RawRecords:
+def _raw(federation: LoadedFederation) -> UnrandomisedRecords:
     assert federation.raw is not None, "a federation with a randomizer keeps the records"
     return federation.raw

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from fl_audit.experiments.comparisons.rows import ACCURACY, SHOWN, STAR, RunRow
+from fl_audit.experiments.run_comparison.rows import ACCURACY, SHOWN, STAR, RunRow
 from fl_audit.experiments.verbosity import printable
 from fl_audit.released_model.star_methods import cuts_text
 from fl_audit.report.figure_style import INK, MUTED, add_legend, finish_axes, literal, new_figure

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from fl_audit.errors import InputError
 from fl_audit.experiments.cli.main import app
-from fl_audit.experiments.comparisons.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
+from fl_audit.experiments.run_comparison.rows import ACCURACY, ADVANTAGE, ATTACK, SHOWN, STAR, rows
 from fl_audit.report.formatting import ClaimStatus
 
 
