@@ -3,7 +3,7 @@
 import numpy as np
 
 from fl_audit.array_types import Flags, Floats
-from fl_audit.audits.audit import PlannedAuditRun
+from fl_audit.audits.audit import GuaranteeTests, PlannedAuditRun
 from fl_audit.audits.common.federation_requirements import require_clients, require_computable_llr, require_targets
 from fl_audit.audits.common.planned_detection_limits import limit_of_signal, limits_of_noise
 from fl_audit.federation.federation import Federation
@@ -15,7 +15,7 @@ from fl_audit.verdict.stored_measurements import noise_along
 from fl_audit.verdict.verdict import VerdictDetails
 
 
-class FirstTargetGuaranteeTests:
+class FirstTargetGuaranteeTests(GuaranteeTests):
     """Tests of the guarantee by this audit."""
 
     def require_supported(self, public: Federation) -> None:
@@ -42,10 +42,6 @@ class FirstTargetGuaranteeTests:
     def covers(self, facts: RunDescription) -> str:
         """Say of which target a verdict is."""
         return "A verdict covers the first target only."
-
-    def not_compared(self, run: FinishedRun) -> str:
-        """Return nothing."""
-        return ""
 
 
 def first_target(run: FinishedRun) -> tuple[Floats, Flags]:

@@ -55,7 +55,7 @@ def test_a_column_without_a_number_is_left_out() -> None:
 
 def test_a_number_just_outside_shows_the_digits_that_tell_and_code_is_code() -> None:
     row = ItemRow("a", "epsilon", published=3.22, measured=3.21997, low=3.03521, high=3.21997)
-    (line,) = result(row).outside("published")
+    (line,) = result(row).outside_sentences("published")
     assert re.findall(r"[\d.]+", line) == ["3.22", "3.21997", "3.03521", "3.21997"]
     html = differences_html(replace(result(row), remarks=("see `x < 1`",)))
     assert "<code>x &lt; 1</code>" in html
