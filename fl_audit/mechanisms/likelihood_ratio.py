@@ -105,7 +105,10 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 
 @dataclass(frozen=True)
 class ReleaseLlrs:
-    """Evidence that releases give for D against D' in some trials: log-likelihood ratios and normal scores."""
+    """Evidence for D against D' from one release in each of some trials.
+
+    It consists of the log-likelihood ratio, and of the noise that each hypothesis implies along f(D) - f(D').
+    """
 
     log_odds: Tensor  # log-likelihood ratio of D against D', float64 (rows,)
     # Normal scores, float64 (rows, 2): the standardised noise along the difference of the two contributions, if D was

@@ -130,7 +130,10 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
 
 
 def shifted_scores(shifted: Floats) -> Floats:
-    """Return the scores logit(exp(-y)) of losses; `shifted` holds y > 0, the normalised losses plus the shift."""
+    """Return the scores logit(exp(-y)) of losses, as `loss_scores` does, from losses that are already normalised.
+
+    `shifted` has any shape and holds the numbers y > 0: the normalised losses plus the shift.
+    """
     return np.asarray(-(shifted + np.log(-np.expm1(-shifted))), dtype=np.float64)
 
 

@@ -146,7 +146,10 @@ def _parts(
 
 
 def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> Any:
-    """Return a classifier of members and nonmembers, fitted to confidence vectors `examples` with the `answers`."""
+    """Return a classifier of members and nonmembers, fitted to `examples` and `answers`.
+
+    `examples` are confidence vectors, one a row. `answers` are True where the vector belongs to a member.
+    """
     # Imported here, because the import takes a second and only this attack needs it.
     from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
 
