@@ -98,7 +98,7 @@ class PlannedAuditRun:
 class GuaranteeTests(Protocol):
     """The statistical tests of the guarantee in one kind of audit.
 
-    They have preconditions and limits of detection, which are known before a run, and give a judgement after it.
+    Before a run, they say whether they support it and what they would detect. After the run, they give a judgement.
     """
 
     def judge(self, run: "FinishedRun") -> "VerdictDetails | None":

@@ -325,7 +325,10 @@ class _UpperLayer:
         return below
 
     def settle(self, models: Tensor, moved: Tensor) -> None:
-        """Write to the layer's columns of `moved` the initial parameters, from `models`, minus the trained ones."""
+        """Write the layer's update, its initial minus its trained parameters, to its columns of `moved`.
+
+        `models` holds the initial parameters. Both tensors have the shape (trials, parameters).
+        """
         torch.sub(self._layer.weights(models), self._weights, out=self._layer.weights(moved))
         if self._layer.bias is not None and self._biases is not None:
             torch.sub(models[:, self._layer.bias], self._biases.squeeze(1), out=moved[:, self._layer.bias])

@@ -1,4 +1,7 @@
-"""Initial weights of models in every trial, drawn by seed; a user's factory is not called for every trial."""
+"""Initial weights of the models of all trials, drawn from a seed.
+
+If possible, the random draws of a user's model factory are recorded once and repeated for each trial.
+"""
 
 import copy
 import gc

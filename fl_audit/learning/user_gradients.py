@@ -228,7 +228,10 @@ def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) ->
 def _formed_sum(
     model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the results of `_fast_sum`, computed from per-record gradients."""
+    """Return each trial's sum of the users' clipped gradients, and the sum of their centred quantile bits.
+
+    The results equal those of `_fast_sum`, but per-record gradients are computed, for models without stacked layers.
+    """
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
     weights, bits = _clipped(users, users.values_per_record(squares), norm, users.portion.counted)

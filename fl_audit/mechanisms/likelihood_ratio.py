@@ -124,8 +124,8 @@ def gaussian_llr(
 
     If the differing unit always participates, the ratio is <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 for the
     release r (Bernau et al. 2021, Lemma 1). If it participates with probability q, the ratio is h(l) - h(l') with h(x)
-    = log((1 - q) + q e^x). Here l compares a sum with the unit's contribution under D to a sum without it, as a
-    log-likelihood ratio, and l' does so for the contribution under D'.
+    = log((1 - q) + q e^x). Here l is the log-likelihood ratio of a sum that contains the unit's contribution under D,
+    against a sum without the unit. Likewise l' is the ratio for the unit's contribution under D'.
 
     Parameters
     ----------

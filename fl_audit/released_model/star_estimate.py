@@ -210,7 +210,10 @@ def _estimate(
 def _value(
     losses: _Pair, scores: _Pair, method: StarMethod, given: _Arguments, cut: float, rng: np.random.Generator
 ) -> tuple[float, float, tuple[float, float], _Distributions | None]:
-    """Return Epsilon* within the cut and without a cut, the interval, and the fitted distributions, if any."""
+    """Return Epsilon* with the stability cut, Epsilon* without a cut, and the interval of the former.
+
+    The last element holds the fitted distributions; None if none were fitted.
+    """
     delta = given.delta
     if method is StarMethod.EMPIRICAL:
         counts = threshold_counts(*losses)

@@ -173,10 +173,11 @@ def _distribution(one: int, other: int) -> Floats:
 
 
 def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
-    """Return the limit of detection: the smallest probability of ranking a trial with D above one with D' by the rule.
+    """Return the limit of detection for a rule that ranks trials.
 
-    A rule with this probability is detected with the power `DETECTION_POWER`. The test rejects if the observed share of
-    rightly ranked pairs is at least `critical`. `sizes` are the numbers of trials with D and with D' in each fold.
+    It is the smallest probability of ranking a trial with D above a trial with D' that is detected with the power
+    `DETECTION_POWER`. The test rejects if the observed share of rightly ranked pairs is at least `critical`. `sizes`
+    are the numbers of trials with D and with D' in each fold.
     """
     pairs = sum(one * other for one, other in sizes)
 

@@ -131,9 +131,11 @@ def signal(measured: NoiseMeasurements) -> TestResult:
 
 
 def signal_of(drift: NoiseSumAlongTarget | None) -> TestResult:
-    """Return the test of whether the target unit counts more than once in the released sums, from its drift.
+    """Test whether the target unit counts more than once in the released sums.
 
-    Raises `TestNotApplicableError` if `drift` is None.
+    `drift` is the noise along the target's contribution, summed over the run; a unit that counts more than once makes
+    it larger. Raises `TestNotApplicableError` if `drift` is None, if the target contributes nothing, or if there are
+    too few values.
     """
     drift = if_known(drift, NotTestedReason.NO_DIFFERENCE)
     only_if(drift.unit != 0, NotTestedReason.NO_DIFFERENCE)

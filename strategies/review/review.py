@@ -126,7 +126,10 @@ class _PlannedReview:
 
     @property
     def of_numbers(self) -> StatedClaim:
-        """Claim against which side channels are tested: the app's claim, with an epsilon of at most `REFERENCE`."""
+        """Claim against which side channels are tested: the app's claim, with an epsilon of at most 3.
+
+        If the app claims a noise multiplier, epsilon is that of the first inequality which the claim implies.
+        """
         epsilon = self.claim.limits[0].epsilon if self.claim.epsilon is None else self.claim.epsilon
         return StatedClaim(self.claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=self.claim.delta)
 

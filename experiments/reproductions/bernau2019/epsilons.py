@@ -168,7 +168,8 @@ _SAID = {
 def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
     """Draw two panels with the noise multiplier on the horizontal axis.
 
-    Left: the printed epsilon divided by ours. Right: the share of the stated epochs that would explain the printed one.
+    Left: the paper's printed epsilon divided by ours. Right: the number of epochs for which our epsilon would equal the
+    printed one, divided by the number of epochs that the paper states.
     """
     columns = list(published.TABLE_3)
     for axes in (left, right):

@@ -250,10 +250,10 @@ class CallScheduler:
             self._changed.notify_all()
 
     def _requeue_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
-        """Put lost calls back into the queue, or report that they failed, and return whether their process died.
+        """Put calls without a result back into the queue, and return whether their process died.
 
-        A single call fails after too many deaths, or if Ray failed with a message. `words` is Ray's message; it is
-        empty if there is none.
+        `words` is the message with which Ray failed; it is "" if the process died. A call that was made alone is
+        reported as failed if Ray failed, or if too many processes died in it. Several calls are repeated one by one.
         """
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:

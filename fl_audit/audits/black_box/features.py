@@ -85,7 +85,10 @@ def projections(trials: Transcripts) -> Floats:
 
 
 def _along(trials: Transcripts, vectors: Floats) -> Floats:
-    """Return projections of vectors on the differing contribution, (trials, rounds); 0 in rounds without one."""
+    """Return projections of vectors on the differing contribution, (trials, rounds).
+
+    They are 0 in rounds in which the contributions under D and D' are equal.
+    """
     norms, products = np.linalg.norm(trials.direction, axis=2), np.sum(vectors * trials.direction, axis=2)
     return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
 
@@ -98,9 +101,10 @@ def _by_round(trials: Transcripts) -> Floats:
 
 
 def _alternating(trials: Transcripts) -> Floats:
-    """Return the change of the first round minus that of each later round, for at most 11 later rounds.
+    """Return differences of model changes: the change in the first round minus the change in each of 11 later rounds.
 
-    Noise that is the same in both rounds cancels. For a large model only evenly spaced values are kept.
+    There are fewer differences if there are fewer rounds. Noise that is the same in both rounds cancels. For a large
+    model only evenly spaced coordinates are used.
     """
     later = trials.steps[:, 1:_ROUNDS_SHOWN]
     differences = trials.steps[:, :1] - later

@@ -53,10 +53,11 @@ class CorrelatedGaussian(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Build the noise from the settings of a configuration, in which the noise has the name of its matrix.
+        """Build the noise from the settings of a configuration; `settings.name` is the kind of the strategy matrix.
 
-        For a banded matrix, the default number of bands is the number of rounds. With cohorts it is at most the number
-        of rounds from one participation of a client to its next.
+        If clients participate in every round, the default number of bands of a banded matrix is the number of rounds.
+        If cohorts take turns, it is the number of rounds from one turn of a cohort to its next, or the number of rounds
+        of the run if this is smaller.
         """
         matrix, rounds, bands = StrategyMatrixKind(settings.name), settings.rounds, settings.own["bands"]
         match matrix:
