@@ -105,7 +105,7 @@ def _simulated(mu: float, trials: int) -> float:
 
 
 def _rates(epsilon: float, trials: int) -> _RatePoint:
-    """Carry out as many trials with the claimed noise as with half of it, and return the rates."""
+    """Carry out `trials` trials with the claimed noise and `trials` with half of it, and return the success rates."""
     values = {
         "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
         "model": {"name": "logistic"},

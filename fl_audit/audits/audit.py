@@ -236,7 +236,10 @@ class BaseAudit(ABC):
 
     @abstractmethod
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return the number of the unit whose secret sampling is disclosed after a run; None for all targets."""
+        """Return the number of the unit whose participation in each round is revealed after a run.
+
+        None reveals the participation of all targets.
+        """
 
     @abstractmethod
     def member_losses(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":

@@ -62,7 +62,7 @@ class LikelihoodRatioInput(NamedTuple):
 
 @dataclass(frozen=True)
 class ReleaseUnderHypotheses:
-    """Releases of some trials, together with the sum that each of the two hypotheses expects, in float64."""
+    """Releases of some trials, and the sums without noise that are expected under D and under D', all float64."""
 
     rows: slice  # positions of the trials in the batch of trials
     release: Tensor  # the releases, (rows, parameters)

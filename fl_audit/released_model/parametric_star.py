@@ -46,7 +46,7 @@ def require_cut(cut: float) -> None:
 
 @dataclass(frozen=True)
 class StarSettings:
-    """Settings with which a run computes Epsilon*: delta, and stability cut of error rates."""
+    """Settings with which a run computes Epsilon*: delta, and the cut below which error rates are left out."""
 
     delta: float  # from 0 to below 1
     # From 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none.

@@ -196,7 +196,8 @@ class _PlannedReview:
     def found(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> ReviewResult:
         """Return the review so far, from audits that are finished or still running.
 
-        `result` is the audit of the released model. `beside` is that of the numbers released with it, or None.
+        `result` is the audit of the released model. `beside` is the audit of side channels, or None without one.
+        `early` holds remarks on trials with the number of clients with which the app starts.
         """
         read, caught, stated = self.read, self.read.caught, self.read.stated
         results = [result] if beside is None else [result, beside]

@@ -91,7 +91,10 @@ def _of_one_step(members: int, batch: int, noise_multiplier: float) -> np.ndarra
 
 
 def guarantees() -> Iterator[PrintedGuarantee]:
-    """Yield every epsilon of central DP of Table 3 with ours, for epochs * n // batch steps and delta = 1/n."""
+    """Yield every epsilon of central DP that Table 3 prints, with our epsilon of the same training.
+
+    The training takes epochs * n // batch steps, and delta is 1/n, where n is the number of training records.
+    """
     for (study, classes), column in published.TABLE_3.items():
         recipe = published.RECIPES[study, classes]
         members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs

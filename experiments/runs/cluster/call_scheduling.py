@@ -183,7 +183,8 @@ class CallScheduler:
     def _in_order(self, line: _CallQueue, process: ClientProcess) -> Iterator[_Call]:
         """Yield the waiting calls in the order in which a process takes them.
 
-        Calls that no other process is likely to make come first; the others follow from the end of the queue.
+        First come calls of clients whose last call was made by this process, and of clients without an earlier call.
+        Calls of other processes' clients follow, from the end of the queue.
         """
         for call in line.calls:
             if self._homes.get(call.node, process) is process:

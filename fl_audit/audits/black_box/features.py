@@ -174,7 +174,10 @@ def _sizes(trials: Transcripts) -> Floats:
 
 
 def _grains(released: Floats) -> Floats:
-    """Return, for several k, the share of released values that are multiples of 2**-k, (trials, number of k)."""
+    """Return the shares of released values that are multiples of 2**-k, for several k, to find rounded releases.
+
+    The shape is (trials, number of k).
+    """
     values = _flat(released)
     shares = [np.mean(np.equal(np.mod(values * 2.0**k, 1.0), 0.0), axis=1) for k in _GRAINS]
     return np.stack(shares, axis=1)
