@@ -152,7 +152,10 @@ def play(file: str, engine: str) -> None:
 
 
 def _looked(pid: int, busy: dict[int, float]) -> int:
-    """Record CPU seconds of a process and its descendants in `busy`; return their unshared memory in bytes."""
+    """Return the unshared memory, in bytes, of a process and its descendants together.
+
+    The CPU seconds of each process are stored in `busy`, keyed by process ID.
+    """
     held = 0
     try:
         parent = psutil.Process(pid)

@@ -173,7 +173,10 @@ def _bar(total: int, of: str) -> Iterator[_Show]:
 
 @contextmanager
 def _lines(total: int, of: str) -> Iterator[_Show]:
-    """Show progress as lines at intervals, for outputs such as logs, in which a bar cannot be redrawn."""
+    """Show progress as lines at intervals, for outputs such as logs, in which a bar cannot be redrawn.
+
+    `total` is the number of steps of the task, and `of` the word for steps, such as "trial-rounds".
+    """
     begun, reached, doing = time.monotonic(), 0, ""
     first = (begun, 0)
 

@@ -174,7 +174,7 @@ def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
 
 
 def _draw_pictures(directory: str) -> Figure:
-    """Return the figure of MNIST records and their reconstructions."""
+    """Return a figure of MNIST records and their reconstructions; `directory` holds the data sets."""
     data = {"name": "mnist", "data-dir": directory, "records": 200, "clients": 4}
     values = {
         "data": data | {"test-records": 1000, "population-records": 1000},

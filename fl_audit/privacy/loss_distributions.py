@@ -198,9 +198,10 @@ class _GaussianLoss:
         return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
-        """Return the distribution on a grid of width `interval`.
+        """Return the distribution of the loss on a grid of width `interval`.
 
-        Mass below the grid moves to its first point, mass above it to infinity.
+        With `reverse`, P and Q are exchanged: the loss log Q(o)/P(o) under Q. Mass below the grid moves to the first
+        grid point, mass above the grid to infinity.
         """
         first, last = _places(self.span, interval)
         edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)

@@ -66,7 +66,10 @@ class StarSettings:
 
 
 def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
-    """Return losses as float64; raise `InputError` unless there are `at_least` of them, all finite and at least 0."""
+    """Return losses as float64; raise `InputError` unless there are `at_least` of them, all finite and at least 0.
+
+    `what` is the word for the losses in the message.
+    """
     values = np.asarray(losses, dtype=np.float64)
     enough = values.ndim >= 1 and values.shape[-1] >= at_least
     require(enough, f"{what} have shape {values.shape}: accepted are {at_least} or more losses")

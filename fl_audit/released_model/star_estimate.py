@@ -282,7 +282,7 @@ def _of_distributions(distributions: _Distributions, delta: float, cut: float, m
 
 
 def _some(scores: Floats, rng: np.random.Generator) -> Floats:
-    """Return the scores, or a random sample of `_FIT_AT_MOST` of them."""
+    """Return the scores, or a random sample of 10,000 of them if there are more."""
     return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
 
 

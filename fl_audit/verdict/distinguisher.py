@@ -70,9 +70,10 @@ def distinguisher(measured: NoiseMeasurements) -> TestResult:
 
 
 def _judged(features: Features, members: Flags, level: float) -> TestResult:
-    """Return the test of whether a classifier ranks unseen trials with D above unseen trials with D'.
+    """Test at significance `level` whether a classifier ranks unseen trials with D above unseen trials with D'.
 
-    The classifier is trained on the folds before the fold that it ranks.
+    Trials are divided into folds. For each fold but the first, a classifier is trained on the earlier folds, and ranks
+    the trials of this fold. `members` is True for trials with D.
     """
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))

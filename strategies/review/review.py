@@ -182,10 +182,10 @@ class _PlannedReview:
         share: float,
         so_far: Callable[[ClaimAudit], ReviewResult],
     ) -> ClaimAudit:
-        """Test a claim in the named scenarios.
+        """Test a claim about a system by trials in the scenarios `names`.
 
-        The test ends when `share` of the time limit of the whole review has passed. `so_far` makes a review of each
-        intermediate result, which is stored.
+        The test ends when the fraction `share` of the time limit of the whole review has passed. After each tested
+        distinguisher, `so_far` converts the intermediate result to a review, which is stored.
         """
         seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
         return audit_system(

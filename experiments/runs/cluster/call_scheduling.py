@@ -163,7 +163,10 @@ class CallScheduler:
         self._settle([(call.identity, _failure(error)) for call in left])
 
     def _part(self, line: _CallQueue, process: ClientProcess) -> list[_Call]:
-        """Take the next calls for a process out of a queue: at least one, and about the share of an idle process."""
+        """Take the next calls for a process out of a queue, and return them.
+
+        It takes at least one call, and about as much work as there is for each idle process.
+        """
         if not line.calls:
             return []
         share = sum(call.weight for call in line.calls) / max(1, line.idle)

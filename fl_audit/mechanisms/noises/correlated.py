@@ -184,7 +184,10 @@ class _CorrelatedDraws:
         self._drawn = deque["Tensor"](maxlen=rounds_needed - 1)
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the noise w_t of round t; rounds must be drawn in order, from 1."""
+        """Return the noise w_t of round t = `server_round`; rounds must be drawn in order, from 1.
+
+        `normals` is called to draw z_t.
+        """
         row, draws = self._matrix[server_round - 1], normals(0)
         first = server_round - 1 - len(self._drawn)
         for place, earlier in enumerate(self._drawn, start=first):
