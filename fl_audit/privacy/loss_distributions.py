@@ -5,9 +5,9 @@ P(o)/Q(o) increases with the outcome o. So the mass of P and of Q in a grid cell
 functions. Module `pld` says how this mass is split between the two ends of the cell.
 
 Losses are convolved by the fast Fourier transform. A bound on the mass that truncation may lose is added to the mass at
-infinity, so that no guarantee is too small. Before a convolution, Chernoff's inequality gives a range outside which the
-sum of the losses has negligible mass. The inequality is evaluated at 40 exponents, as in dp-accounting. Tests compare
-the distributions with those of dp-accounting. Dp-accounting is not used here, because its import takes longer than most
+infinity, so that no guarantee is too small. For a sum of many equal losses, Chernoff's inequality gives a range outside
+which the sum has negligible mass. The inequality is evaluated at 40 exponents, as in dp-accounting. Tests compare the
+distributions with those of dp-accounting, which is not used here, because its import takes longer than most
 computations.
 """
 
