@@ -102,7 +102,8 @@ def _train_privately(request: Request) -> Message:
 def _send_canary(request: Request, canary: int) -> Message:
     """Return the reply of a canary client, which has no data.
 
-    It sends its canary in the trials in which the coin put the canary in, and nothing in the others.
+    In trials in which the coin puts the canary in, the reply contains the canary. In other trials it contains zeros, or
+    the opposite vector under the replacement relation.
     """
     coins = request.coins(1)[:, 0]
     found = canary_contribution(request.federation, canary, request.round, request.trials, coins, request.norms)

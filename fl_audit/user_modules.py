@@ -171,7 +171,7 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
 
 
 def collision_words(error: BaseException, directory: Path) -> str:
-    """Return the end of an error message, which says that another module of the same name shadows one of the user's.
+    """Return the end of an error message if another module of the same name shadows a module of the user; else "".
 
     Parameters
     ----------

@@ -149,10 +149,11 @@ class TargetOutputsCollector:
         self._looked_at = {self.evaluated[place] for place in places}
 
     def __call__(self, release: ReleaseWithOutputs) -> TrialBatchColumns:
-        """Collect outputs of a release; for the last release, return columns of log p_y and of the scaled confidence.
+        """Collect the outputs of a release; for the last release, return two columns for the table of targets.
 
-        The columns have one value for each trial and target. p_y is the probability of the true class. If a target has
-        several records, their values are averaged.
+        The columns are log p_y and log p_y - log(1 - p_y), where p_y is the probability of the true class. They have
+        one value for each trial and target. If a target has several records, their values are averaged. With
+        `is_active`, a third column holds the mean loss over the releases.
         """
         federation, records, name = release.federation, release.federation.differing, release.batch.name
         if release.number in self._looked_at:

@@ -294,13 +294,15 @@ class CanaryScoreCollector(ReleaseScoringQueries):
         return isinstance(self.public.mechanism.contribution, PrivateTraining)
 
     def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
-        """Store the scores that the observer sent, and with DP-SGD how many local steps sampled each canary.
+        """Store the scores that the observer sent.
+
+        With local DP-SGD, also store how many local steps sampled each canary; the victim sends these numbers.
 
         Parameters
         ----------
         exchange
-            Number of the exchange, from 1. It trains the round of this number, and asks for the scores of the release
-            before.
+            Number of the exchange, from 1. In exchange k clients train round k, and the observer sends the scores of
+            the release of round k - 1.
         found
             The received replies; the key names the sender, the message type and the batch of trials.
         """

@@ -38,10 +38,10 @@ class SeededChallenger:
     _is_in: dict[int, Flags] = field(init=False, default_factory=dict)  # drawn memberships (targets,), by trial
 
     def membership(self, trials: Sequence[int]) -> TargetMembership:
-        """Return which targets are in the training data of each trial; each trial is drawn only once.
+        """Return which targets are in the training data of each trial, drawn by the rule `self.who`.
 
-        `who` is the rule of the draw. Coins are fair even if the claim assumes another prior. With one target, a trial
-        trains on D if the target is in, and otherwise on D'.
+        Each trial is drawn only once; later calls return the same draw. Coins are fair even if the claim assumes
+        another prior. With one target, a trial trains on D if the target is in, and otherwise on D'.
         """
         for trial in (one for one in trials if one not in self._is_in):
             self._is_in[trial] = self._draw(generator(self.seed, Purpose.SECRET_BIT, trial=trial))

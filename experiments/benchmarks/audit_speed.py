@@ -202,9 +202,9 @@ def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> Measur
 
 
 def _floor(plan: ResolvedAudit) -> float:
-    """Return the time of an audit's clipped gradients alone, in milliseconds per trial.
+    """Return the time that the clipped gradients of an audit take without anything else, in milliseconds per trial.
 
-    The shortest of several passes counts, because other programs can make a pass twenty times as long.
+    It is the shortest time of several passes, because other programs can make a pass twenty times as long.
     """
     federation, trials = load_federation(plan.public), plan.config.run.trials_per_batch or 1
     size, common, taken = federation.model.layout.size, federation.common, list[float]()

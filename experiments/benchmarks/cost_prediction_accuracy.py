@@ -113,7 +113,7 @@ def _predicted(file: Path, engine: Engine) -> dict[str, Any]:
 
 
 def _child(file: Path, engine: Engine) -> None:
-    """Print the estimated time and memory of the configuration in a JSON file, as JSON."""
+    """Print, as JSON, the estimated time and memory of a run; `file` is a JSON file with its configuration."""
     found = check_plan(resolve(parse_config(json.loads(file.read_text()))), engine=engine).probe
     assert found is not None, "a check makes an estimate unless it is told not to"
     print(json.dumps(asdict(found)))
@@ -152,7 +152,10 @@ def play(file: str, engine: str) -> None:
 
 
 def _looked(pid: int, busy: dict[int, float]) -> int:
-    """Record CPU seconds of a process and its descendants in `busy`; return their unshared memory in bytes."""
+    """Return the unshared memory, in bytes, of a process and its descendants together.
+
+    The CPU seconds of each process are stored in `busy`, keyed by process ID.
+    """
     held = 0
     try:
         parent = psutil.Process(pid)

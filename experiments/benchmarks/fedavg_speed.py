@@ -164,7 +164,7 @@ WAYS: dict[str, tuple[int, Callable[[FederationSizes], list[float]]]] = {
 
 
 def _measured(federation: FederationSizes, ways: list[str], repeat: int) -> dict[str, MeasuredSeconds]:
-    """Run the implementations `repeat` times in turns, and return their times by name."""
+    """Run the implementations named in `ways` one after the other, `repeat` times, and return their times by name."""
     found = {way: MeasuredSeconds([], []) for way in ways}
     for _ in range(repeat):
         for way, (start_up, rounds) in found.items():

@@ -143,7 +143,10 @@ def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores:
 
 
 def _child(scratch: Path, engine: Engine, cores: int) -> None:
-    """Run the configuration in `scratch` on `cores` cores (0: all), and print time and memory as JSON."""
+    """Run the configuration in the directory `scratch`, and print its time and memory as JSON.
+
+    `cores` is the number of processor cores to use; 0 stands for all.
+    """
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     began = psutil.Process().create_time()

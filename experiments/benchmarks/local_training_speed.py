@@ -77,7 +77,10 @@ def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float,
 def _plain_update(
     module: nn.Module, start: Tensor, features: Tensor, labels: Tensor, batches: Sequence[Integers]
 ) -> Tensor:
-    """Return one trial's clipped update, shape (parameters,), by a plain torch loop."""
+    """Return one trial's clipped update, shape (parameters,), by a plain torch loop over mini-batches.
+
+    `start` holds the initial parameters, and `batches` the indices of the records of each step.
+    """
     parameters = list(module.parameters())
     nn.utils.vector_to_parameters(start.clone(), parameters)
     optimizer = torch.optim.SGD(parameters, lr=SCHEDULE.learning_rate)

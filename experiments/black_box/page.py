@@ -156,7 +156,7 @@ def _opening(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
 
 
 def _next(result: ClaimAudit, found: Sequence[DistinguisherFinding]) -> str:
-    """Return a sentence of advice that depends on the verdict."""
+    """Return advice for the next step, in one or a few sentences: a fix if a test refutes the claim, or more trials."""
     broken = [finding for finding in found if finding.attempt.is_broken]
     if broken:
         return f"Do not deploy it as it is. Usual fix: {broken[0].fix} Then try again."

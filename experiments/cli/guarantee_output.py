@@ -85,7 +85,11 @@ def print_guarantee(
 def _rows(
     accountant: str | None, found: Callable[[Accountant], AccountantResult], exact: Accountant
 ) -> list[AccountantResult]:
-    """Return the guarantee by the named accountant; if none is named, a guarantee or a reason from every accountant."""
+    """Return the guarantee by the named accountant; without a name, one row for every accountant.
+
+    Such a row has the guarantee or the reason why there is none. `found` computes the row of an accountant. An error of
+    the accountant `exact` is raised.
+    """
     if accountant is not None:
         return [found(choice(Accountant, "--accountant", accountant))]
     rows = []

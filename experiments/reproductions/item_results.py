@@ -125,7 +125,10 @@ class ItemResult:
 
 
 def _numbers_beside(other: float, measured: float, low: float, high: float) -> str:
-    """Return a measured number and its interval with four digits, or more if an end would read like `other`."""
+    """Return a measured number and its interval as text, with four significant digits.
+
+    More digits are written if otherwise an end of the interval, rounded, would equal `other`.
+    """
     ends = [end for end in (low, high) if end != other]
     digits = next(digits for digits in range(4, 18) if other not in [float(f"{end:.{digits}g}") for end in ends])
     told = [f"{number:.{digits}g}" for number in (measured, low, high)]

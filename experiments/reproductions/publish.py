@@ -88,8 +88,8 @@ def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If `docs` has no published results, or the pages would take more than `MOST_BYTES` bytes. Nothing is written
-        then.
+        If `docs` has no published results, or if the pages would take more than the allowed number of bytes,
+        `MOST_BYTES`. Nothing is written then.
     """
     made, files = _made(docs), dict[Path, bytes]()
     require(bool(made), f"{docs} holds no {MADE}: accepted is where pages were published")
@@ -136,7 +136,10 @@ def _records(runs: Path) -> dict[Path, Record]:
 
 
 def _best(paper: Paper[Any], found: Mapping[Path, Record]) -> list[tuple[Path, Record]]:
-    """Return the record of each table or figure of a paper with its path, in order; full forms are preferred."""
+    """Return one record, with its path, of each table or figure of a paper, in the order of the paper.
+
+    If there are several records, one of a full reproduction is preferred to one of a quick form.
+    """
     own = [(path, record) for path, record in found.items() if record["paper"] == paper.key]
     order = [item.key for item in paper.items]
     own.sort(key=lambda one: (order.index(one[1]["item"]), one[1]["extent"] != ComputeExtent.FULL))

@@ -35,9 +35,9 @@ def with_shared_notes(sections: Sequence[str]) -> list[str]:
 
 
 def with_own_notes(sections: Mapping[str, str]) -> dict[str, str]:
-    """Return the sections of a page, by title, with every shared note put back into its sections.
+    """Return the sections of a page, by title, with every link to a shared note replaced by the note.
 
-    It is the inverse of `with_shared_notes`.
+    This undoes `with_shared_notes`, and leaves out the section of shared notes.
     """
     notes = [re.sub(r"</?strong>", "", note) for note in _ITEM.findall(sections.get(TITLE, ""))]
     shared = {_anchor(note): note for note in notes}

@@ -166,7 +166,10 @@ def _new_config(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]
 
 
 def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]:
-    """Return the number of trials, requested or derived (200 to 5000), and at most one line that explains it."""
+    """Return the requested number of trials; without a request, the number from 200 to 5000 that the run needs.
+
+    The second result is a line that explains a derived number, or no line.
+    """
     if wishes.trials is not None:
         return wishes.trials, []
     signal = planned_of_signal(plan)

@@ -52,7 +52,8 @@ def planned_noise(plan: ResolvedAudit, parameters: int | None = None) -> Planned
     plan
         The audit plan of the run.
     parameters
-        Number of parameters of the model; None if the noise in all coordinates cannot be measured.
+        Number of parameters of the model; None if the noise is measured only along f(D) - f(D'), not in every
+        coordinate.
 
     Returns
     -------

@@ -103,10 +103,10 @@ def marked_processes(mark: str) -> list[psutil.Process]:
 
 
 def main() -> None:
-    """Wait for the end of standard input, then kill all processes with the mark that the command line names.
+    """Wait until standard input ends, then kill all processes that `marked_processes` finds.
 
-    Killing is repeated until no such process is left, for 8 seconds at most. Then the temporary directory on the
-    command line, if any, is removed.
+    The mark is the first argument of the command line. Killing is repeated until no such process is left, for 8 seconds
+    at most. Then the temporary directory is removed that the second argument names, if there is one.
     """
     sys.stdin.buffer.read()
     deadline, quiet = time.monotonic() + _SECONDS_TO_END, 0

@@ -107,7 +107,10 @@ def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
 
 @contextmanager
 def at_work(what: str) -> Iterator[None]:
-    """Show while the block runs that a task is going on: a spinner on a terminal, else lines at intervals."""
+    """Show that a task is going on while the `with` block runs: a spinner on a terminal, else lines at intervals.
+
+    `what` is the phrase for the task that is shown, such as "looking at data and model".
+    """
     verbosity.LOG.info(what)
     console = console_for(stderr=True)
     if verbosity.is_quiet():
@@ -170,7 +173,10 @@ def _bar(total: int, of: str) -> Iterator[_Show]:
 
 @contextmanager
 def _lines(total: int, of: str) -> Iterator[_Show]:
-    """Show progress as lines at intervals, for outputs such as logs, in which a bar cannot be redrawn."""
+    """Show progress as lines at intervals, for outputs such as logs, in which a bar cannot be redrawn.
+
+    `total` is the number of steps of the task, and `of` the word for steps, such as "trial-rounds".
+    """
     begun, reached, doing = time.monotonic(), 0, ""
     first = (begun, 0)
 

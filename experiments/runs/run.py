@@ -122,7 +122,7 @@ def run_audit(
 
 @contextmanager
 def _kept_if_unwritable() -> Iterator[None]:
-    """Turn the error of a file that cannot be written into a one-line `FederationError`; the run can be resumed."""
+    """Turn the error in a `with` block that a file cannot be written into a `FederationError` of one line."""
     try:
         yield
     except OSError as error:

@@ -25,7 +25,7 @@ from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 @dataclass(frozen=True)
 class DataSizes:
-    """The actual sizes of data and model, for some of which the configuration states only an upper limit."""
+    """Sizes of the data and the model, measured after loading; the configuration states only limits for some."""
 
     records: int  # number of records in the training set D
     test_records: int  # number of test records

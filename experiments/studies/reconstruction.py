@@ -105,7 +105,7 @@ def _simulated(mu: float, trials: int) -> float:
 
 
 def _rates(epsilon: float, trials: int) -> _RatePoint:
-    """Carry out as many trials with the claimed noise as with half of it, and return the rates."""
+    """Carry out `trials` trials with the claimed noise and `trials` with half of it, and return the success rates."""
     values = {
         "data": {"name": "digits", "records": 200, "clients": 4, "test-records": 100},
         "model": {"name": "logistic"},
@@ -174,7 +174,7 @@ def _print_rates(points: Sequence[_RatePoint], console: Console) -> list[str]:
 
 
 def _draw_pictures(directory: str) -> Figure:
-    """Return the figure of MNIST records and their reconstructions."""
+    """Return a figure of MNIST records and their reconstructions; `directory` holds the data sets."""
     data = {"name": "mnist", "data-dir": directory, "records": 200, "clients": 4}
     values = {
         "data": data | {"test-records": 1000, "population-records": 1000},

@@ -1,4 +1,4 @@
-"""Runs of studies and benchmarks: audits in temporary directories, scripts of another Python, and timed functions."""
+"""Run what studies and benchmarks need: audits in temporary directories, scripts in another Python, timed functions."""
 
 import subprocess
 import tempfile

@@ -98,7 +98,7 @@ class PlannedAuditRun:
 class GuaranteeTests(Protocol):
     """The statistical tests of the guarantee in one kind of audit.
 
-    They have preconditions and limits of detection, which are known before a run, and give a judgement after it.
+    Before a run, they say whether they support it and what they would detect. After the run, they give a judgement.
     """
 
     def judge(self, run: "FinishedRun") -> "VerdictDetails | None":
@@ -236,7 +236,10 @@ class BaseAudit(ABC):
 
     @abstractmethod
     def opened_target(self, federation: "LoadedFederation") -> int | None:
-        """Return the number of the unit whose secret sampling is disclosed after a run; None for all targets."""
+        """Return the number of the unit whose participation in each round is revealed after a run.
+
+        None reveals the participation of all targets.
+        """
 
     @abstractmethod
     def member_losses(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":

@@ -65,7 +65,7 @@ SECTIONS: tuple[Section[Any], ...] = (
 
 
 def own_section(name: str) -> Section[Any]:
-    """Return a report section that a user has written, for a place outside the first page of the report.
+    """Return a report section that a user has written; it will not be shown on the first page of the report.
 
     Parameters
     ----------

@@ -183,7 +183,7 @@ def _own_entry(name: str) -> _Entry:
 
 
 def _of_type(loader: str, option: str, value: OptionValue, hints: Mapping[str, Any]) -> Any:
-    """Return a setting in the annotated type of the loader's parameter; a string never becomes a number."""
+    """Return a setting, converted to the type that the loader annotates for it; a string never becomes a number."""
     # Only loaders of a user's own have annotations to hold settings against.
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
 

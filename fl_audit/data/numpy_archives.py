@@ -82,7 +82,10 @@ def load_npz(directory: Path | None, options: Mapping[str, Any]) -> LoadedDatase
 
 
 def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str], file: Path) -> tuple[Owners, Owners]:
-    """Return the owners and the users of the records; `named` has the keys of their arrays."""
+    """Return the owners and the users of the records.
+
+    `named` maps "owner" and "user" to the keys of the arrays with the owner or user of each record, if there are any.
+    """
     told = {"owner": UNKNOWN_OWNERS, "user": UNKNOWN_OWNERS}
     for what, key in named.items():
         require(key in arrays, f"{file} has no array {key!r}: accepted for {what} in [data] is the key of an array")

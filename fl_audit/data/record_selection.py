@@ -126,10 +126,10 @@ def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool)
 
 
 def _last_up_to(ends: Integers, limit: int, at_least: bool = False) -> int:
-    """Return the largest of the ascending sizes `ends` that is at most `limit`, or 0 if none is.
+    """Return the largest of the ascending sizes `ends` that is at most `limit`; 0 if all sizes are larger.
 
-    With `at_least`, return the smallest size that is at least `limit`, or else the largest. The last entry of `ends`
-    does not count then.
+    With `at_least`, the last entry of `ends` is ignored, and the result is the smallest size that is at least `limit`.
+    If all sizes are smaller, the result is the largest of them, and 0 if `ends` has only one entry.
     """
     if at_least:
         return int(ends[:-1][min(int(np.searchsorted(ends[:-1], limit)), len(ends) - 2)]) if len(ends) > 1 else 0

@@ -202,7 +202,10 @@ def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
 
 
 def _doubts(content: bytes, path: Path, encoding: str, others: Sequence[str]) -> tuple[DataWarning, ...]:
-    """Return a warning if other, equally likely encodings would change words at the beginning of a file."""
+    """Return a warning if another encoding would change words at the beginning of a file.
+
+    The file is read with `encoding`; `others` are encodings that are equally likely.
+    """
     content = content[:_BYTES_LOOKED_AT]
     own = _WORD.findall(content.decode(encoding, "replace"))
     instead: dict[Remedy, tuple[str, str]] = {}

@@ -178,7 +178,10 @@ def _is_reserved(token: str) -> bool:
 
 
 def _words(text: str, is_lower: bool) -> list[str]:
-    """Return the words and punctuation marks of a text, split as by BERT's basic tokenizer."""
+    """Return the words and punctuation marks of a text, split as by BERT's basic tokenizer.
+
+    With `is_lower`, letters become lower-case and lose their accents.
+    """
     if is_lower:
         text = unicodedata.normalize("NFD", text.lower())
         text = "".join(one for one in text if unicodedata.category(one) != "Mn")

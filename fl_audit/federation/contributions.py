@@ -194,7 +194,10 @@ def _order_draw(federation: LoadedFederation, client: int, moment: RoundContext)
 
 
 def _clipped(mechanism: Mechanism, updates: Tensor, moment: RoundContext) -> ContributionByTrial:
-    """Clip a client's updates in place, and return them as its contribution."""
+    """Clip a client's updates of all trials in place, and return them as the client's contribution.
+
+    With adaptive clipping, the contribution also says in which trials the update was within the clipping norm.
+    """
     norms = _norms(mechanism, moment)
     if norms is None:
         return ContributionByTrial(updates)

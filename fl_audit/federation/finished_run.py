@@ -221,10 +221,10 @@ class FinishedRun:
 
     @property
     def scores(self) -> Floats | None:
-        """Noise of each round along the difference of D and D', shape (trials, rounds), scaled to be standard normal.
+        """Noise of each round along f(D) - f(D'), divided by its standard deviation, shape (trials, rounds).
 
-        None if scores are not stored. They are stored if there is an insider, and units are sampled or clipping is
-        adaptive. Otherwise they follow from increments and sensitivities.
+        None if the run did not store the scores. A run with an insider stores them if units are sampled or clipping is
+        adaptive. In other runs they can be computed from `increments` and the sensitivities of the rounds.
         """
         if "score_present" not in self.tables.rounds:
             return None

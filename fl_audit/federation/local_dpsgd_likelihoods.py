@@ -34,7 +34,7 @@ _ROUNDING = 2.0**-23 / sqrt(12)
 
 
 class _UpdateScaleFactors(NamedTuple):
-    """Public factors by which an adversary multiplies updates and sums of clipped gradients."""
+    """Public factors for updates and sums of clipped gradients, after which the noise has standard deviation z C."""
 
     clients: tuple[int, ...]  # clients whose noise the adversary does not know
     of_updates: float  # factor of updates

@@ -76,7 +76,10 @@ class LocallyRandomisedRecords:
 
 
 def randomised_shard(federation: LoadedFederation, client: int, draws: ClientRandomness) -> LocallyRandomisedRecords:
-    """Return a client's records after local randomization, in each trial, passed through any frozen core.
+    """Return a client's locally randomized records in each trial.
+
+    If the federation has a frozen core (a network that is not trained), the result holds the core's outputs for these
+    records.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from fl_audit.randomness import Purpose, generator
 
 
 def number_of_directions(parameters: int) -> int:
-    """Return the number of public directions for a model: 16, or half the number of its parameters if that is less."""
+    """Return the number of directions along which a model's noise is measured: 16, or half its parameters if fewer."""
     return min(16, parameters // 2)
 
 

@@ -186,10 +186,10 @@ def require_seen(value: Tensor | None, what: str) -> Tensor:
 
 
 def is_blurred(share: Floats) -> Flags:
-    """Return whether the rounding of float32 models makes the releases that are computed from them too inaccurate.
+    """Return whether released sums, recovered from float32 models, are too inaccurate because of rounding.
 
-    `share` is the rounding error of a released sum divided by the standard deviation of its noise. A sum is too
-    inaccurate if its share is above 0.001. The result has the shape of `share`.
+    `share` is the rounding error of a sum divided by the standard deviation of its noise. A sum is too inaccurate if
+    this ratio is above 0.001. The result has the shape of `share`.
     """
     return share > _BLURRED_FROM
 

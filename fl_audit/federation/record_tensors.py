@@ -30,7 +30,7 @@ class Examples:
 
     @classmethod
     def of(cls, records: Records, device: Device = Device.CPU, core: VggCore | None = None) -> "Examples":
-        """Return records as tensors on a device, passed through a frozen core if one is given.
+        """Return records as tensors on a device.
 
         Parameters
         ----------
@@ -39,7 +39,7 @@ class Examples:
         device
             Device of the tensors.
         core
-            Frozen core; None for none.
+            Network that is not trained; its outputs then replace the features. None leaves the features as they are.
         """
         features, labels = torch.from_numpy(records.features).clone(), torch.from_numpy(records.labels).clone()
         features = features.to(device)

@@ -35,7 +35,7 @@ class CapturedCall(NamedTuple):
 
 
 def _captured_graph(compute: Compute, inputs: Inputs) -> CapturedCall:
-    """Return a call as a CUDA graph, with its own memory for inputs, output and all intermediate results."""
+    """Capture the call `compute(*inputs)` as a CUDA graph, which has its own memory for inputs, output and the rest."""
     held = tuple(None if one is None else one.detach().clone(memory_format=torch.contiguous_format) for one in inputs)
     beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with _CAPTURING:

@@ -1,15 +1,15 @@
 """Local SGD of chains of dense layers (MLPs), in all trials at once, with few and small operations.
 
 A plain step on a mini-batch of ten records reads and writes every weight of the first layer for ten examples. This
-module avoids it, because all trials train on the same records X and the first layer is linear. Let W be its initial
-weights. Let D be the gradients at its outputs, times the learning rate and summed over the steps so far (here D is no
-training set, and ' is the transpose). Then its current weights are W - D' X, and its outputs are X W' - (X X') D. So X
+module avoids these operations, because all trials train on the same records X and the first layer is linear. Let W be
+the initial weights of the first layer. Let G be the gradients at its outputs, times the learning rate and summed over
+the steps so far. With ' for the transpose, the current weights are W - G' X, and the outputs are X W' - (X X') G. So X
 W' and X X' are computed once for several steps, a step reads only small matrices, and the weights are updated once at
 the end. All other layers are updated at every step. The backward pass is written out, because the overhead of autograd
 exceeds the arithmetic of such steps.
 
-If each trial has records of its own, because clients of a round are stacked or records are randomised, this is done for
-each trial's records.
+Trials may have different records, because clients of a round are stacked or records are randomised. The matrices are
+then computed for each trial's records.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -325,7 +325,10 @@ class _UpperLayer:
         return below
 
     def settle(self, models: Tensor, moved: Tensor) -> None:
-        """Write to the layer's columns of `moved` the initial parameters, from `models`, minus the trained ones."""
+        """Write the layer's update, its initial minus its trained parameters, to its columns of `moved`.
+
+        `models` holds the initial parameters. Both tensors have the shape (trials, parameters).
+        """
         torch.sub(self._layer.weights(models), self._weights, out=self._layer.weights(moved))
         if self._layer.bias is not None and self._biases is not None:
             torch.sub(models[:, self._layer.bias], self._biases.squeeze(1), out=moved[:, self._layer.bias])

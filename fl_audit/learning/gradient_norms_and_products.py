@@ -2,12 +2,12 @@
 
 Only two numbers of each gradient g are needed, so a model of stacked layers, which compute all trials at once, does not
 have to compute the gradients. One forward and one backward pass give every layer its inputs and the gradients d of the
-losses at its outputs. The norm ||g||^2 is computed from them as for a clipped sum. The inner product <g, v> with a
-vector v is computed from them, too, because a layer's outputs are linear in its parameters. It is the inner product of
-d with the outputs that the layer gives for v in place of its parameters. For a dense layer with inputs a, where V is
-the matrix of the entries of v, it is d^T V a. Norms and inner products together take as long as a clipped sum. (A
-forward-mode derivative along v alone takes as long, and needs a derivative rule for all code of the model.) For other
-models, per-example gradients are computed.
+losses at its outputs. The norm ||g||^2 is computed from inputs and d as for a clipped sum. The inner product <g, v>
+with a vector v is computed from inputs and d, too, because a layer's outputs are linear in its parameters: <g, v> is
+the inner product of d with the outputs that the layer would give if v were its parameters. For a dense layer with
+inputs a, where V is the matrix of the entries of v, it is d^T V a. Norms and inner products together take as long as a
+clipped sum. (A forward-mode derivative along v takes as long for the inner products alone, and needs a derivative rule
+for all code of the model.) For other models, per-example gradients are computed.
 """
 
 from typing import NamedTuple

@@ -240,7 +240,11 @@ def member_updates(
 
 
 def _trained(start: Tensor, steps: Sequence[Tensor], schedule: LocalSchedule, gradients: Gradients) -> Tensor:
-    """Return the parameters of some trials, (trials, parameters), after the steps of local training from `start`."""
+    """Return the parameters of some trials, (trials, parameters), after the steps of local training from `start`.
+
+    A step holds the indices of its records, (trials, batch), padded with -1. `gradients` computes the mean gradients of
+    a step.
+    """
     weights = start.clone()
     trials = list(weights.unbind())  # views, each of which the optimizer moves by itself, with a step count of its own
     match schedule.optimizer:

@@ -76,7 +76,10 @@ class ClippedSumPass:
 
 @dataclass(frozen=True)
 class ClippedSumInputs(Microbatch):
-    """All examples of a clipped sum of gradients; passes (forward and backward computations) take parts of them."""
+    """All examples whose clipped gradients are summed.
+
+    They are processed in parts, each in one pass (a forward and a backward computation).
+    """
 
     # Indices of the examples that each trial processes, int64 (trials, width); None if each processes all.
     chosen: Tensor | None = None

@@ -63,10 +63,10 @@ def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
 
 
 def _give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
-    """Make a module split its input, rows of numbers, into named arrays.
+    """Add a hook to a module that splits its input, rows of numbers, into named arrays.
 
-    If it cannot use a padding mask under `torch.func.vmap`, its attention layers get an additive mask with four axes,
-    provided that this gives the same outputs.
+    Some modules cannot use a padding mask under `torch.func.vmap`. Their attention layers get an additive mask with
+    four axes instead, if the outputs stay the same.
     """
     if not inputs:
         return
@@ -87,7 +87,7 @@ def _give_named(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
 
 
 def inputs_of(module: nn.Module) -> tuple[NamedInput, ...]:
-    """Return the named arrays that `prepare` made a module read; empty if it was not called for the module."""
+    """Return the named arrays into which a module splits its input; empty unless `prepare` has set them."""
     found = (hook.inputs for hook in module._forward_pre_hooks.values() if isinstance(hook, _NamedInputHook))
     return next(found, ())
 

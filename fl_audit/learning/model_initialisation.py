@@ -1,4 +1,7 @@
-"""Initial weights of models in every trial, drawn by seed; a user's factory is not called for every trial."""
+"""Initial weights of the models of all trials, drawn from a seed.
+
+If possible, the random draws of a user's model factory are recorded once and repeated for each trial.
+"""
 
 import copy
 import gc
@@ -23,7 +26,10 @@ from fl_audit.randomness import Purpose, generator
 
 @dataclass(frozen=True)
 class RecordedFactoryCall:
-    """The model that a factory returned, and data to compute other trials' initial weights without calling it again."""
+    """The model that a factory returned, and a recording of the random draws in this call.
+
+    From the recording the initial weights of other trials are computed, without another call of the factory.
+    """
 
     module: nn.Module  # model; it must not be changed, because its copies share its frozen parameters
     weights: Tensor | None  # trained weights, (parameters,), if they are the same at every call; otherwise None

@@ -196,16 +196,17 @@ class ModelPasses:
         total.copy_(self.parts.graphs(("clipped sum", work.clipping_norm, work.slack), computed, inputs))
 
     def backward(self, models: Tensor, portion: Microbatch) -> list[tuple[LayerCall, Tensor]]:
-        """Return the calls of the stacked layers in one pass, each with the gradients of the losses at its outputs.
+        """Run the models forward and backward on some examples, and return the calls of their stacked layers.
 
-        The model must have stacked layers (`fast`). The calls can be used until the model runs again in this thread.
+        Each call comes with the gradient of the summed losses with respect to the outputs of the layer. The model must
+        have stacked layers (`fast`). The calls can be used until the model runs again in this thread.
 
         Parameters
         ----------
         models
             Parameters of the models, float32 (trials, parameters).
         portion
-            Examples of the pass.
+            Examples on which the models run.
         """
         features, labels = portion.merged(len(models))
         with torch.enable_grad():
@@ -274,9 +275,9 @@ class ModelPasses:
         return self.parts.template if self.prefix is None else self.parts.suffix_copy(self.prefix.suffix)
 
     def read(self, features: Tensor) -> Tensor:
-        """Return the inputs of the trained part of the model, the module `trained_module`, for records (..., *shape).
+        """Pass records, (..., *shape), through the frozen layers of the model, and return the outputs.
 
-        They are the outputs of the frozen layers for the records, or the records themselves if no layer is frozen.
+        These outputs are the inputs of `trained_module`. If no layer is frozen, the records are returned unchanged.
         """
         if self.prefix is None:
             return features

@@ -239,7 +239,10 @@ def _accountant(noise_multiplier: float, sampling_rate: float, steps: int) -> "R
 
 
 def _state_of(accountant: "RDPAccountant") -> str:
-    """Return the state of an accountant as JSON; Opacus's own state before version 1.6 cannot be serialised."""
+    """Return the state of an accountant as JSON.
+
+    The accountant's own method is not used, because its result cannot be serialised before version 1.6 of Opacus.
+    """
     return json.dumps({"history": accountant.history, "mechanism": "rdp"})
 
 

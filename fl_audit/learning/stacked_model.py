@@ -127,7 +127,7 @@ class StackedModel(ModelPasses):
 
     @property
     def properties(self) -> ModelExecutionProfile:
-        """Measured properties of the model, to be sent to processes without data."""
+        """Properties of the model that were found by running it on data, to be sent to processes without data."""
         return ModelExecutionProfile(self.fast, self.activations, self.prefix is not None, self.ignores_padding)
 
     @property

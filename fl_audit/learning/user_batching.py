@@ -106,7 +106,7 @@ class UserGroups:
 
     @cached_property
     def trial_of_user(self) -> Tensor:
-        """Index of each user's trial, int64 (users,); only if each trial has its own sample."""
+        """Index of each user's trial, int64 (users,); defined only if each trial has its own sample of records."""
         _, lengths = self.runs
         return (lengths.cumsum(0) - lengths) // self.users.shape[1]
 

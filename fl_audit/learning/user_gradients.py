@@ -183,8 +183,8 @@ def _clipped(
 ) -> tuple[Tensor, Tensor]:
     """Return the clipping factor of each record's user, (trials, n), and the sums of users' quantile bits, (trials,).
 
-    A bit is 1/2 if the user's gradient is within the clipping norm, else -1/2. Records with `counted` 0 have the factor
-    0 and no bit.
+    `squares` holds the squared norm of the gradient of each record's user, (trials, n). A bit is 1/2 if this norm is
+    within the clipping norm, else -1/2. Records with `counted` 0 have the factor 0 and no bit.
     """
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:
@@ -228,7 +228,10 @@ def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) ->
 def _formed_sum(
     model: StackedModel, models: Tensor, users: UserMicrobatch, norm: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the results of `_fast_sum`, computed from per-record gradients."""
+    """Return each trial's sum of the users' clipped gradients, and the sum of their centred quantile bits.
+
+    The results equal those of `_fast_sum`, but per-record gradients are computed, for models without stacked layers.
+    """
     formed = _formed_users(model, models, users)
     squares = formed.double().square().sum(2)
     weights, bits = _clipped(users, users.values_per_record(squares), norm, users.portion.counted)

@@ -57,7 +57,10 @@ class LeaveOneOutEffect:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the sums differ by no more than the claim allows, and not at all in steps without the record."""
+        """Whether the sums of clipped gradients differ by no more than the claim allows.
+
+        In steps whose mini-batch does not contain the record, the sums must be equal up to rounding.
+        """
         return self.moved <= self.claimed + _TOLERANCE and self.moved_absent <= _TOLERANCE
 
     @property

@@ -130,9 +130,10 @@ class Recorder:
         return self._kept > 0
 
     def record_draws(self, iterator: Any, drawn: Any) -> Any:
-        """Record the positions of the records that a data loader has drawn, and return the positions that it must use.
+        """Record the positions of the records that a data loader has drawn, and return the positions to be used.
 
-        They are the drawn ones or, in a replay, those of the same draw in the earlier training.
+        In a training the drawn positions are used. In a replay, the positions that the earlier training has used at
+        this draw take their place.
 
         Parameters
         ----------

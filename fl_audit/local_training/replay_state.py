@@ -1,4 +1,4 @@
-"""State of an earlier training that a replay follows: mini-batches, random states and weights."""
+"""Recorded state of an earlier training, so that a replay repeats it: mini-batches, random states and weights."""
 
 import random
 from collections.abc import Mapping

@@ -49,7 +49,10 @@ def _no_poisson(evidence: RecordedTrainings) -> str:
 
 
 def _fixed_sizes(training: RecordedTraining) -> str:
-    """Describe mini-batches of unknown samplers if their sizes vary too little for Poisson samples; else ""."""
+    """Return a phrase on mini-batches of unknown samplers whose sizes vary too little for Poisson sampling.
+
+    The phrase is "" if the sizes vary enough.
+    """
     sizes = [len(one.indices) for one in training.batches if one.sampling is BatchSamplingKind.OTHER]
     records = [one.records for one in training.batches if one.sampling is BatchSamplingKind.OTHER]
     mean = float(np.mean(sizes))

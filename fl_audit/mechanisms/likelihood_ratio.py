@@ -62,7 +62,7 @@ class LikelihoodRatioInput(NamedTuple):
 
 @dataclass(frozen=True)
 class ReleaseUnderHypotheses:
-    """Releases of some trials, together with the sum that each of the two hypotheses expects, in float64."""
+    """Releases of some trials, and the sums without noise that are expected under D and under D', all float64."""
 
     rows: slice  # positions of the trials in the batch of trials
     release: Tensor  # the releases, (rows, parameters)
@@ -105,7 +105,10 @@ def local_sensitivity(present: Tensor, absent: Tensor) -> Floats:
 
 @dataclass(frozen=True)
 class ReleaseLlrs:
-    """Evidence that releases give for D against D' in some trials: log-likelihood ratios and normal scores."""
+    """Evidence for D against D' from one release in each of some trials.
+
+    It consists of the log-likelihood ratio, and of the noise that each hypothesis implies along f(D) - f(D').
+    """
 
     log_odds: Tensor  # log-likelihood ratio of D against D', float64 (rows,)
     # Normal scores, float64 (rows, 2): the standardised noise along the difference of the two contributions, if D was
@@ -121,8 +124,8 @@ def gaussian_llr(
 
     If the differing unit always participates, the ratio is <r - (f(D) + f(D'))/2, f(D) - f(D')> / sigma^2 for the
     release r (Bernau et al. 2021, Lemma 1). If it participates with probability q, the ratio is h(l) - h(l') with h(x)
-    = log((1 - q) + q e^x). Here l compares a sum with the unit's contribution under D to a sum without it, as a
-    log-likelihood ratio, and l' does so for the contribution under D'.
+    = log((1 - q) + q e^x). Here l is the log-likelihood ratio of a sum that contains the unit's contribution under D,
+    against a sum without the unit. Likewise l' is the ratio for the unit's contribution under D'.
 
     Parameters
     ----------

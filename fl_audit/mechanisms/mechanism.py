@@ -221,8 +221,8 @@ class Mechanism:
     def round_multiplier(self, threat_model: ThreatModel) -> float:
         """Return the noise multiplier of a round: the noise's standard deviation over the sensitivity of the round.
 
-        The sensitivity is the largest difference between the sums under D and D'. Only noise that the adversary does
-        not know counts, and only differences that it can see. The result is 0 without noise.
+        The sensitivity is the largest norm of the difference between the sums under D and D', as far as the adversary
+        can see the difference. Only noise that the adversary does not know counts. The result is 0 without noise.
         """
         z = effective_noise_multiplier(self.noise, threat_model)
         return self.noise.round_multiplier(z, self.participation)

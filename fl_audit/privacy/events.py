@@ -76,8 +76,8 @@ class SampledGaussianRelease:
 class LaplaceRelease:
     """Laplace mechanism: `count` releases of a number with Laplace noise of scale `scale`.
 
-    The number has the sensitivity `sensitivity` in every release. Raises `InputError` if the sensitivity or the scale
-    is not positive and finite, or if the count is not an integer from 1.
+    `sensitivity` is the largest change of the number between neighbouring data sets, in every release. Raises
+    `InputError` if the sensitivity or the scale is not positive and finite, or if the count is not an integer from 1.
     """
 
     sensitivity: float

@@ -79,9 +79,9 @@ class Guarantee:
 
     @property
     def advantage_bound(self) -> float:
-        """Bound on the advantage of membership attacks: `advantage_bound_exact`.
+        """Bound on the advantage of membership attacks; the same number as `advantage_bound_exact`.
 
-        It is not `rho_alpha`, which does not hold for all noise.
+        The score `rho_alpha` is not used, because it does not bound the advantage for all noise.
         """
         return self.advantage_bound_exact
 

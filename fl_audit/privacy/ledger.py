@@ -77,7 +77,7 @@ class LedgerTraining:
 
 @dataclass(frozen=True)
 class SpentPrivacy:
-    """Epsilon of all trainings of a ledger together, and the claim for which it was computed."""
+    """Epsilon of all trainings of a ledger (a list of trainings on the same data) together, and their joint claim."""
 
     epsilon: float  # epsilon at the delta of the claim, by its accountant; 0 without any training
     claim: "Claim | None"  # claim for the releases of all trainings; None without any training

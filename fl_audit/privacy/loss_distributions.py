@@ -2,12 +2,13 @@
 
 Let P and Q be the output distributions of a release under neighbours. For each kind of release, the loss L = log
 P(o)/Q(o) increases with the outcome o. So the mass of P and of Q in a grid cell is a difference of distribution
-functions. It is split between the ends of the cell (see `pld`).
+functions. Module `pld` says how this mass is split between the two ends of the cell.
 
 Losses are convolved by the fast Fourier transform. A bound on the mass that truncation may lose is added to the mass at
-infinity, so that no guarantee is too small. The support of a sum is bounded by Chernoff's inequality at 40 exponents,
-as in dp-accounting. Tests compare the distributions with those of dp-accounting, which is not used here because its
-import takes longer than most computations.
+infinity, so that no guarantee is too small. For a sum of many equal losses, Chernoff's inequality gives a range outside
+which the sum has negligible mass. The inequality is evaluated at 40 exponents, as in dp-accounting. Tests compare the
+distributions with those of dp-accounting, which is not used here, because its import takes longer than most
+computations.
 """
 
 import math
@@ -197,9 +198,10 @@ class _GaussianLoss:
         return math.sqrt(sum(share * float(weight @ (self.loss(x) - mean) ** 2) for share, x in parts))
 
     def masses(self, interval: float, reverse: bool) -> DiscreteLossDistribution:
-        """Return the distribution on a grid of width `interval`.
+        """Return the distribution of the loss on a grid of width `interval`.
 
-        Mass below the grid moves to its first point, mass above it to infinity.
+        With `reverse`, P and Q are exchanged: the loss log Q(o)/P(o) under Q. Mass below the grid moves to the first
+        grid point, mass above the grid to infinity.
         """
         first, last = _places(self.span, interval)
         edges = self._outcome(np.arange(first, last + 1, dtype=np.float64) * interval)

@@ -67,9 +67,10 @@ def strategy_matrix(kind: StrategyMatrixKind, rounds: int, bands: int = 1) -> Fl
 
 
 def _square_root_coefficients(bands: int) -> Floats:
-    """Return the first `bands` coefficients of the banded square root, binom(2j, j) / 4^j for j from 0.
+    """Return the coefficients of the banded square root: binom(2j, j) / 4^j for j from 0 to `bands` - 1.
 
-    They are those of the square root of the lower-triangular matrix of ones (Kalinin & Lampert 2024, arXiv:2405.13763).
+    The square root of the lower-triangular matrix of ones has these coefficients on its first diagonals (Kalinin &
+    Lampert 2024, arXiv:2405.13763).
     """
     j = np.arange(1, bands)
     return np.cumprod(np.append(1.0, (2 * j - 1) / (2 * j)))

@@ -105,7 +105,7 @@ def threshold_limits(members: NormalMixture, population: NormalMixture, cut: flo
     population
         Distribution of the population's scores.
     cut
-        Stability cut, from 0 to below 1/2.
+        Smallest FPR and FNR that a threshold may have (the paper's stability cut), from 0 to below 1/2.
     """
     if cut == 0:
         return -math.inf, math.inf

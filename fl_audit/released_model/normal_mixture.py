@@ -89,7 +89,10 @@ class NormalMixture:
         return least, most
 
     def upper_quantile(self, log_tail: float) -> float:
-        """Return the point with log P(X > point) = `log_tail`, a number below 0; infinity for -infinity."""
+        """Return the point t with log P(X > t) = `log_tail`; infinity if `log_tail` is -infinity.
+
+        `log_tail` is below 0.
+        """
         if log_tail == -math.inf:
             return math.inf
         ends = self.means + self.stds * -ndtri(math.exp(log_tail) if log_tail > -700 else math.exp(-700))

@@ -46,7 +46,7 @@ def require_cut(cut: float) -> None:
 
 @dataclass(frozen=True)
 class StarSettings:
-    """Settings with which a run computes Epsilon*: delta, and stability cut of error rates."""
+    """Settings with which a run computes Epsilon*: delta, and the cut below which error rates are left out."""
 
     delta: float  # from 0 to below 1
     # From 0 to below 0.5: error rates below it or above 1 - `cut` are left out; 0 leaves out none.
@@ -66,7 +66,10 @@ class StarSettings:
 
 
 def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
-    """Return losses as float64; raise `InputError` unless there are `at_least` of them, all finite and at least 0."""
+    """Return losses as float64; raise `InputError` unless there are `at_least` of them, all finite and at least 0.
+
+    `what` is the word for the losses in the message.
+    """
     values = np.asarray(losses, dtype=np.float64)
     enough = values.ndim >= 1 and values.shape[-1] >= at_least
     require(enough, f"{what} have shape {values.shape}: accepted are {at_least} or more losses")
@@ -130,7 +133,10 @@ def loss_scores(losses: ArrayLike, low: ArrayLike, high: ArrayLike, shift: float
 
 
 def shifted_scores(shifted: Floats) -> Floats:
-    """Return the scores logit(exp(-y)) of losses; `shifted` holds y > 0, the normalised losses plus the shift."""
+    """Return the scores logit(exp(-y)) of losses, as `loss_scores` does, from losses that are already normalised.
+
+    `shifted` has any shape and holds the numbers y > 0: the normalised losses plus the shift.
+    """
     return np.asarray(-(shifted + np.log(-np.expm1(-shifted))), dtype=np.float64)
 
 

@@ -210,7 +210,10 @@ def _estimate(
 def _value(
     losses: _Pair, scores: _Pair, method: StarMethod, given: _Arguments, cut: float, rng: np.random.Generator
 ) -> tuple[float, float, tuple[float, float], _Distributions | None]:
-    """Return Epsilon* within the cut and without a cut, the interval, and the fitted distributions, if any."""
+    """Return Epsilon* with the stability cut, Epsilon* without a cut, and the interval of the former.
+
+    The last element holds the fitted distributions; None if none were fitted.
+    """
     delta = given.delta
     if method is StarMethod.EMPIRICAL:
         counts = threshold_counts(*losses)
@@ -279,7 +282,7 @@ def _of_distributions(distributions: _Distributions, delta: float, cut: float, m
 
 
 def _some(scores: Floats, rng: np.random.Generator) -> Floats:
-    """Return the scores, or a random sample of `_FIT_AT_MOST` of them."""
+    """Return the scores, or a random sample of 10,000 of them if there are more."""
     return scores if scores.size <= _FIT_AT_MOST else rng.choice(scores, _FIT_AT_MOST, replace=False)
 
 

@@ -239,9 +239,9 @@ def to_png(figure: Figure) -> bytes:
 
 
 def to_svg(figure: Figure, salt: str = "fl_audit") -> str:
-    """Return a figure as an SVG file in text; equal figures give equal texts.
+    """Return the content of an SVG file with a figure; equal figures give equal contents.
 
-    To keep the file small, letters are text instead of paths, and coordinates are cut to a hundredth of a point.
+    To keep the file small, letters are text elements instead of paths, and coordinates have two decimals (in points).
 
     Parameters
     ----------

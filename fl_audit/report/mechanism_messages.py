@@ -284,7 +284,7 @@ def _not_told_text(facts: RunDescription) -> str:
 
 
 def insider_text(facts: RunDescription) -> str:
-    """Return a description of the strongest adversary's position and knowledge, for readers without technical terms."""
+    """Return a description of the strongest adversary's position and knowledge, without technical terms."""
     threat_model = facts.federation.threat_model
     if threat_model.adversary is Adversary.SERVER:
         knows = "the server itself, which already knows everything except that one answer"

@@ -98,7 +98,7 @@ class ReportNumber:
     def claim_comparison(self) -> ClaimComparison | None:
         """The comparison of the number with its claim; None without a number or a claim.
 
-        It holds the reading, such as `kept`, and the interval that decided it.
+        The comparison consists of its result, such as `kept`, and of the interval that decided the result.
         """
         if self.limit is None or self.value is None or math.isnan(self.value):
             return None

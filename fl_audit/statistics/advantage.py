@@ -92,9 +92,10 @@ class MeanBettingTest:
 
     @classmethod
     def of(cls, values: Floats, confidence: float, smallest: float = 0.0, largest: float = 1.0) -> "MeanBettingTest":
-        """Return a betting test of candidates for the expectation of some numbers, from which an interval follows.
+        """Return a betting test for the expectation of some numbers.
 
-        Raises `InputError` as `mean_interval` does.
+        The test refutes or keeps candidate values of the expectation. The values that it keeps form a confidence
+        interval. Raises `InputError` as `mean_interval` does.
 
         Parameters
         ----------

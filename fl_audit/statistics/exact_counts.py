@@ -21,7 +21,7 @@ _MOST = 40  # a squared standardised deviation counts as no more than this
 
 @dataclass(frozen=True)
 class CountDistribution:
-    """Distribution of a nonnegative integer, with the number of independent integers that have it."""
+    """Distribution of a random nonnegative integer, and how many independent integers with it are summed."""
 
     probabilities: Floats  # probabilities of 0, 1, ...
     copies: int  # number of independent integers with this distribution

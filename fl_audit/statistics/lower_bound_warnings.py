@@ -45,8 +45,8 @@ def normality_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
 def gaussian_tradeoff_warnings(members: Floats, nonmembers: Floats) -> tuple[str, ...]:
     """Return warnings if the scores do not fit a Gaussian trade-off function.
 
-    They fit it if one increasing function maps the log-likelihood ratios (D against D') of a Gaussian mechanism to the
-    scores.
+    Scores fit if they are an increasing function of the log-likelihood ratios (D against D') of a Gaussian mechanism,
+    both with D and with D'.
 
     Parameters
     ----------

@@ -214,9 +214,9 @@ def _by_rank(way: ScoreSplit) -> _Rules:
 
 
 def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
-    """Return rules with thresholds at ranks; the criterion is a cautious estimate of mu at each threshold.
+    """Return the candidate thresholds of `_by_rank`, with a cautious estimate of mu at each as the criterion of choice.
 
-    The estimate is lowered by `_CAUTION` times its standard error.
+    The cautious estimate is the estimate minus 2.5 of its standard errors.
     """
     # The criterion is Phi^-1(TPR) - Phi^-1(FPR), less `_CAUTION` of its standard errors over the choosing scores.
     first, second = way.choosing

@@ -251,14 +251,14 @@ def only_if(holds: bool, reason: NotTestedReason) -> None:
 
 
 def if_known(value: Known | None, reason: NotTestedReason) -> Known:
-    """Return a value that a test needs.
+    """Return a value that a test needs; raise an exception if the value is None.
 
     Parameters
     ----------
     value
         The value, or None if it is not known.
     reason
-        Reason that the exception has.
+        Reason why the test cannot be made without the value, for the exception.
 
     Raises
     ------

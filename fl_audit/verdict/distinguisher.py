@@ -70,9 +70,10 @@ def distinguisher(measured: NoiseMeasurements) -> TestResult:
 
 
 def _judged(features: Features, members: Flags, level: float) -> TestResult:
-    """Return the test of whether a classifier ranks unseen trials with D above unseen trials with D'.
+    """Test at significance `level` whether a classifier ranks unseen trials with D above unseen trials with D'.
 
-    The classifier is trained on the folds before the fold that it ranks.
+    Trials are divided into folds. For each fold but the first, a classifier is trained on the earlier folds, and ranks
+    the trials of this fold. `members` is True for trials with D.
     """
     table, folds = np.stack(list(features.values()), axis=1), _folds(members)
     right, sizes, weights = 0.0, [], np.zeros(len(features))
@@ -173,10 +174,11 @@ def _distribution(one: int, other: int) -> Floats:
 
 
 def _limit(sizes: list[tuple[int, int]], critical: float) -> float:
-    """Return the limit of detection: the smallest probability of ranking a trial with D above one with D' by the rule.
+    """Return the limit of detection for a rule that ranks trials.
 
-    A rule with this probability is detected with the power `DETECTION_POWER`. The test rejects if the observed share of
-    rightly ranked pairs is at least `critical`. `sizes` are the numbers of trials with D and with D' in each fold.
+    It is the smallest probability of ranking a trial with D above a trial with D' that is detected with the power
+    `DETECTION_POWER`. The test rejects if the observed share of rightly ranked pairs is at least `critical`. `sizes`
+    are the numbers of trials with D and with D' in each fold.
     """
     pairs = sum(one * other for one, other in sizes)
 

@@ -40,9 +40,10 @@ class VerdictFinding:
 
     @property
     def judges_scores(self) -> bool:
-        """True if the only tests are the test of attack scores and the tests of values that the challenger revealed.
+        """True if the verdict rests on attack scores, because noise was not tested.
 
-        Unlike measured noise, attack scores have no known distribution.
+        The only tests are then the test of attack scores and the tests of values that the challenger revealed. The
+        distribution of attack scores is unknown, unlike the distribution of noise.
         """
         return self.judgement is not None and [
             test.name for test in self.judgement.tests if test.name not in OF_OPENED

@@ -206,9 +206,7 @@ def judged_with_noise(alone: VerdictDetails, noise: NoiseAlongTarget | None, gua
 
 
 def judged_with_opened(found: VerdictDetails, opened: OpenedSecrets | None) -> VerdictDetails:
-    """Test the values that the challenger revealed after the run, and add the results to those of other tests.
-
-    Such a value is, for example, who took part in a round.
+    """Test values that the challenger revealed after the run, such as who took part in a round, and add the results.
 
     Parameters
     ----------

@@ -94,12 +94,13 @@ def _evened(vectors: Floats) -> Floats:
 
 @of_family(TestName.REPEATED_NOISE)
 def repeated_noise(measured: NoiseMeasurements) -> TestResult:
-    """Test for repeated noise by the largest absolute cosine between the noise of any two rounds, in any trials.
+    """Test whether noise was repeated, by the largest absolute cosine over all pairs of rounds.
 
-    The noise of a round is represented by its projections on public random directions. Let m be the number of pairs of
-    rounds, and p the exact probability that the cosine of one pair is at least as large as the largest one. The p-value
-    is 1 - (1 - p)^m. Cosines are only pairwise independent. At the level of the test, however, the p-value differs from
-    the Bonferroni bound m p by a ten-thousandth only.
+    The two rounds of a pair may be of the same trial or of different trials. The noise of a round is represented by its
+    projections on public random directions. Let c be the largest absolute cosine, m the number of pairs, and p the
+    exact probability that the absolute cosine of one pair is at least c under the claim. The p-value is 1 - (1 - p)^m.
+    Cosines are only pairwise independent. At the level of the test, however, the p-value differs from the Bonferroni
+    bound m p by a ten-thousandth only.
     """
     seen = measured.noise.projections
     only_if(seen.shape[-1] > 0 and not np.isnan(seen).any(), NotTestedReason.NO_DIRECTIONS)

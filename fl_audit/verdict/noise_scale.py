@@ -130,7 +130,7 @@ def record_squares(measured: NoiseMeasurements) -> SquareSum | None:
 def tensor_squares(measured: NoiseMeasurements) -> dict[str, SquareSum]:
     """Return the sum of squares of the noise on each parameter tensor, over the claimed variance, by tensor name.
 
-    The noise along f(D) - f(D') is left out. A tensor without any other direction has no entry.
+    The noise along f(D) - f(D') is left out. A tensor has no entry if nothing of its noise is left.
     """
     if measured.residuals is None:
         return {}

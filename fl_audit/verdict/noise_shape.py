@@ -130,14 +130,14 @@ def shape_along_record(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.LOW_BITS)
 def low_bits(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the noise was rounded to half precision, by its bits below the 11 significant bits (upper tail).
+    """Test whether the noise was rounded to half precision, which keeps only the first 11 significant bits of a number.
 
-    The phase of a number is what is left of it below the last of these 11 bits, in units of that bit. Phases are
-    uniform for continuous noise, and 0 for rounded noise. The statistic is the sum of cos(2 pi phase) over all
-    coordinates, divided by sqrt(count / 2), where count is their number. It is computed for each of `LOW_BITS_KINDS`:
-    the noise, the noise over its standard deviation, and the release. The largest statistic is compared with N(0, 1),
-    with Bonferroni's correction for the number of kinds. For few coordinates the p-value is slightly too large, because
-    a cosine is bounded.
+    The phase of a number is the remainder after these 11 bits, in units of the last of them. Phases are uniform for
+    continuous noise, and 0 for rounded noise. The statistic is the sum of cos(2 pi phase) over all coordinates, divided
+    by sqrt(count / 2), where count is the number of coordinates. The statistic is computed for each of
+    `LOW_BITS_KINDS`: the noise, the noise over its standard deviation, and the release. The largest statistic is
+    compared with N(0, 1) (upper tail), with Bonferroni's correction for the number of kinds. For few coordinates the
+    p-value is slightly too large, because a cosine is bounded.
     """
     sums, counts = measured.noise.low_bits[:, :, 0], measured.noise.low_bits_count[:, :, 0]
     known = ~np.isnan(sums)

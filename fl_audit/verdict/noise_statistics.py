@@ -51,7 +51,10 @@ def stride_sizes(parameters: int) -> Integers:
 
 
 def stride_names(parameters: int) -> list[str]:
-    """Return a phrase for each class of coordinates, such as "one coordinate in 31, from number 0"."""
+    """Return a phrase for each class of coordinates (see `stride_step`), such as "one coordinate in 31, from number 0".
+
+    `parameters` is the number of parameters of the model.
+    """
     step = stride_step(parameters)
     return [f"one coordinate in {STRIDES * step}, from number {first * step}" for first in range(STRIDES)]
 
@@ -194,9 +197,9 @@ class NoiseStatistics:
         return replace(self.without_low_bits(), **found)
 
     def of_sides(self) -> "NoiseStatistics":
-        """Return the statistics without the fields that are defined only if each release contains f(D) or f(D').
+        """Return the statistics, with the fields removed that need to know that a release contains f(D) or f(D').
 
-        These fields are undefined if a release may contain a third sum. Sums of squares and counts in them become 0,
+        This is for releases that may contain a third sum. In the removed fields, sums of squares and counts become 0,
         and all other values NaN.
         """
         return self._without(_WITHOUT_SIDES)

@@ -166,9 +166,10 @@ def samples_of(
 
 
 def _counted(table: "pd.DataFrame", rate: float) -> tuple[BinomialHistogram, ...]:
-    """Return one histogram of binomial counts for each number of trials.
+    """Return one histogram of binomial counts for each number of binomial trials in a table.
 
-    In a row of the table, the count "second" of "first" trials occurred "number" times.
+    Column "first" of the table is the number of binomial trials, "second" the count of successes, and "number" how
+    often this count occurred. `rate` is the claimed probability of success.
     """
     trials, values, numbers = (table[name].to_numpy(dtype=np.int64) for name in ("first", "second", "number"))
     found = []

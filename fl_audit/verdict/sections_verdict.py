@@ -189,7 +189,7 @@ def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
 
 
 def _unseen(numbers: VerdictFinding, words: UnitWords) -> str:
-    """Return a noun phrase for the breach that an inconclusive run could hardly have found."""
+    """Return a noun phrase for a breach of the claim that an inconclusive run would probably have missed."""
     return f"a {words.one} that counts {BREACH:g} times" if numbers.judged.conclusive else "a breach"
 
 

@@ -101,10 +101,10 @@ class SignalDetectionLimit:
 
 
 def limit_of(drift: NoiseSumAlongTarget, unit: float) -> float:
-    """Return the limit of detection of a target whose contribution counts several times in the released sums.
+    """Return how often a target's contribution must count in the released sums for the test of the drift to find it.
 
-    The result is the smallest number k of times that the test of the drift finds, infinite if `unit` is 0. If the noise
-    is significantly above the claim, k - 1 grows in proportion to the noise.
+    The result is the smallest such number k, from 1; infinite if `unit` is 0. If the noise is significantly larger than
+    claimed, k - 1 grows in proportion to the noise.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Define message templates for tests of how often released sums contain the target, and of other shifts of the sums.
+"""Define message templates for tests of released sums: how often they contain the target, and whether they are shifted.
 
 Each template is a tuple with the fields of `fl_audit.verdict.verdict_messages.TestMessageTemplates`, in their order.
 """

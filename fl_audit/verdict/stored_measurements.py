@@ -58,9 +58,9 @@ def claimed_length(federation: Federation) -> float | None:
 
 
 def opened_of_pair(run: FinishedRun) -> OpenedSecrets:
-    """Return the values that the challenger opened after a run on a pair D, D', such as who took part.
+    """Return the values that the challenger revealed after a run on a pair D, D': secret bits, and who took part.
 
-    They include the secret bits, and are read once.
+    The first call reads them from the run; later calls return the same object.
     """
     return run.cached(_OF_PAIR)
 

@@ -3,8 +3,8 @@
 After the run the secret bits are revealed, so the sum f(b) for a trial's bit b is known. Let r be a release. If the
 claim holds, the residual r - f(b) along the target's contribution, divided by the claimed standard deviation, is N(0,
 1) in every round and trial, given all earlier rounds. The drift is the mean of this residual. A target that counts k
-times shifts it by (k - 1) times the length of its contribution divided by the noise. Anything else that its client adds
-and that depends on the secret shifts it too.
+times shifts the drift by (k - 1) times the length of its contribution divided by the noise. The drift is also shifted
+by anything else that the target's client adds and that depends on the secret.
 
 **Exact distributions.** The length of the contribution depends on earlier rounds, and so on their noise. If rounds were
 weighted by length, the weights would depend on the noise. So rounds have equal weights. Within a round, trials are
@@ -131,9 +131,11 @@ def signal(measured: NoiseMeasurements) -> TestResult:
 
 
 def signal_of(drift: NoiseSumAlongTarget | None) -> TestResult:
-    """Return the test of whether the target unit counts more than once in the released sums, from its drift.
+    """Test whether the target unit counts more than once in the released sums.
 
-    Raises `TestNotApplicableError` if `drift` is None.
+    `drift` is the noise along the target's contribution, summed over the run; a unit that counts more than once makes
+    it larger. Raises `TestNotApplicableError` if `drift` is None, if the target contributes nothing, or if there are
+    too few values.
     """
     drift = if_known(drift, NotTestedReason.NO_DIFFERENCE)
     only_if(drift.unit != 0, NotTestedReason.NO_DIFFERENCE)

@@ -230,9 +230,10 @@ def _magnitude_features(values: Floats, first: Integers) -> Features:
 
 
 def _pair_features(vectors: Floats, what: str) -> Features:
-    """Return the largest absolute and the mean squared cosine over all pairs of rows, each (trials,), by name.
+    """Return how alike the rows of a trial are: two features, each of shape (trials,), keyed by name.
 
-    `vectors` has the shape (trials, rows, columns), and `what` names the rows.
+    They are the largest absolute cosine and the mean squared cosine of pairs of rows. `vectors` has the shape (trials,
+    rows, columns). `what` is a word for the rows, used in the names of the features.
     """
     rows = np.unique(np.linspace(0, vectors.shape[1] - 1, min(_MOST_ROWS, vectors.shape[1])).astype(int))
     if rows.size < 2 or vectors.shape[2] < 2:

@@ -1,4 +1,7 @@
-"""Digests of the code and settings of a Flower app's strategy and clients; stored trials belong to one digest."""
+"""Digests of the code and settings of a Flower app's strategy and clients.
+
+Trials are stored with such a digest, so that an audit continues only trials of the same code and settings.
+"""
 
 import functools
 import inspect

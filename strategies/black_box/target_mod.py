@@ -218,9 +218,10 @@ _shard: ContextVar[RecordRequestLog | None] = ContextVar("shard", default=None)
 
 @contextmanager
 def shard_of(action: TargetAction | None) -> Iterator[RecordRequestLog]:
-    """Apply an audit's action to the records that an app passes to `held` in a `with` block; None changes nothing.
+    """In a `with` block, let `held` change the records that an app passes to it, as an audit's action says.
 
-    Inside the block, `held` returns the changed records. The block receives an object that records the calls of `held`.
+    Without an action (None), `held` returns the records unchanged. The block receives an object that records the calls
+    of `held`.
     """
     shard = RecordRequestLog(action)
     token = _shard.set(shard)

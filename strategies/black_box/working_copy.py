@@ -181,9 +181,9 @@ def in_working_copy(copy: WorkingCopy, thoroughly: bool = True) -> Iterator[None
 
 
 def _wait_for_trackers() -> None:
-    """Wait until TensorBoard's threads have written all rows of the app.
+    """Wait until TensorBoard's threads have written all data that the app has logged.
 
-    They open their file again for each row, and a relative path would fail after the working directory has changed.
+    A thread reopens its file at every write, so a relative path would fail after the working directory has changed.
     """
     writers = sys.modules.get("tensorboard.summary.writer.event_file_writer")
     for thread in threading.enumerate() if writers is not None else ():

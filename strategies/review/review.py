@@ -126,7 +126,10 @@ class _PlannedReview:
 
     @property
     def of_numbers(self) -> StatedClaim:
-        """Claim against which side channels are tested: the app's claim, with an epsilon of at most `REFERENCE`."""
+        """Claim against which side channels are tested: the app's claim, with an epsilon of at most 3.
+
+        If the app claims a noise multiplier, epsilon is that of the first inequality which the claim implies.
+        """
         epsilon = self.claim.limits[0].epsilon if self.claim.epsilon is None else self.claim.epsilon
         return StatedClaim(self.claim.adjacency, epsilon=min(epsilon, REFERENCE), delta=self.claim.delta)
 
@@ -179,10 +182,10 @@ class _PlannedReview:
         share: float,
         so_far: Callable[[ClaimAudit], ReviewResult],
     ) -> ClaimAudit:
-        """Test a claim in the named scenarios.
+        """Test a claim about a system by trials in the scenarios `names`.
 
-        The test ends when `share` of the time limit of the whole review has passed. `so_far` makes a review of each
-        intermediate result, which is stored.
+        The test ends when the fraction `share` of the time limit of the whole review has passed. After each tested
+        distinguisher, `so_far` converts the intermediate result to a review, which is stored.
         """
         seconds = max(1.0, share * self.wishes.seconds - (time.monotonic() - self.began))
         return audit_system(
@@ -193,7 +196,8 @@ class _PlannedReview:
     def found(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> ReviewResult:
         """Return the review so far, from audits that are finished or still running.
 
-        `result` is the audit of the released model. `beside` is that of the numbers released with it, or None.
+        `result` is the audit of the released model. `beside` is the audit of side channels, or None without one.
+        `early` holds remarks on trials with the number of clients with which the app starts.
         """
         read, caught, stated = self.read, self.read.caught, self.read.stated
         results = [result] if beside is None else [result, beside]

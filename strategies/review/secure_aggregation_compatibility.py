@@ -1,4 +1,4 @@
-"""Check of client mods that run outside of Flower's secure aggregation mod: whether they fail on its messages."""
+"""Check whether client mods that precede Flower's secure aggregation mod fail on the messages of its protocol."""
 
 from collections.abc import Sequence
 

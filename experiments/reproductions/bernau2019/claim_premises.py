@@ -1,4 +1,4 @@
-"""Common parts of claims that are tested on runs: their confidence, and the premises that they rest on."""
+"""Common parts of the paper's claims that are tested on runs: their confidence, and the premises they rest on."""
 
 from collections.abc import Sequence
 from typing import Any

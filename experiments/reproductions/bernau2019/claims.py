@@ -96,7 +96,10 @@ def auc_difference_claims(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def above_half_on_purchases(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield for each attack on Purchases the claim that its AUC is above 1/2 at noise multipliers below `UNTIL_Z`."""
+    """Yield, for each attack, the claim that its AUC on Purchases is above 1/2 if the noise multiplier is small.
+
+    Small means below 6 for the white-box attack, and below 16 for the black-box attack.
+    """
     if played.data.study is not MembershipDatasetName.PURCHASES:
         return
     for attack in played.attacks:
@@ -152,8 +155,9 @@ def confidence_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
 def _confidence_difference(local: Sequence[MembershipSettingResults], level: float) -> IntervalEstimate | None:
     """Return the models' confidence at epsilon_i = 1, minus the largest confidence at another epsilon_i.
 
-    Confidence is the maximum class probability on true records. The interval allows for all comparisons and holds at
-    `level`. None without a run at epsilon_i = 1 or without any other run.
+    The epsilon_i is the epsilon of local DP for one value of a record. Confidence is the maximum class probability on
+    true records. The interval has confidence `level` for all comparisons together. None without a run at epsilon_i = 1
+    or without any other run.
     """
     own = next((one for one in local if one.setting.level == 1.0), None)
     others = [one for one in local if one is not own]

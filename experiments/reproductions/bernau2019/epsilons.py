@@ -91,7 +91,10 @@ def _of_one_step(members: int, batch: int, noise_multiplier: float) -> np.ndarra
 
 
 def guarantees() -> Iterator[PrintedGuarantee]:
-    """Yield every epsilon of central DP of Table 3 with ours, for epochs * n // batch steps and delta = 1/n."""
+    """Yield every epsilon of central DP that Table 3 prints, with our epsilon of the same training.
+
+    The training takes epochs * n // batch steps, and delta is 1/n, where n is the number of training records.
+    """
     for (study, classes), column in published.TABLE_3.items():
         recipe = published.RECIPES[study, classes]
         members, batch, epochs = _members_of(study, recipe), recipe.central_batch, recipe.central_epochs
@@ -168,7 +171,8 @@ _SAID = {
 def _draw(left: Axes, right: Axes, found: list[PrintedGuarantee]) -> None:
     """Draw two panels with the noise multiplier on the horizontal axis.
 
-    Left: the printed epsilon divided by ours. Right: the share of the stated epochs that would explain the printed one.
+    Left: the paper's printed epsilon divided by ours. Right: the number of epochs for which our epsilon would equal the
+    printed one, divided by the number of epochs that the paper states.
     """
     columns = list(published.TABLE_3)
     for axes in (left, right):

@@ -138,7 +138,8 @@ def _row(run: MembershipSettingResults, quantity: str, found: IntervalEstimate, 
 def _places(runs: Sequence[MembershipSettingResults], number: int = 0) -> list[float]:
     """Return the horizontal position of each run: its epsilon or, without DP, 6 times the largest epsilon.
 
-    Versions of a data set are shifted by factors of 1.05, so that they do not overlap.
+    `number` is the number of the version of the data set, from 0. Positions are multiplied by 1.05 to the power of
+    `number`, so that versions do not overlap.
     """
     known = [run.epsilon for run in runs if np.isfinite(run.epsilon)]
     beyond = 6 * max(known) if known else 1.0

@@ -118,9 +118,10 @@ class DeepGraphCNN(nn.Module):
         return logits
 
     def _sort_pooled(self, rows: Tensor, present: Tensor) -> Tensor:
-        """Return the 97 values of k nodes of each graph, (m, 97, k): those with the largest last value, in this order.
+        """Return the values of the k nodes of each graph that have the largest last value, sorted, (m, 97, k).
 
-        Nodes that pad a small graph come last.
+        `rows` holds the 97 values of each node, (m, 97, nodes). `present` is above 0 for real nodes, and 0 for nodes
+        that pad a small graph; these come last.
         """
         there = present.repeat(len(rows) // len(present), 1)
         keys = torch.where(there > 0, rows[:, -1], _BEHIND_ALL)

@@ -30,7 +30,11 @@ from fl_audit.experiments.reproductions.statistics import end_by_end
 
 
 def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims of sections 5.1 and 5.4 on phi at the weakest noise for which section 6 states an AUC of 1/2."""
+    """Yield the claims of sections 5.1 and 5.4 on phi, one for local DP and one for central DP.
+
+    Phi is the relative loss of AUC divided by the relative loss of accuracy. The claims hold at the weakest noise for
+    which section 6 of the paper states an AUC of 1/2.
+    """
     for method in (PrivacyMethod.LOCAL, PrivacyMethod.CENTRAL):
         run = next((one for one in played.of(method) if one.setting.is_at_chance), None)
         if run is None:
@@ -43,7 +47,10 @@ def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def _is_spent(played: DataSetRuns, run: MembershipSettingResults) -> bool:
-    """Return whether a run's test accuracy and its attack's AUC are both at chance, within `MARGIN`."""
+    """Return whether both the model and the attack of a run only guess.
+
+    The test accuracy, and the AUC of the attack, are then those of guessing, up to `MARGIN`.
+    """
     area = tradeoffs.area_of(run, played.of_phi, CONFIDENCE)
     return is_guessing(played, run) and max(area.high - 0.5, 0.5 - area.low) <= MARGIN
 

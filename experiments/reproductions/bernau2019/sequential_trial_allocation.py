@@ -97,9 +97,9 @@ def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, 
 
 
 def _wanted(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the number of runs of each setting that would decide an open claim in the least time.
+    """Return how many runs of each setting are needed to decide an undecided claim in the least time.
 
-    Runs that would refute a premise of the claim decide it, too. Empty if no such numbers are known.
+    Refuting a premise of the claim also decides the claim. The result is empty if the needed numbers are unknown.
     """
     ways = [_narrowed(one, before, seconds) for one in (claim, *claim.premises)
             if one is claim or one.found.value < one.lowest] if claim.verdict is ClaimVerdict.OPEN else []  # fmt: skip

@@ -73,10 +73,11 @@ class AucAndAccuracyResamples:
 def curve(
     runs: Sequence[MembershipSettingResults], attack: str, random: np.random.Generator
 ) -> AucAndAccuracyResamples:
-    """Return the AUC of an attack and the test accuracy of several runs, with bootstrap resamples of their trials.
+    """Return the AUC of an attack and the test accuracy of each run, and their values in bootstrap resamples.
 
-    The trials of a run are shadow models of each other, and therefore dependent. To account for this, the deviation of
-    each resampled AUC from the estimate is multiplied by sqrt(2) (`fl_audit.audits.membership.roc_metrics`).
+    A resample draws trials of a run with replacement. The trials are shadow models of each other, and therefore
+    dependent. So the deviation of each resampled AUC from the estimate is multiplied by sqrt(2). Module
+    `fl_audit.audits.membership.roc_metrics` gives the reason for this factor.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables and figures of Bernau et al. 2021, made and judged again from the numbers that we have published.
+"""Compute tables, figures and verdicts on claims of Bernau et al. 2021 again from the numbers that we have published.
 
 So the rules for verdicts can be changed without repeating the runs.
 """
@@ -76,7 +76,7 @@ def _claims(
 
 
 def _kept(claim: PaperClaim, rows: Mapping[tuple[str, str], ItemRow], own: Mapping[str, InsiderSetting]) -> PaperClaim:
-    """Return a published claim, judged anew if the published Table 2 has its number; otherwise unchanged."""
+    """Return a published claim, judged anew if it is about a number of the published Table 2; otherwise unchanged."""
     if claim.statement == NO_MORE_THAN_DELTA:
         row = rows[claim.where, EXCEEDED]
         return exceedance(claim.where, row.found, own[claim.where].data.delta, row.repetitions)

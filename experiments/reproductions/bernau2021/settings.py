@@ -41,7 +41,7 @@ class InsiderDatasetName(StrEnum):
 
 @dataclass(frozen=True)
 class InsiderDatasetRecipe:
-    """A data set, with what the paper fixes for it: sizes, model, delta, and measure of dissimilarity."""
+    """A data set of the paper, and the settings of its runs: sizes, model, delta, and measure of dissimilarity."""
 
     study: InsiderDatasetName  # the paper's data set that it is, or stands in for
     name: str  # name in the catalogue of data sets

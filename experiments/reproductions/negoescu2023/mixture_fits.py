@@ -173,7 +173,10 @@ def of_one_component(shares: Floats) -> dict[str, Any]:
 
 
 def _by_model(checks: pd.DataFrame) -> Floats:
-    """Return the share of each model's p-values above the significance level, (models,)."""
+    """Return, for each model, the share of its p-values that are above the significance level, (models,).
+
+    `checks` has one row for each tested fit of a mixture.
+    """
     above = (checks["p_value"] > LEVEL).groupby([checks["point"], checks["trial"]])
     return np.asarray(above.mean().sort_index(), dtype=np.float64)
 

@@ -130,7 +130,7 @@ def _landscape_of(study: EpsilonStarTaskSettings, models: pd.DataFrame, context:
 
 
 def _finished_landscape(task: EpsilonStarTask, context: ItemContext) -> PrivacyUtilityResults | None:
-    """Return a task's study with its models; None if data or some models are missing."""
+    """Return the trained models of the study of a task; None if the data or some models are missing."""
     try:
         study = available_study(task, context)
     except NoDataError:

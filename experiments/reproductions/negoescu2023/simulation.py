@@ -111,7 +111,7 @@ class EstimatorErrors:
 
 
 def grouped_estimates(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
-    """Return the rows of a table of `simulate`, grouped and keyed by separation, size and estimator."""
+    """Return the table of estimates that `simulate` returned, split by separation, size and estimator (the keys)."""
     groups = table.groupby(["separation", "size", "estimator"])
     return {cast(Cell, key): group for key, group in groups}
 

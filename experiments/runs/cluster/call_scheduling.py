@@ -163,7 +163,10 @@ class CallScheduler:
         self._settle([(call.identity, _failure(error)) for call in left])
 
     def _part(self, line: _CallQueue, process: ClientProcess) -> list[_Call]:
-        """Take the next calls for a process out of a queue: at least one, and about the share of an idle process."""
+        """Take the next calls for a process out of a queue, and return them.
+
+        It takes at least one call, and about as much work as there is for each idle process.
+        """
         if not line.calls:
             return []
         share = sum(call.weight for call in line.calls) / max(1, line.idle)
@@ -183,7 +186,8 @@ class CallScheduler:
     def _in_order(self, line: _CallQueue, process: ClientProcess) -> Iterator[_Call]:
         """Yield the waiting calls in the order in which a process takes them.
 
-        Calls that no other process is likely to make come first; the others follow from the end of the queue.
+        First come calls of clients whose last call was made by this process, and of clients without an earlier call.
+        Calls of other processes' clients follow, from the end of the queue.
         """
         for call in line.calls:
             if self._homes.get(call.node, process) is process:
@@ -250,10 +254,10 @@ class CallScheduler:
             self._changed.notify_all()
 
     def _requeue_lost(self, line: _CallQueue, process: ClientProcess, calls: list[_Call], words: str) -> bool:
-        """Put lost calls back into the queue, or report that they failed, and return whether their process died.
+        """Put calls without a result back into the queue, and return whether their process died.
 
-        A single call fails after too many deaths, or if Ray failed with a message. `words` is Ray's message; it is
-        empty if there is none.
+        `words` is the message with which Ray failed; it is "" if the process died. A call that was made alone is
+        reported as failed if Ray failed, or if too many processes died in it. Several calls are repeated one by one.
         """
         is_alone, is_lost = len(calls) == 1, not words
         if is_lost:

@@ -1,12 +1,11 @@
 """The client process: an actor of Ray that makes several client calls in one Ray call.
 
 The Ray call ends after a time limit, so that one long client call does not delay the others. The process then returns
-the results that it has, and the number of calls in progress. These are the current call and the calls that were
-announced to the app together with it, because the app may have computed their replies already. The remaining calls are
-given to other processes.
+the results that it has, and the number of calls in progress. The remaining calls are given to other processes.
 
-If the calls in progress are not finished after a second time limit, all of them but the current one are given to other
-processes, too.
+The calls in progress are the current call and the calls that were announced to the app together with the current one.
+The app may already have computed the replies to announced calls. If calls in progress are not finished after a second
+time limit, all but the current call are given to other processes, too.
 """
 
 import pickle

@@ -269,9 +269,9 @@ def _asks_for_token(address: str) -> bool:
 
 
 def _lets_in(address: str, token: str | None) -> bool:
-    """Return whether a cluster accepts a request with this token, or without one.
+    """Return False if a Ray cluster rejects a request because of its token, or because it has none.
 
-    Every answer but a refused token counts as accepting, and so does no answer.
+    The result is True in all other cases, even if the cluster does not answer.
     """
     metadata = None if token is None else (("authorization", f"Bearer {token}"),)
     with grpc.insecure_channel(address) as channel:

@@ -199,7 +199,8 @@ class _DistinguisherSearch:
     ) -> ClaimAudit:
         """Return the result of the audit from the tests so far.
 
-        If a distinguisher that uses only the low bits of releases was tested, `floating` holds its test.
+        `choice` says which distinguishers were to be tested, and `attempts` holds their tests. `floating` holds the
+        test of the distinguisher that uses only the low bits of releases, if there was one.
         """
         done = {attempt.distinguisher.kind for attempt in attempts}
         untried = tuple(one.kind for one in choice.tried if one.kind not in done)

@@ -113,7 +113,7 @@ class OthersNoiseShareReason(StrEnum):
 
 
 class ScenarioTrialsSummary(NamedTuple):
-    """The number of trials in one scenario, and the names of the numbers that they released besides the model."""
+    """The number of trials in one scenario, and the names of released numbers, such as metrics, besides the model."""
 
     trials: int = 0  # number of trials, for the search and for the tests together
     names: tuple[str, ...] = ()  # names of the numbers that any trial released besides the model

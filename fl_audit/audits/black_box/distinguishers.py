@@ -258,8 +258,8 @@ def least_shift(limit: EpsilonDeltaLimit, trials: int, level: float) -> float:
 def _cautious_shift(one: Floats, zero: Floats) -> float:
     """Return a cautious estimate, at least 0, of the shift between the scores under D and under D'.
 
-    The shift, in standard deviations, is that of two normal distributions with the same AUC, minus its standard error.
-    If the scores do not overlap, it is the difference of the means, at most 12.
+    The shift is given in standard deviations. It is computed from the AUC as if the scores were normal, and its
+    standard error is subtracted. If the scores do not overlap, the shift is the difference of the means, at most 12.
     """
     if np.min(one) > np.max(zero):
         spread = math.sqrt((np.var(one) + np.var(zero)) / 2)

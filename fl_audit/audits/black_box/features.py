@@ -85,7 +85,10 @@ def projections(trials: Transcripts) -> Floats:
 
 
 def _along(trials: Transcripts, vectors: Floats) -> Floats:
-    """Return projections of vectors on the differing contribution, (trials, rounds); 0 in rounds without one."""
+    """Return projections of vectors on the differing contribution, (trials, rounds).
+
+    They are 0 in rounds in which the contributions under D and D' are equal.
+    """
     norms, products = np.linalg.norm(trials.direction, axis=2), np.sum(vectors * trials.direction, axis=2)
     return np.asarray(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0))
 
@@ -98,9 +101,10 @@ def _by_round(trials: Transcripts) -> Floats:
 
 
 def _alternating(trials: Transcripts) -> Floats:
-    """Return the change of the first round minus that of each later round, for at most 11 later rounds.
+    """Return differences of model changes: the change in the first round minus the change in each of 11 later rounds.
 
-    Noise that is the same in both rounds cancels. For a large model only evenly spaced values are kept.
+    There are fewer differences if there are fewer rounds. Noise that is the same in both rounds cancels. For a large
+    model only evenly spaced coordinates are used.
     """
     later = trials.steps[:, 1:_ROUNDS_SHOWN]
     differences = trials.steps[:, :1] - later
@@ -170,7 +174,10 @@ def _sizes(trials: Transcripts) -> Floats:
 
 
 def _grains(released: Floats) -> Floats:
-    """Return, for several k, the share of released values that are multiples of 2**-k, (trials, number of k)."""
+    """Return the shares of released values that are multiples of 2**-k, for several k, to find rounded releases.
+
+    The shape is (trials, number of k).
+    """
     values = _flat(released)
     shares = [np.mean(np.equal(np.mod(values * 2.0**k, 1.0), 0.0), axis=1) for k in _GRAINS]
     return np.stack(shares, axis=1)

@@ -147,10 +147,11 @@ def _where(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _strength(steps: Floats, direction: Floats, where: slice | Flags, present: Flags) -> tuple[float, float] | None:
-    """Return how far D and D' shift the releases apart in some coordinates, and the norm of the difference there.
+    """Return how clearly D and D' differ in the coordinates `where`: a shift, and the norm of the contribution there.
 
-    Releases are projected on the difference in the coordinates `where`. The shift is given in standard deviations. None
-    if the projections do not vary, or if there is no difference.
+    Model changes are projected on `direction`, the contribution under D minus that under D'. The shift is the
+    difference of the mean projections with D and with D', in standard deviations. None if the projections do not vary,
+    or if the contribution is 0 in these coordinates.
     """
     along = np.sum(steps[:, :, where] * direction[:, :, where], axis=(1, 2))
     one, zero = along[present], along[~present]

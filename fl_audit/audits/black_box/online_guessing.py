@@ -161,8 +161,8 @@ def fewest_trials(claim: StatedClaim, confidence: float = 0.95) -> int:
 def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, str, Rule]:
     """Guess the trials block by block, each block by the group of features that guessed best in earlier blocks.
 
-    Returns whether each counted guess was right, the score above the threshold of each, the group that was used most
-    often, and the last rule of this group.
+    Return, for each counted trial, whether the guess was right, and the score minus the rule's threshold. Return also
+    the name of the group that was used most often, and its last rule.
     """
 
     names, count = list(groups), len(present)

@@ -32,13 +32,14 @@ class CanaryDetectionLimit:
 def canary_detection_limit(
     coins: tuple[float, int], rounds: int, hidden: OtherClientsVariance, claim: Claim, claimed_mu: float
 ) -> CanaryDetectionLimit:
-    """Return the limit of detection of canaries.
+    """Return the smallest breach of a claim that the canaries of a training would show, and the rounds that it takes.
 
     Parameters
     ----------
     coins
-        The root of the sum of squared deviations of all coins from their mean, at least 0, and the number of coins. A
-        decoy, a direction that nobody sends, counts as a coin that is 0.
+        Two numbers about the coins of all canaries and rounds. The first one is the square root of the sum of their
+        squared deviations from their mean, at least 0. The second one is their number. A decoy, a direction that nobody
+        sends, counts as a coin that is 0.
     rounds
         Number of rounds in which these coins were tossed, from 1.
     hidden

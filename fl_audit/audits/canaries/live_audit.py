@@ -257,7 +257,10 @@ def _interim_analyses(
 
 
 def _certified(rounds: _Opened, number: int, claim: Claim, confidence: float) -> CanaryEpsilonBounds:
-    """Return the lower bounds from the first `number` complete rounds."""
+    """Return the lower bounds on the privacy loss that the first `number` complete rounds prove.
+
+    `rounds` holds the scores, coins and decoys of all complete rounds.
+    """
     scores, coins, decoys = (one[:number] for one in rounds)
     is_out_sent = claim.adjacency.relation is Relation.REPLACE
     return certify(scores, coins == 1, claim, confidence, decoys=() if is_out_sent else decoys)

@@ -120,9 +120,10 @@ def dilution(
 
 
 def _stands_out_too_little(shown: float, found: float, sizes: tuple[float, float], level: float) -> bool:
-    """Return whether the estimate `found` of a canary's mu is significantly below the mu that scores should show.
+    """Return whether the estimated mu of a canary, `found`, is significantly below the expected mu, `shown`.
 
-    `sizes` holds two numbers: the root of the sum of squared deviations of the coins, and the degrees of freedom.
+    `sizes` holds two numbers: the square root of the coins' sum of squared deviations from their mean, and the degrees
+    of freedom of the test. `level` is its significance level.
     """
     root, degrees = sizes
     return degrees >= 2 and found * root < noncentral_t_quantile(level, degrees, shown * root)

@@ -6,10 +6,12 @@ from enum import StrEnum
 class OneRunMethod(StrEnum):
     """A method that bounds epsilon from the scores and coins of the canaries of one run.
 
-    TRADE_OFF: right guesses of coins, after Mahloujifar et al. 2024. STEINKE: right guesses, Steinke et al. 2023.
-    ORDER_STATISTIC: right guesses, after Xiang et al. 2025. SHIFT: the standardised difference of the mean scores, with
-    an exact bound for normal scores by the noncentral t distribution. COSINES: the mean cosine of canaries that were
-    sent, Andrew et al. 2023.
+    * TRADE_OFF counts right guesses of coins, after Mahloujifar et al. 2024.
+    * STEINKE counts right guesses of coins, after Steinke et al. 2023.
+    * ORDER_STATISTIC counts right guesses of coins, after Xiang et al. 2025.
+    * SHIFT uses the standardised difference of the mean scores. For normal scores the bound is exact, by the noncentral
+      t distribution.
+    * COSINES uses the mean cosine between the release and the canaries that are in, after Andrew et al. 2023.
     """
 
     TRADE_OFF = "trade-off"

@@ -63,10 +63,12 @@ def read_note(said: object, node: str | None = None) -> ReportedCanaryProperties
 def note_of_json(values: Mapping[str, object]) -> ReportedCanaryProperties:
     """Return a canary's note from JSON values, keyed by the fields of `ReportedCanaryProperties`.
 
-    Only the number is required.
+    Only the key `number`, the number of the canary, is required.
 
     Raises
     ------
+    KeyError
+        If the number is missing.
     ValueError
         If a value is out of its range.
     """

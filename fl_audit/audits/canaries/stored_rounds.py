@@ -105,7 +105,10 @@ def in_words(wrong: tuple[MismatchedCanary, ...]) -> str:
 
 
 def _misfits(kept: StoredRound, terms: StatedReleases, coins: str) -> list[MismatchedCanary]:
-    """Return the mismatches of a round's canaries with the guarantee and with the fingerprint of the coins' seed."""
+    """Return the properties of a round's canaries that contradict the claim, the stored round or the seed of the coins.
+
+    `terms` is the claim, and `coins` the fingerprint of the seed.
+    """
     is_replaced = terms.adjacency.relation is Relation.REPLACE
     found = list[MismatchedCanary]()
     for one in kept.present:

@@ -173,7 +173,7 @@ def _left(facts: RunDescription, threat_model: ThreatModel) -> GuaranteeAgainstA
 
 @dataclass(frozen=True)
 class AdaptiveClippingFinding:
-    """The clipping norm of the first and last round, and the noise multipliers, of a run with adaptive clipping."""
+    """The clipping norms of a run with adaptive clipping, in its first and last round, and its noise multipliers."""
 
     first_norm: float  # clipping norm of the first round
     last_norm: float  # median over trials of the clipping norm of the last round

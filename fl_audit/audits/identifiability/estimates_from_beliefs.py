@@ -213,10 +213,11 @@ def _epsilon_interval(log_odds: Floats, delta: float, confidence: float) -> tupl
 
 
 def _foreseen_terms(log_odds: Floats, delta: float) -> Floats:
-    """Return `_delta_terms` of each trial, at an epsilon that is estimated from earlier trials only.
+    """Return max(0, 1 - e^(epsilon - L)) for each trial, with epsilon estimated from earlier trials only.
 
-    Stakes of the betting test are chosen from these terms, so they must not depend on later trials. Epsilon is
-    estimated anew whenever the number of trials has doubled.
+    L are the log-odds of the data set that was used, given as `log_odds`. The stakes of the betting test are chosen
+    from the result, so it must not depend on later trials. Epsilon is estimated anew whenever the number of trials has
+    doubled.
     """
     found, epsilon, start = np.empty_like(log_odds), 0.0, 0
     while start < log_odds.size:

@@ -21,7 +21,10 @@ from fl_audit.verdict.verdict_messages import title_of
 
 
 def _method(decisive: VerdictDetails, words: UnitWords) -> str:
-    """Return a phrase that names the test, or otherwise the bound, from which the verdict follows."""
+    """Return a phrase that names the test from which the verdict follows, or the bound if no test decided.
+
+    `decisive` holds the results behind the verdict.
+    """
     is_test = decisive.method in set(TestName)
     return f"the {uncapital(title_of(TestName(decisive.method), words))}" if is_test else decisive.method
 

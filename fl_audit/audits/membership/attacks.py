@@ -128,10 +128,11 @@ def attack_scores(
 
 
 def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, shadows: Flags | None) -> Floats:
-    """Return the scores of the user's attack, which is called as `attack(model, shadows, is_in)` for each trial.
+    """Return the scores of a user's attack, shape (trials, targets); NaN for the trials in `shadows`.
 
-    `model` holds the outputs of the trial's model, and `shadows` those of the shadow models. `is_in` holds the
-    membership of the targets in the shadow models' training sets.
+    `name` is the location of the attack, as `package.module:function`. It is called as `attack(model, shadows, is_in)`
+    for each trial, with the outputs of the trial's model, the outputs of the shadow models, and the membership of the
+    targets in the shadow models' training sets.
     """
     attack = import_function(name, "attack")
     scores = np.full(membership.is_in.shape, np.nan)

@@ -55,7 +55,8 @@ def observe_targets(
 ) -> TargetEvidence:
     """Return the evidence that one round gives about each target: its log-likelihood ratio, signal and noise.
 
-    Noise that is correlated over rounds is whitened first; a target's contribution then combines several rounds.
+    If noise is correlated over rounds, several rounds are first combined so that their noise is independent of earlier
+    releases. The contribution of a target is then the same combination of its contributions to these rounds.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target.
 
@@ -65,7 +66,8 @@ def observe_targets(
         The federation with its targets.
     membership
         The membership of the targets in the trials. Pass None in the reconstruction audit, where exactly one candidate
-        is in and the insider does not know which. Each candidate's increment is then relative to no candidate being in.
+        is in and the insider does not know which. The log-likelihood ratio then compares "this candidate is in" with
+        "no candidate is in".
     seen
         The insider's view of the round, with the participation of all units if rounds are sampled.
     """

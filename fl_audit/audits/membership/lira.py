@@ -93,9 +93,10 @@ def lira_scores(
 
 
 def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroupMoments:
-    """Return moments of each target's values over the shadow trials that have it, or that do not have it.
+    """Return moments of each target's values over the shadow trials with the target, or over those without it.
 
-    `side` marks these trials. Raises `InputError` if there are too few to estimate a variance as `spread` requires.
+    `side`, bool (trials, targets), marks either all trials with a target or all without it. `name` is accordingly "in"
+    or "out". Raises `InputError` if the shadow trials are too few to estimate a variance as `spread` requires.
     """
     group = _shadow_group(values, side, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:

@@ -57,9 +57,10 @@ class RocCurve:
 
     @property
     def area(self) -> float:
-        """Area under the curve, from 0 to 1, which compares all scores of members with all of nonmembers.
+        """Area under the curve, from 0 to 1.
 
-        `RocSummary.auc` compares only scores of the same trial or, for insiders, of different trials.
+        It counts all pairs of a member and a nonmember. `RocSummary.auc` counts only pairs of the same trial, or for
+        insiders only pairs of different trials.
         """
         return float(np.trapezoid(self.tpr, self.fpr))
 

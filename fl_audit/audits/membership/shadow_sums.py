@@ -79,7 +79,7 @@ def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", a
 
 
 def require_shadows_of_all(membership: TargetMembership) -> None:
-    """Raise `InputError` unless each target is a member in at least `FEWEST` trials and a nonmember in as many."""
+    """Raise `InputError` unless each target is a member in at least 2 trials and a nonmember in at least 2 trials."""
     fewest = fewest_on_a_side(membership)
     target = int(fewest.argmin())
     is_what = "a member" if membership.is_in[:, target].sum() == fewest[target] else "no member"

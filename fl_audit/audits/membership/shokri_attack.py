@@ -113,7 +113,10 @@ def shadow_scores(
 def _label_first(
     values: NDArray[np.floating], trials: NDArray[np.intp], targets: NDArray[np.intp], classes: Integers
 ) -> Floats:
-    """Return `_confidences` after exchanging the confidence in the target's label with the confidence in class 0."""
+    """Return the confidence vectors of `_confidences`, with the confidence in the target's label first.
+
+    It is exchanged with the confidence in class 0. So one attack model can learn from targets of all labels.
+    """
     rows = _confidences(values, trials, targets)
     every, label = np.arange(len(rows)), np.tile(classes[targets], len(trials))
     rows[every, label], rows[:, 0] = rows[:, 0].copy(), rows[every, label]
@@ -146,7 +149,10 @@ def _parts(
 
 
 def _trained(rule: ShokriAttackSettings, examples: Floats, answers: Flags) -> Any:
-    """Return a classifier of members and nonmembers, fitted to confidence vectors `examples` with the `answers`."""
+    """Return a classifier of members and nonmembers, fitted to `examples` and `answers`.
+
+    `examples` are confidence vectors, one a row. `answers` are True where the vector belongs to a member.
+    """
     # Imported here, because the import takes a second and only this attack needs it.
     from sklearn import ensemble, exceptions, linear_model, neural_network, pipeline, preprocessing
 

@@ -6,7 +6,7 @@ in three ways, each on all trials at once.
 * `membership_attack` (Bernau et al. 2021, experiment 1) guesses for all members and for a population sample. Figures
   7d, 8d and 9d of that paper show its advantage.
 * `record_membership_guess` guesses for x, the one record in which D and D' differ, in the same trials in which the
-  insider guesses. Only here proposition 1 of the paper can be tested trial by trial.
+  insider guesses. Only this use permits a test of proposition 1 of the paper trial by trial.
 * `loss_scores`, for the membership audit, gives scores, so that all thresholds can be evaluated.
 
 The active attack of Nasr et al. 2019 makes losses more informative: the insider raises the losses of targets, and

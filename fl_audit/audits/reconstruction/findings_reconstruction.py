@@ -17,7 +17,7 @@ _GUESSES = (1, 5, 10, 100)
 
 @dataclass(frozen=True)
 class TopGuessRate:
-    """The share of trials in which the true candidate is among the attacker's first few guesses."""
+    """The share of trials in which the true candidate is among the attacker's first `guesses` guesses."""
 
     guesses: int  # number of guesses that count in each trial
     share: float  # share of the trials in which one of these guesses is right, from 0 to 1

@@ -294,8 +294,8 @@ def require_last_bias(model: StackedModel, classes: int) -> None:
 def _weight(shared: UpdateFunction, count: int, like: Tensor, like_labels: Tensor) -> float:
     """Return the mean factor by which a record's gradient is multiplied in an update of `count` records.
 
-    It follows from the learning rate, the number of steps and clipping. The effect of clipping is estimated from the
-    population records `like`.
+    The factor follows from the learning rate, the number of steps and clipping. The effect of clipping is estimated
+    from records of the population, whose features and labels are `like` and `like_labels`.
     """
     schedule = shared.schedule
     alone = 1.0 if schedule is None else schedule.learning_rate * len(shared.batches) / count

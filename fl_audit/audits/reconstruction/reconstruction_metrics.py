@@ -127,8 +127,8 @@ def reconstructions_by_noise(
 ) -> Iterator[NoiseLevelReconstructions]:
     """Yield, for each level of noise, the reconstructions by an attacker who knows all contributions but one.
 
-    All releases are computed at the same model parameters, so that all rounds carry the same signal and their noise
-    averages out. This is the strongest attack of a server that the guarantee covers.
+    All rounds are computed at the same model parameters. So they carry the same signal, and their noise averages out.
+    A server that sends the same parameters in every round is the strongest attacker that the guarantee covers.
 
     Parameters
     ----------

@@ -165,9 +165,10 @@ def _without_lonely_nodes(told: AdjacencyMatrix) -> AdjacencyMatrix:
 
 
 def _repaired_edges(observed: AdjacencyMatrix) -> AdjacencyMatrix:
-    """Return True for each edge that would exist even if randomised response had not reported it.
+    """Return a mask of the edges that may have been added after randomization, to nodes without an edge.
 
-    Such an edge is the only edge of a node, and joins the node to its partner (see `_partners`).
+    A node without an edge is joined to its partner (see `_partners`). So the mask is True for an edge that joins a node
+    to its partner and is the only edge of the node.
     """
     nodes = np.arange(observed.shape[-1])
     partners = _partners(nodes.size)

@@ -53,10 +53,11 @@ class CorrelatedGaussian(MechanismNoise):
 
     @classmethod
     def of_settings(cls, settings: NoiseSettings) -> Self:
-        """Build the noise from the settings of a configuration, in which the noise has the name of its matrix.
+        """Build the noise from the settings of a configuration; `settings.name` is the kind of the strategy matrix.
 
-        For a banded matrix, the default number of bands is the number of rounds. With cohorts it is at most the number
-        of rounds from one participation of a client to its next.
+        If clients participate in every round, the default number of bands of a banded matrix is the number of rounds.
+        If cohorts take turns, it is the number of rounds from one turn of a cohort to its next, or the number of rounds
+        of the run if this is smaller.
         """
         matrix, rounds, bands = StrategyMatrixKind(settings.name), settings.rounds, settings.own["bands"]
         match matrix:
@@ -183,7 +184,10 @@ class _CorrelatedDraws:
         self._drawn = deque["Tensor"](maxlen=rounds_needed - 1)
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
-        """Return the noise w_t of round t; rounds must be drawn in order, from 1."""
+        """Return the noise w_t of round t = `server_round`; rounds must be drawn in order, from 1.
+
+        `normals` is called to draw z_t.
+        """
         row, draws = self._matrix[server_round - 1], normals(0)
         first = server_round - 1 - len(self._drawn)
         for place, earlier in enumerate(self._drawn, start=first):

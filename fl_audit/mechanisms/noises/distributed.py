@@ -22,7 +22,7 @@ class DistributedGaussian(ClientsNoise):
     names: ClassVar = ("distributed",)
 
     def share_scale(self, global_sensitivity: float) -> float:
-        """Return the standard deviation of each client's share, z `global_sensitivity` / sqrt(m).
+        """Return the standard deviation of the noise that each client adds, z `global_sensitivity` / sqrt(m).
 
         z is the noise multiplier and m the number of clients.
         """

@@ -33,7 +33,7 @@ class LocalGaussian(ClientsNoise):
         return self.multiplier * root_of_shares(self.clients, threat_model)
 
     def source_words(self) -> str:
-        """Return a phrase for reports which says that each client adds the noise, with its variance in the sum."""
+        """Return a phrase for reports: each client adds the full noise, so the sum has m times its variance."""
         return (
             f"local: each of {self.clients:,} clients adds all of it to what it sends, so the sum holds "
             f"{self.clients:,} times the variance"

@@ -179,8 +179,8 @@ class MechanismNoise(ABC):
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
         """Return the noise multiplier of a round, or of all rounds together if noise is correlated over rounds.
 
-        It is the standard deviation of the noise, divided by the largest norm of the difference between D and D'. It is
-        0 without noise.
+        It is the standard deviation of the noise, divided by the largest norm of the difference between the sums under
+        D and D'. It is 0 without noise.
 
         Parameters
         ----------

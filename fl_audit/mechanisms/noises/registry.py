@@ -80,7 +80,7 @@ def noise_of(settings: NoiseSettings) -> MechanismNoise:
 
 
 def settings_of_noises() -> Mapping[str, str]:
-    """Return the settings that only one kind of noise has: the name of the kind of noise, keyed by setting."""
+    """Return, for each setting that only one kind of noise has, the name of this kind, keyed by setting."""
     return {setting: name for kind in NOISES.values() for setting, name in kind.own_settings.items()}
 
 

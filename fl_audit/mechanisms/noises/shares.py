@@ -31,7 +31,7 @@ class ClientsNoise(MechanismNoise):
         return cls(settings.multiplier, settings.clients)
 
     def require_participation(self, participation: "Participation") -> None:
-        """Raise `InputError` in every case, because the noise shares of absent clients would be missing."""
+        """Raise `InputError`: partial participation is not supported, since absent clients would add no noise."""
         some = f"noise is '{self.name}' and not everybody takes part in every round"
         shares = "so the shares of the noise that a round holds would change"
         raise InputError(f"{some}, {shares}: accepted with it is that everybody takes part")

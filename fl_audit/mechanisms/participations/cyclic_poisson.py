@@ -113,9 +113,9 @@ class CyclicPoisson(Participation):
         return f"The curve is what {differing} changes in a round in which it takes part; in turns of others it is 0."
 
     def turn_words(self, rounds: int) -> str:
-        """Return the sentence which says that the differing unit is in the first group, with its number of turns.
+        """Return a sentence which says that the differing unit is in the first group, and in how many rounds.
 
-        It is "" if `first` is None.
+        The sentence is "" if the differing unit has no fixed group (`first` is None).
         """
         if self.first is None:
             return ""

@@ -63,7 +63,7 @@ class Participation(ABC):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return True if a configuration that names no rule implies this rule."""
+        """Return True if a configuration that names no rule implies this one, e.g. by a sampling rate below 1."""
         return False
 
     @abstractmethod

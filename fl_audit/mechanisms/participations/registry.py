@@ -62,9 +62,10 @@ def accepted_instead(name: str) -> str:
 
 
 def foreign_settings(name: str | None) -> Mapping[str, str]:
-    """Return the settings that only other participation rules have, each with the name of its rule.
+    """Return the settings that do not belong to the configured participation rule, but only to another one.
 
-    `name` is the name of the configured rule. The result is empty if it is None.
+    Each is a key with the name of its rule as the value. `name` is the name of the configured rule. The result is empty
+    if no rule is configured (None).
     """
     needed = settings_of_participations() | {"cohort": "cohort"}
     return {setting: rule for setting, rule in needed.items() if name not in (None, rule)}
