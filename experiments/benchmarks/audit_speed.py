@@ -186,7 +186,10 @@ def _cells(setting: AuditSpeedSetting, engine: Engine, device: Device, found: li
 
 
 def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> MeasuredAudit:
-    """Run an audit and measure it; `configured` returns its configuration for a scratch directory."""
+    """Run an audit in a scratch directory, and return its time and memory.
+
+    `configured` is called with the scratch directory and returns the configuration of the audit.
+    """
     over: list[float] = []
     noted = at_each_round(lambda: over.append(time.perf_counter()))
     with tempfile.TemporaryDirectory() as directory:

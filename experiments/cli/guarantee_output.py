@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AccountantResult(NamedTuple):
-    """The guarantee by one accountant; None, with the reason as remark, if this accountant cannot compute it."""
+    """The guarantee by one accountant; None, with the reason as remark, if the accountant cannot compute a guarantee."""
 
     accountant: Accountant
     guarantee: "Guarantee | None"

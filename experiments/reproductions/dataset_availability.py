@@ -48,7 +48,7 @@ def find_data_of_items(
 ) -> tuple[tuple[D, ...], tuple[str, ...]]:
     """Return the available data sets of tables and figures, and a sentence on each one that is substituted or missing.
 
-    The sentences are also announced.
+    The sentences are also passed to the announcing function of `context`.
 
     Parameters
     ----------

@@ -48,10 +48,12 @@ def identifiers(
     """Return the columns of a table that look like identifiers, apart from the columns of labels, owners and users.
 
     A column looks like an identifier if its name says so, if it numbers the records consecutively, or if its values are
-    codes that repeat. Values repeat if there are 1.2 to 50 records for each value on average, and if most records share
-    their value with another record. Codes are long integers of one length, strings of one pattern, or integers that
-    determine another column but not monotonically, as a person's number determines the sex. The result is empty if the
-    table has too few records to tell.
+    codes that repeat.
+
+    Values repeat if each occurs in 1.2 to 50 records on average, and if most records share their value with another
+    record. Codes are long integers of one length, strings of one pattern, or integers that determine another column
+    without a monotonic relation. For example, a person's number determines the sex. The result is empty if the table
+    has too few records for a decision.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ def _missing_words(
 
 
 def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> Iterator[DataWarning]:
-    """Yield a warning for each column of codes that lose leading zeros as numbers."""
+    """Yield a warning for each column of codes whose leading zeros are lost, because the codes are read as numbers."""
     if not _ZEROS.search(text.text):
         return
     kept = [str(name) for name, column in frame.items() if pd.api.types.is_numeric_dtype(column)]

@@ -146,8 +146,8 @@ def chain_updates(
     rate
         Learning rate.
     batches
-        Indices of the records of each step, (batch,), for at least one step. If the records are few
-        (`fits_one_stretch`), the batches may differ between trials, (trials, batch).
+        For each step the indices of its records, (batch,); there is at least one step. The batches may differ between
+        trials, (trials, batch), only if `fits_one_stretch` says that the records are few enough.
     trials_together
         Function that maps a number of records to the number of trials that are best computed at once.
     """

@@ -49,7 +49,7 @@ class ModelPasses:
     def forget(self) -> None:
         """Clear this thread's cache of values that were computed from an input tensor.
 
-        The cache must be cleared before a pass over records whose tensor may have new content.
+        The cache must be cleared before a pass if the content of the records' tensor may have changed.
         """
         self.parts.frame.forget()
 

@@ -159,9 +159,9 @@ class PrivacyCurvePair:
         return self.quantile(delta) if sensitivities is SignalToNoiseAdaptivity.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
-        """Return a loss that the composition exceeds with at most this probability, if sensitivities are fixed.
+        """Return a loss that the composition exceeds with at most the given probability, if sensitivities are fixed.
 
-        `slack` is added, because rounding to the grid may lower the sum of the losses.
+        Rounding to the grid may lower the sum of the losses. Therefore a bound on this error, `slack`, is added.
         """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)

@@ -197,7 +197,7 @@ def _correlation(one: Floats, other: Floats) -> Floats:
 
 
 def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
-    """Return features that show noise copied within a trial, from a round, a coordinate or a single value to another.
+    """Return features that show repeated noise in a trial: the same noise in two rounds, two coordinates or two values.
 
     `neighbours` marks sampled coordinates whose right neighbour is sampled as well. Single values that differ by less
     than `close` count as equal.

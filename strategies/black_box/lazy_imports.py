@@ -1,4 +1,4 @@
-"""Modules that only the server needs, imported at first use because clients import this package, too."""
+"""Import modules that only the server needs at their first use, because clients import this package, too."""
 
 from typing import TYPE_CHECKING
 

@@ -175,7 +175,7 @@ class _InspectedClients:
         )  # fmt: skip
 
     def train_first_again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
-        """Train the client that was asked first again, with its first message, and return the record of the training.
+        """Repeat the first training of the client that was asked first, and return the record of the repeated training.
 
         `number` is the number of the round in the record.
         """

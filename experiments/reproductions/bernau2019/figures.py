@@ -148,9 +148,9 @@ def _places(runs: Sequence[MembershipSettingResults], number: int = 0) -> list[f
 def _forms(
     played: Sequence[DataSetRuns], method: PrivacyMethod
 ) -> Iterator[tuple[tuple[MembershipSettingResults, ...], list[float], CurveLook, str]]:
-    """Yield what a figure draws for each version of a data set: runs, horizontal positions, style and label.
+    """Yield what a figure draws for each version of a data set, such as each number of classes.
 
-    The first run of a version is the one without DP.
+    For each version these are its runs (first the run without DP), their horizontal positions, the style and the label.
     """
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data

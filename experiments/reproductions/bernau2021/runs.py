@@ -172,7 +172,7 @@ class _NeighbourRankingKey(NamedTuple):
 
 
 def _question(config: RunConfig) -> tuple[_NeighbourRankingKey, int]:
-    """Return the settings that determine a configuration's ranking of neighbours, and the rank of its neighbour."""
+    """Return the settings that determine how a configuration ranks neighbours, and the rank of its neighbour."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
     search = _NeighbourRankingKey(

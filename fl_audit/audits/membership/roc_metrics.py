@@ -253,10 +253,10 @@ class _RankedScores:
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
     def _top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
-        """Return `counts` at the highest distinct scores, down to a score whose FPR exceeds 1 % in every resample.
+        """Return the results of `counts` at the highest distinct scores, which suffice for the TPR at FPR 1 %.
 
-        Lower scores are not needed for the TPR at FPR 1 %. `others` are the weighted numbers of all nonmembers,
-        (resamples,).
+        The last of these scores has an FPR above 1 % in every resample. `others` are the weighted numbers of all
+        nonmembers, (resamples,).
         """
         all_scores, most, taken = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:

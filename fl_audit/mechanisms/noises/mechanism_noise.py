@@ -50,7 +50,7 @@ class NoiseSettings:
 
 @dataclass(frozen=True)
 class SumSensitivity:
-    """Local and global sensitivity of a round's sum in each trial."""
+    """Local sensitivity of a round's sum in each trial (at D and D'), and global sensitivity (over all pairs)."""
 
     local: Floats  # ||f_i(D) - f_i(D')|| at the current model parameters, any shape
     largest: Floats  # the largest change that the clipping norm of the round allows, of the same shape

@@ -28,7 +28,7 @@ class ParticipationSettings:
 
 @dataclass(frozen=True)
 class ParticipationPhraseContext:
-    """Words for the units of a federation and facts about the training, from which rules write phrases for reports."""
+    """Words and facts about a training, from which a participation rule writes its phrases for the report."""
 
     one: str  # a unit, e.g. `record`
     differing: str  # the differing unit, e.g. `the differing record`
