@@ -12,10 +12,10 @@ of the other settings.
 
 The time per trial is measured from the moment when all clients are ready until the last batch of trials is stored.
 Engines and devices take turns, so that the load of the machine affects all of them. The lower bound ("floor") is the
-time of the clipped gradients alone: 30 rounds, once for the clients and once for the insider, at the speed of one
-stacked pass on all cores or on the graphics card, which is timed just before. The time of the first round is counted
-from the start of the run, and includes everything that happens once. The memory is the largest that torch held on the
-graphics card in this process; with Ray it does not include the client processes.
+time that the clipped gradients alone would take, in 30 rounds, once for the clients and once for the insider. It is
+computed from the time of one stacked pass on all cores or on the graphics card, which is measured just before. The time
+of the first round is counted from the start of the run, and includes everything that happens once. The memory is the
+largest that torch held on the graphics card in this process; with Ray it does not include the client processes.
 """
 
 import os

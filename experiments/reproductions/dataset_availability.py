@@ -21,7 +21,7 @@ class CatalogueDataset(Protocol):
 
 
 class StudyDataset(Protocol):
-    """A data set that is, or stands in for, a data set of the paper (`study`)."""
+    """A data set of the paper, or a substitute for one; `study` says which data set of the paper it is for."""
 
     @property
     def study(self) -> str: ...

@@ -164,7 +164,7 @@ def randomizer_of(config: RunConfig) -> LocalRandomizer | None:
 
 
 def _targets(config: RunConfig) -> int:
-    """Return the number of targets of a membership audit, or of candidates of a reconstruction audit; 1 for others."""
+    """Return the number of targets (membership audit) or of candidates (reconstruction audit); 1 for other audits."""
     if (named := audit_named(config.audit.kind).counted) is None:
         return 1
     match config.privacy.adjacency.unit:

@@ -181,8 +181,8 @@ class PrivacyCurvePair:
     def tradeoff(self, alpha: float) -> float:
         """Return a lower bound on the type II error of tests with type I error `alpha`.
 
-        It is the supremum over epsilon >= 0 of the larger of 1 - delta - e^epsilon alpha and
-        e^-epsilon (1 - delta - alpha), where delta is `delta(epsilon)` (Dong, Roth & Su 2022, proposition 2.12).
+        Let delta be `delta(epsilon)`. The bound is the supremum over epsilon >= 0 of the larger of two terms: 1 - delta
+        - e^epsilon alpha, and e^-epsilon (1 - delta - alpha) (Dong, Roth & Su 2022, proposition 2.12).
         """
         best = 0.0
         for curve in self.curves:

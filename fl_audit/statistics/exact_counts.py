@@ -114,7 +114,7 @@ class BinomialHistogram:
 
 @dataclass(frozen=True)
 class Dispersion:
-    """The variance of counts relative to that of independent binomial counts, with its tail probabilities."""
+    """The ratio of the variance of counts to that of independent binomial counts, with its tail probabilities."""
 
     ratio: float  # ratio of the measured to the binomial variance
     lower: float  # probability of a ratio at most this large

@@ -137,8 +137,8 @@ def _result_of_largest_cosine(
 def copied_places(measured: NoiseMeasurements) -> TestResult:
     """Test for copied coordinates by the largest absolute correlation between two sampled coordinates of the model.
 
-    The correlation is the cosine of the coordinates' noise over all rounds of all trials. Its p-value is that of
-    `repeated_noise`.
+    The correlation is the cosine of the coordinates' noise over all rounds of all trials. The p-value is computed as in
+    the test `repeated_noise`.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape

@@ -115,7 +115,7 @@ class Participation(ABC):
     def require_contribution(self, unit: str, is_of_client: bool) -> None:
         """Raise `InputError` if the rule does not support contributions of this kind of unit.
 
-        A rule by which units take turns without sampling supports only clients as units.
+        If a rule lets units take turns without sampling, only clients can be the units.
 
         Parameters
         ----------
