@@ -138,7 +138,7 @@ def _loop(federation: FederationSizes) -> list[float]:
 
 
 def _pfl(federation: FederationSizes, processes: int) -> list[float]:
-    """Train by pfl-research in other processes, and return the end of each round in seconds of the monotonic clock."""
+    """Train by pfl-research in other processes, and return when each round ended, in seconds of the monotonic clock."""
     assert federation.pfl is not None, "this way is measured only where there is an interpreter"
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch) / "pfl_rounds.py"

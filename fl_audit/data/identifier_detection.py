@@ -236,7 +236,7 @@ def _counts_up(column: "pd.Series[Any]") -> bool:
 
 
 def _are_long_codes(numbers: "np.ndarray[Any, np.dtype[np.object_]]") -> bool:
-    """Return True if different integers are long, of one length, and neither rounded amounts nor dates."""
+    """Return True if the given distinct integers are long, of one length, and neither rounded amounts nor dates."""
     digits = np.array([len(str(abs(one))) for one in numbers])
     common = np.bincount(digits).argmax()
     if common < _LONG or (digits == common).mean() < _SAME_LENGTH or numbers.min() < 0:
@@ -246,7 +246,7 @@ def _are_long_codes(numbers: "np.ndarray[Any, np.dtype[np.object_]]") -> bool:
 
 
 def _are_coded(cells: list[str]) -> bool:
-    """Return True if different strings are hexadecimal, e-mail addresses, or digits in one pattern."""
+    """Return True if the given distinct strings are hexadecimal, e-mail addresses, or digits in one pattern."""
     if all(_HEX.fullmatch(cell) for cell in cells):
         return True
     forms = {re.sub(r"\d", "0", cell) for cell in cells}

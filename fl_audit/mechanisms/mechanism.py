@@ -256,8 +256,8 @@ class Mechanism:
         rounds
             Number of rounds k, at least 1.
         threat_model
-            The adversary against which the guarantee is computed. The guarantee is weaker if it knows part of the
-            noise, or sees who participates.
+            The adversary against which the guarantee is computed. The guarantee is weaker if the adversary knows part
+            of the noise, or sees who participates.
         """
         (only,) = self.events_of_each(rounds, threat_model)
         return only

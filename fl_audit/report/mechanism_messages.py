@@ -187,7 +187,7 @@ def known_noise_text(facts: RunDescription) -> str:
 
 
 def participation_text(facts: RunDescription) -> str:
-    """Return a phrase on which units participate in a round, and on whether this adds protection."""
+    """Return a phrase that says which units participate in a round, and whether their sampling adds protection."""
     mechanism = facts.federation.mechanism
     words, threat_model = unit_words(facts.relation), facts.federation.threat_model
     if mechanism.is_sampled and not mechanism.participation.is_sampled:

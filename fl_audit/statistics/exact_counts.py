@@ -1,6 +1,6 @@
 """Compute exact p-values of counts: sums of independent nonnegative integers, and 2 x 2 tables with given margins.
 
-All distributions are discrete. A two-sided p-value is twice the smaller tail probability, which is never too small.
+All distributions are discrete. A two-sided p-value is twice the smaller tail probability, so it is never too small.
 """
 
 import math

@@ -180,7 +180,7 @@ def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float,
     Parameters
     ----------
     root
-        Noncentrality that belongs to a slope of 1, above 0.
+        Noncentrality of the t distribution for a slope of 1, above 0.
     degrees
         Degrees of freedom of the fit, at least 1.
     claimed_mu

@@ -1,7 +1,7 @@
 """Inspection of an app's own clients: they train in this process for up to two rounds, and their DP-SGD is recorded.
 
-Only two clients run. A message to any other client is answered by a copy of the latest reply of the same type that one
-of the two gave.
+Only two clients run. For a message to any other client, the reply is a copy: the latest reply of one of the two clients
+to a message of the same type.
 """
 
 import signal

@@ -247,8 +247,7 @@ def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
 
 
 def _confidences(axes: Axes, local: Sequence[MembershipSettingResults], panel: int) -> None:
-    """Draw two histograms of the models' confidence: for targets that the black-box attack calls members, and for the
-    others.
+    """Draw two histograms of the models' confidence: in targets that the black-box attack calls members, and in others.
 
     Panel 0 shows epsilon_i = 1, and panel 1 epsilon_i = 0.1; a panel without such a run stays empty.
     """

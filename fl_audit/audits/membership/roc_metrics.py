@@ -189,7 +189,7 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
     members, others = np.sort(values[is_in]), np.sort(values[~is_in])
 
     def beside(these: Floats, those: Floats) -> Floats:
-        """Return, for each of `these`, the number of smaller values in `those`; ties count one half."""
+        """Return, for each number in `these`, how many numbers in `those` are smaller; ties count one half."""
         return (np.searchsorted(those, these, "left") + np.searchsorted(those, these, "right")) / 2
 
     below = np.where(is_in, beside(values, others), 0.0).sum(axis=1)

@@ -78,7 +78,7 @@ Sets with different numbers are independent. Set 0 is drawn in advance, while cl
 class ServerNoiseDraws(Protocol):
     """Protocol of an object that draws the server's noise for some trials, one round after the other.
 
-    It keeps the draws of earlier rounds that later draws depend on.
+    It stores earlier draws if the draws of later rounds depend on them.
     """
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":
