@@ -128,7 +128,7 @@ def _records_or_users(config: RunConfig) -> int:
 
 
 def denominator_of(config: RunConfig) -> float:
-    """Return the expected number of participants in a round, which divides the sum of contributions on the server.
+    """Return the expected number of participants in a round; the server divides the sum of contributions by it.
 
     Participants are records or users with strategy `dp-fedsgd`, and clients with the other strategies. The
     configuration must have the number of clients.

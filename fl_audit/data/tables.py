@@ -211,7 +211,7 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
 
 
 def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
-    """Return the decimal mark of a table, "." or ","; raise `InputError` if any mark in it may separate thousands."""
+    """Return the decimal mark of a table, "." or ","; raise `InputError` if no number in the table shows which."""
     # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal: where
     # commas separate cells nobody writes points between thousands.
     names = [] if text.separator == "," else _doubtful(frame)

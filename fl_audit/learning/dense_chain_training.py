@@ -166,9 +166,9 @@ def chain_updates(
 
 
 def fits_one_stretch(records: int, used: int) -> bool:
-    """Return whether a client has so few records that all steps of a round can share one array of them.
+    """Return whether a client has so few records that one array of its records is used for all steps of a round.
 
-    It must have at most 256 records, and at most as many as its mini-batches contain together.
+    The client must have at most 256 records, and at most as many as its mini-batches contain together.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class ModelPasses:
     def run_stacked(
         self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
     ) -> tuple[Tensor, SharedPassState]:
-        """Return the outputs of the stacked layers, (trials * examples, classes), and the state that the layers share.
+        """Return the outputs of the stacked layers, (trials * examples, classes), and the layers' common state.
 
         Parameters
         ----------

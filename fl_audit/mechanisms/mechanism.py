@@ -1,4 +1,4 @@
-"""Mechanism: the description of a round's release that the server, the accountant and the adversary share.
+"""Mechanism: the one description of a round's release that the server, the accountant and the adversary all use.
 
 The server makes the release, the accountant derives the guarantee, and the adversary computes its likelihood ratio, all
 from the same mechanism. So noise cannot be calibrated to one adjacency and accounted under another. The parts of a

@@ -63,7 +63,7 @@ class MultiplierReference(StrEnum):
     CLIPPING_NORM = "clipping-norm"
 
     def over_sensitivity(self, multiplier: float, adjacency: Adjacency) -> float:
-        """Convert a noise multiplier from this member's quantity to the sensitivity as the reference.
+        """Return a noise multiplier relative to the sensitivity, from one that is relative to this member's quantity.
 
         Parameters
         ----------

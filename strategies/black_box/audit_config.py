@@ -24,8 +24,8 @@ class TargetUpdateKind(StrEnum):
 
     OWN is the update that the client learned. CRAFTED is a fixed public update, much longer than any clipping norm. It
     is the strongest attack if updates are clipped after they leave the client. It is unfair if clients clip in their
-    own training code, because they would not send such an update. WHOLE is the learned update with crafted values in
-    its integer and boolean tensors, which are usually not clipped.
+    own training code, because a crafted update bypasses this clipping. WHOLE is the learned update with crafted values
+    in its integer and boolean tensors, which are usually not clipped.
     """
 
     OWN = "own"
