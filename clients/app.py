@@ -126,9 +126,9 @@ def _own_accountant(request: Request) -> str | None:
 
 
 def identify(message: Message, context: Context) -> Message:
-    """Load the data of this client, and return a reply with its partition number, by which the server recognises it.
+    """Load the data of this client, and return a reply with its partition number.
 
-    The server cannot recognise clients by their node IDs, because these differ between runs.
+    The server recognises the client by this number, because the node IDs of clients differ between runs.
     """
     request = Request(message, context)
     _ready = request.federation  # loaded before the first round

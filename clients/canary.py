@@ -86,7 +86,7 @@ class Canary:
         return _NOTHING * clipping_norm * beside
 
     def note(self, dimension: int, clipping_norm: float) -> str:
-        """Return a note for the reply, from which the observer learns the canary's settings, but not its coin.
+        """Return text that the client adds to its reply: it gives the observer the canary's settings, but not its coin.
 
         Parameters
         ----------

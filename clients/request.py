@@ -209,7 +209,7 @@ def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
 def trained_together(
     request: Request, task: LocalTrainingInput, alone: Callable[[], ContributionByTrial]
 ) -> ContributionByTrial:
-    """Return a client's contribution, if possible from one joint training with the clients announced together with it.
+    """Return a client's contribution, if possible from a joint training with the other clients of its announced group.
 
     Parameters
     ----------

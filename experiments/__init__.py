@@ -15,8 +15,8 @@ _FOR_FLOWER_AND_RAY = {
 def settle_environment() -> None:
     """Set environment variables for Flower and Ray, except for those that the user has set.
 
-    They turn off telemetry, make Ray start its workers in this Python environment, and keep a call to a Ray that has
-    ended from starting a new one. Flower and Ray read them at their first import.
+    They turn off telemetry, and make Ray start its workers in this Python environment. They also prevent Ray from
+    starting again if it is called after its end. Flower and Ray read them at their first import.
     """
     for name, value in _FOR_FLOWER_AND_RAY.items():
         os.environ.setdefault(name, value)

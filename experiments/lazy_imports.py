@@ -1,8 +1,8 @@
 """Late imports: modules that take seconds to import are imported when a command first uses them.
 
 Commands are declared in modules that import nothing slow, so that help, shell completion and error messages appear
-without delay. A late module is an attribute of this one: `lazy_imports.resolved_audit.resolve(...)` imports
-`experiments.runs.resolved_audit` and calls its function `resolve`.
+without delay. A late module is an attribute of the module `lazy_imports`: `lazy_imports.resolved_audit.resolve(...)`
+imports `experiments.runs.resolved_audit` and calls its function `resolve`.
 """
 
 from typing import TYPE_CHECKING

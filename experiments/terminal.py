@@ -13,7 +13,7 @@ class EscapingConsole(Console):
     """A console of the library rich that escapes control characters in its output."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield rich's segments of an output, in which control characters are escaped.
+        """Yield an output of rich as segments (pieces of styled text), with escaped control characters.
 
         Parameters
         ----------

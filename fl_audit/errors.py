@@ -34,7 +34,7 @@ def settings_text(remedies: Sequence[Remedy]) -> str:
     Parameters
     ----------
     remedies
-        Settings with their proposed values; those of one section follow each other.
+        Settings with their proposed values; settings of the same section follow each other.
 
     Examples
     --------

@@ -203,10 +203,10 @@ def _decimals_of(number: Decimal, digits: int) -> int:
 
 
 def _decimals_of_width(low: Decimal | None, high: Decimal | None, value: Decimal | None, digits: int) -> int:
-    """Return the number of decimals that shows the width of an interval with two significant digits.
+    """Return the number of decimals at which the width of the interval from `low` to `high` has two significant digits.
 
-    If the first digit of the width is 1, three significant digits are shown. Without two different ends, the result
-    shows `digits` significant digits of the value and of each end.
+    If the first digit of the width is 1, the width has three significant digits. If an end is missing or the ends are
+    equal, the decimals show `digits` significant digits of the value and of each end.
     """
     if low is not None and high is not None and low < high:
         width = high - low

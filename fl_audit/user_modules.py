@@ -218,10 +218,10 @@ def place_of(top: str) -> str | None:
 
 
 class PortableValue(Generic[T]):
-    """A picklable wrapper of a value; the other process calls `search_last` before it unpickles the value.
+    """A picklable wrapper of a value; the process that unpickles it calls `search_last` first.
 
-    Ray puts the directory in which a run was started first in the `sys.path` of its workers. Without the wrapper,
-    modules that a pickle names would be searched for in that directory first.
+    Ray puts the directory in which a run was started first in the `sys.path` of its workers. Without the wrapper, a
+    worker that unpickles a value would search for the value's modules in that directory first.
 
     Parameters
     ----------

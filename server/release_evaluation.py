@@ -91,7 +91,7 @@ class ReleaseWithOutputs:
         return self.federation.target_of_records
 
     def members_and_population(self) -> Iterator[tuple[Flags, Floats, Floats]]:
-        """Yield groups of trials: a mask of the trials, their losses on members, and those on the population.
+        """Yield groups of trials: a mask of the trials, their losses on members, and their losses on the population.
 
         There is one group for each size of the training set. The mask has the shape (trials,), and the losses have one
         row for each trial of the group.

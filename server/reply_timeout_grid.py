@@ -1,4 +1,4 @@
-"""Flower grid that stops waiting after a failure or too long without a reply, and the discovery of clients."""
+"""Flower grid that stops waiting for replies after a failure or a time limit, and the discovery of clients."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence

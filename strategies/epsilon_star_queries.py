@@ -129,9 +129,9 @@ class EpsilonStarQueries(RunQueries):
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
         """Return one column `epsilon_star` for each of three tables: trials, releases and clients.
 
-        In the table of trials it has the value for the last release, (trials,); in that of releases the value for each
-        evaluated release, (trials, releases). The table of clients has the column, (trials, releases, clients), only if
-        clients report Epsilon* of their own data.
+        In the table of trials, the column is Epsilon* of the last release, (trials,). In the table of releases, the
+        column is Epsilon* of each evaluated release, (trials, releases). The table of clients has the column, (trials,
+        releases, clients), only if clients report Epsilon* of their own data.
         """
         found, own = {"epsilon_star": np.stack(self._star[batch.name], axis=1)}, self._client_star[batch.name]
         last = {"epsilon_star": found["epsilon_star"][:, -1]}

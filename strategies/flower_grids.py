@@ -19,7 +19,7 @@ _SERVER = 1
 
 
 class DelegatingGrid(Grid):
-    """Base class of grids that wrap another grid; methods that are not overridden are those of the wrapped grid."""
+    """Base class of grids that wrap another grid; methods that are not overridden call the wrapped grid."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid

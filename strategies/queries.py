@@ -140,7 +140,7 @@ class AccountantStateCollector(RunQueries):
                 self._counted[answer.batch, exchange, client] = counted
 
     def columns(self, batch: TrialBatch) -> TrialBatchColumns:
-        """Return each client's steps, noise multiplier and sampling rate, as its accountant has counted them.
+        """Return the steps, noise multiplier and sampling rate that each client's accountant has recorded.
 
         Each column has the shape (trials, releases, clients), equal for all trials. Column `records` has the clients'
         numbers of records.

@@ -51,8 +51,8 @@ _Tally = tuple[str, int, int, int, float]
 class _BatchLog:
     """Log of the secrets of one batch of trials.
 
-    It also has the state after the previous round, by which the model and the clipping norm of the next round are
-    checked.
+    The log also holds the state after the previous round. The model and the clipping norm of the next round are checked
+    against this state.
     """
 
     # For each name of a logged value, one array (trials,) per round.
@@ -127,7 +127,7 @@ class RoundSecretsLog:
 
     @property
     def _place(self) -> int | None:
-        """Index of the target among the units of logged samples; None if there are many targets."""
+        """Index of the target among the units that a logged sample may contain; None if there are many targets."""
         group = self._group
         return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
 

@@ -26,8 +26,8 @@ from fl_audit.trial_batches import TrialBatch
 class SeededChallenger:
     """Challenger that draws the secrets of trials from a seed: which targets are in the data, samples and noise.
 
-    All draws depend only on the seed, the trial, the round and the client. It is meant for simulation, not for a secure
-    release: in a real federation, each client draws the sample of its own records.
+    All draws depend only on the seed, the trial, the round and the client. This class is meant for simulation, not for
+    a secure release: in a real federation, each client draws the sample of its own records.
     """
 
     seed: int  # secret seed of the run

@@ -10,7 +10,9 @@ _CLOCK_ERROR = 2.0  # seconds by which the times of processes and of files may d
 
 
 def new_temporary_directory(owner: int, within: Path | None = None) -> Path:
-    """Create a temporary directory for a process, and return its path; first remove those of processes that have ended.
+    """Create a temporary directory for a process, and return its path.
+
+    Before this, the temporary directories of processes that have ended are removed.
 
     Parameters
     ----------

@@ -12,10 +12,10 @@ of the other settings.
 
 The time per trial is measured from the moment when all clients are ready until the last batch of trials is stored.
 Engines and devices take turns, so that the load of the machine affects all of them. The lower bound ("floor") is the
-time of the clipped gradients alone: 30 rounds, once for the clients and once for the insider, at the speed of one
-stacked pass on all cores or on the graphics card, which is timed just before. The time of the first round is counted
-from the start of the run, and includes everything that happens once. The memory is the largest that torch held on the
-graphics card in this process; with Ray it does not include the client processes.
+time that the clipped gradients alone would take, in 30 rounds, once for the clients and once for the insider. It is
+computed from the time of one stacked pass on all cores or on the graphics card, which is measured just before. The time
+of the first round is counted from the start of the run, and includes everything that happens once. The memory is the
+largest that torch held on the graphics card in this process; with Ray it does not include the client processes.
 """
 
 import os
@@ -186,7 +186,10 @@ def _cells(setting: AuditSpeedSetting, engine: Engine, device: Device, found: li
 
 
 def _measured(configured: Callable[[Path], RunConfig], engine: Engine) -> MeasuredAudit:
-    """Run an audit and measure it; `configured` returns its configuration for a scratch directory."""
+    """Run an audit in a scratch directory, and return its time and memory.
+
+    `configured` is called with the scratch directory and returns the configuration of the audit.
+    """
     over: list[float] = []
     noted = at_each_round(lambda: over.append(time.perf_counter()))
     with tempfile.TemporaryDirectory() as directory:

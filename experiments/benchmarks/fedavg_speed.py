@@ -6,9 +6,9 @@ There are a thousand clients of 50 random records. In each round 50 of them trai
 epoch in batches of 10. Flower's FedAvg, pfl-research and the loop neither clip nor add noise. pfl-research is measured
 if `--pfl` names the Python interpreter of an environment in which it is installed. The implementations take turns, so
 that the load of the machine affects all of them. The time of a round is counted from the end of the previous round. The
-start-up time is the time until the end of the first round, minus one median round. On Ray a client's records travel
-when it first takes part, so the first rounds take longer than later ones. To measure how long a large
-federation takes to start, use `--clients 10000 --records 5 --rounds 2`.
+start-up time is the time until the end of the first round, minus one median round. With Ray, a client's records are
+sent to a worker when the client first takes part. So the first rounds take longer than later rounds. To measure how
+long a large federation takes to start, use `--clients 10000 --records 5 --rounds 2`.
 """
 
 import json
@@ -138,7 +138,7 @@ def _loop(federation: FederationSizes) -> list[float]:
 
 
 def _pfl(federation: FederationSizes, processes: int) -> list[float]:
-    """Train by pfl-research in other processes, and return the end of each round in seconds of the monotonic clock."""
+    """Train by pfl-research in other processes, and return when each round ended, in seconds of the monotonic clock."""
     assert federation.pfl is not None, "this way is measured only where there is an interpreter"
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch) / "pfl_rounds.py"

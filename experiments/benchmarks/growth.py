@@ -173,7 +173,10 @@ Row = tuple[str, str, float, float, float, str]
 
 
 def _measured(axis: str, quick: bool) -> Iterator[Row]:
-    """Yield a measured row for each size of an axis; `quick` keeps the three smallest."""
+    """Run an audit for each size of an axis, and yield a table row of its time and memory.
+
+    `quick` runs the first three sizes only.
+    """
     growing = AXES[axis]
     for size in growing.sizes[: 3 if quick else None]:
         found = _played(growing.values(size), growing.features)

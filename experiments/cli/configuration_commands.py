@@ -1,4 +1,4 @@
-"""The commands about configurations: `init` writes one for the user's own data, `settings` lists all settings."""
+"""The commands about configurations: `init` writes one for the user's own data, and `settings` lists all settings."""
 
 import json
 import shutil

@@ -80,7 +80,7 @@ def _print(found: "list[RunRow]") -> None:
 
 
 def _in_words(row: "RunRow") -> dict[str, str]:
-    """Return the texts to print for a run by name: its guarantee and its findings."""
+    """Return the guarantee and the findings of a run as texts to print, keyed by their names."""
 
     def text(value: float | None, is_share: bool = False) -> str:
         return "-" if value is None else percent(value).replace(SPACE, "") if is_share else number_text(value, 3)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AccountantResult(NamedTuple):
-    """The guarantee by one accountant; None, with the reason as remark, if this accountant cannot compute it."""
+    """The guarantee by one accountant; None, with a remark on the reason, if the accountant cannot compute it."""
 
     accountant: Accountant
     guarantee: "Guarantee | None"

@@ -36,7 +36,7 @@ def training(
 
 
 def _add_steps(ledger: Path, name: str, found: dict[str, object]) -> None:
-    """Add the DP-SGD steps that a training made to a ledger (a file that lists all trainings on the same data)."""
+    """Add to a ledger the DP-SGD steps of a training. A ledger is a file that lists all trainings on the same data."""
     composed = found["composed"]
     for step in composed["steps"] if isinstance(composed, dict) else ():
         terms = StatedReleases(

@@ -185,14 +185,15 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
 
 
 def with_explanations(claims: Sequence[PaperClaim], looks: Sequence[FailureExplanation]) -> tuple[PaperClaim, ...]:
-    """Add an explanation to each claim that does not hold and has one, and return all claims.
+    """Add explanations to claims that do not hold, and return all claims.
 
     Parameters
     ----------
     claims
         The claims of a paper with their first results.
     looks
-        Explanations. A claim gets the first explanation for its statement and data set.
+        Explanations of failures. A failed claim gets the first explanation for its statement and data set, if there is
+        one.
     """
 
     def look_at(claim: PaperClaim) -> str:

@@ -21,7 +21,7 @@ class CatalogueDataset(Protocol):
 
 
 class StudyDataset(Protocol):
-    """A data set that is, or stands in for, a data set of the paper (`study`)."""
+    """A data set of the paper, or a substitute for one; `study` says which data set of the paper it is for."""
 
     @property
     def study(self) -> str: ...
@@ -48,7 +48,7 @@ def find_data_of_items(
 ) -> tuple[tuple[D, ...], tuple[str, ...]]:
     """Return the available data sets of tables and figures, and a sentence on each one that is substituted or missing.
 
-    The sentences are also announced.
+    The sentences are also passed to the announcing function of `context`.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ def render_page(
     Parameters
     ----------
     name
-        Name of the paper, or of the table or figure, that was asked for.
+        What the user asked to reproduce: the name of the paper, or of one table or figure.
     extent
         Whether the reproduction is the full or the quick form.
     paper

@@ -18,7 +18,7 @@ from fl_audit.experiments.runs.progress import RunsProgress, no_runs_progress
 
 
 class ComputeExtent(StrEnum):
-    """The form of a reproduction: full, sized as in the paper, or quick, with few repetitions."""
+    """The form of a reproduction: FULL has the size of the paper's experiment, and QUICK has few repetitions."""
 
     FULL = "full"
     QUICK = "quick"

@@ -157,7 +157,10 @@ def _files(docs: Path) -> list[Path]:
 
 
 def _page(paper: Paper[Any], own: Sequence[tuple[Path, Record]], docs: Path) -> dict[Path, bytes]:
-    """Return a paper's page, images and CSV files as contents by path, made from records and their paths."""
+    """Return the published files of a paper, as contents keyed by path: page, images and CSV files.
+
+    `own` has the records of the paper's tables and figures, each with the path of its file.
+    """
     files: dict[Path, bytes] = {}
     parts = [f"# {paper.heading}, again", paper.reference]
     if any(record["extent"] == ComputeExtent.QUICK for _, record in own):

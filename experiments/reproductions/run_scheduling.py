@@ -168,7 +168,7 @@ def parallel_runs() -> int:
 
 
 def _seconds_file(run: Path) -> Path:
-    """Return the file beside a run directory that records the run's duration."""
+    """Return the path of the file that records a run's duration; the file is next to the run directory."""
     return run.with_name(f"{run.name}.seconds.json")
 
 

@@ -106,7 +106,7 @@ def more_queries(config: RunConfig, federation: LoadedFederation) -> FinalModelQ
 
 
 def attribute_of(config: RunConfig, federation: LoadedFederation) -> AttributeToInfer | None:
-    """Return the attribute to guess with the frequencies of its values, or None if no configured attack guesses one.
+    """Return the attribute to guess, with the frequency of each value; None if no configured attack guesses one.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def with_attacks(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFr
 
 
 def _guesses(plan: ResolvedAudit, store: TrialBatchStore, membership: TargetMembership) -> dict[str, Integers]:
-    """Return the true and the guessed values of the attacked table column, by name of the result's column.
+    """Return the true and the guessed values of the attacked table column, keyed by the name of a result column.
 
     Each array has the shape (trials * targets,) and holds indices of values.
     """

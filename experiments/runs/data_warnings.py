@@ -146,7 +146,7 @@ def _is_one_user_a_client(plan: ResolvedAudit, user: Integers, unit: Unit) -> bo
 
 
 def _as_clients(adjacency: Adjacency) -> tuple[Remedy, ...]:
-    """Return the settings with which every owner of records is a client, and the claim protects clients."""
+    """Return the settings that make every owner of records a client, and make clients the units of the claim."""
     relation = Adjacency(f"{adjacency.relation}-{Unit.CLIENT}")
     natural = Remedy("partition", PartitionScheme.NATURAL.value)
     return natural, Remedy("strategy", "dp-fedavg", "training"), Remedy("adjacency", relation.value, "privacy")

@@ -126,10 +126,11 @@ def _with_target_first(mechanism: Mechanism, config: RunConfig, split: Split, pa
 
 
 def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: NeighbourPair) -> Mechanism:
-    """Return the mechanism with the relative size of the noise that hides the differing record from insiders.
+    """Return the mechanism, to which the relative size of the noise that hides the differing record is added.
 
-    It is the joint noise of the record's client and of all clients whose noise an insider does not know, divided by the
-    noise of the record's client. Mechanisms other than DP-SGD at the clients, and runs without insiders, have none.
+    This size is needed only for DP-SGD at the clients with insiders; other mechanisms are returned unchanged. It is the
+    joint noise of the record's client and of all clients whose noise an insider does not know, divided by the noise of
+    the record's client.
     """
     training, audit = mechanism.contribution, config.audit
     if not isinstance(training, PrivateTraining) or audit.adversary is not Adversary.CLIENT:
@@ -163,7 +164,7 @@ def randomizer_of(config: RunConfig) -> LocalRandomizer | None:
 
 
 def _targets(config: RunConfig) -> int:
-    """Return the number of targets of a membership audit, or of candidates of a reconstruction audit; 1 for others."""
+    """Return the number of targets (membership audit) or of candidates (reconstruction audit); 1 for other audits."""
     if (named := audit_named(config.audit.kind).counted) is None:
         return 1
     match config.privacy.adjacency.unit:

@@ -33,7 +33,7 @@ _SETTING = re.compile(rf"\b({'|'.join(TABLE_OPTIONS)})( out)? (?:in|of) \[data\]
 
 @contextmanager
 def in_options() -> Iterator[None]:
-    """Raise an `InputError` of the block again, with options of `fl-audit init` in place of settings in its message."""
+    """Replace settings by options of `fl-audit init` in the message of an `InputError` that the `with` block raises."""
     try:
         yield
     except InputError as error:

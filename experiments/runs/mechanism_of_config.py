@@ -119,7 +119,7 @@ def units_of(records: Records) -> int:
 
 
 def _records_or_users(config: RunConfig) -> int:
-    """Return the number of users in D if the claim is about users, else of records."""
+    """Return the number of users in D if the claim is about users, else the number of records in D."""
     if config.privacy.adjacency.unit is not Unit.USER:
         return config.data.records
     users = config.data.users
@@ -128,7 +128,7 @@ def _records_or_users(config: RunConfig) -> int:
 
 
 def denominator_of(config: RunConfig) -> float:
-    """Return the expected number of participants in a round, by which the server divides the sum of contributions.
+    """Return the expected number of participants in a round; the server divides the sum of contributions by it.
 
     Participants are records or users with strategy `dp-fedsgd`, and clients with the other strategies. The
     configuration must have the number of clients.
@@ -189,7 +189,7 @@ def rounds_of(config: RunConfig) -> int:
 
 
 def partition_parameters(data: DataSection) -> dict[str, bool | int | float | str]:
-    """Return the parameters of the partition of records among clients, by name with underscores."""
+    """Return the parameters of the partition of records among clients, keyed by name with "_" in place of "-"."""
     return {name.replace("-", "_"): value for name, value in data.partition_parameters.items()}
 
 
@@ -212,7 +212,7 @@ def shards_of(config: RunConfig, split: Split) -> tuple[Integers, ...]:
 
 
 def clients_of(config: RunConfig) -> int:
-    """Return the number of clients of a configuration in which this number is filled in."""
+    """Return the number of clients of a configuration; it must be set or filled in."""
     clients = config.data.clients
     assert clients is not None, "a resolved configuration names the number of clients"
     return clients

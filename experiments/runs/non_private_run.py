@@ -67,7 +67,7 @@ def note_unprotected(run: Path, other: Path) -> None:
 
 
 def read_unprotected(run: RunDirectory) -> NonPrivateAccuracy | None:
-    """Return the accuracy without privacy that a run has stored, or None if it is missing or unreadable."""
+    """Return the accuracy without privacy that is stored in a run directory, or None if it is missing or unreadable."""
     try:
         return NonPrivateAccuracy.of_json(read_json(run.path / _PLACE))
     except (InputError, ValueError, KeyError, TypeError):

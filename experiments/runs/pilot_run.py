@@ -31,16 +31,16 @@ class _PilotEndError(Exception):
 
 
 def pilot_of_signal(plan: ResolvedAudit, probed: TimeAndMemoryEstimate) -> SignalDetectionLimit | None:
-    """Play the first trials of a planned run, and return what they tell about a target that counts several times.
+    """Run the first trials of a planned run, and return the limits of detection for a target that counts several times.
 
-    The trials are played in this process on the local engine, and nothing of them is kept.
+    The trials run in this process on the local engine, and their results are not kept.
 
     Parameters
     ----------
     plan
         The audit plan of the run.
     probed
-        The time that trials of this plan take. If a few trials would take too long, none is played.
+        The time that trials of this plan take. If a few trials would take too long, none is run.
 
     Returns
     -------

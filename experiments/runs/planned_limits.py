@@ -17,16 +17,17 @@ within 10 %, and without one, when contributions are assumed to be as long as th
 def trials_needed(
     noise: PlannedDetectionLimits | None, signal: SignalDetectionLimit | None, pilot: SignalDetectionLimit | None = None
 ) -> int | None:
-    """Return the number of trials with which a verdict should be conclusive; None if no number is, or none is planned.
+    """Return the number of trials that should make a verdict conclusive; None if no number does, or nothing is tested.
 
-    The number that the target's contribution needs has a reserve, and is rounded up to two significant digits.
+    This is the larger of the numbers that the two limits need. The number for the target's contribution is first
+    increased by a reserve and rounded up to two significant digits.
 
     Parameters
     ----------
     noise
         Limit of detection for missing noise; None if noise is not tested.
     signal
-        Limit of detection for a target's contribution that counts several times; None if it is not tested.
+        Limit of detection for a target whose contribution counts several times in a sum; None if it is not tested.
     pilot
         The same limit as measured in a pilot run; None without one.
     """

@@ -115,7 +115,7 @@ def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportCon
 
 
 def start_ray(stack: ExitStack, settings: RunSection) -> None:
-    """Start Ray for a run, and import the modules that the run needs meanwhile, because both take seconds.
+    """Start Ray for a run, and at the same time import the modules that the run needs, because both take seconds.
 
     Parameters
     ----------

@@ -63,8 +63,9 @@ class Run:
     def trials(self) -> pd.DataFrame:
         """Table with one row per trial.
 
-        Among its columns are bit (1 for D, 0 for D'), log_odds (final, of D against D'), belief (in the data set that
-        was used), won (whether the insider guessed right) and test_accuracy.
+        Among its columns are bit (1 for D, 0 for D'), log_odds (of D against D', after the last round) and
+        test_accuracy. Two more are belief (the insider's belief in the data set that was used) and won (whether the
+        insider guessed right).
         """
         return self.tables.trials
 

@@ -113,7 +113,7 @@ def settings(federation: ClientFederation, way: TrainingMethod, epsilon: float |
 
 
 def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float | None, trials: int) -> dict[str, Any]:
-    """Train one point of the study, and return its table row by column; an epsilon of None means no privacy."""
+    """Train one point of the study, and return its table row as a dict; an epsilon of None means no privacy."""
     plan = resolve(parse_config(settings(federation, way, epsilon, trials)))
     accuracy = results_of_run(plan).run.tables.trials["test_accuracy"].to_numpy(dtype=np.float64)
     return {
@@ -127,7 +127,7 @@ def _measured(federation: ClientFederation, way: TrainingMethod, epsilon: float 
 
 
 def _points(data_dir: Path, quick: bool, trials: int) -> Iterator[dict[str, Any]]:
-    """Train all points of the study, and yield their table rows by column.
+    """Train all points of the study, and yield a table row for each, as a dict from column to value.
 
     Without privacy only the first two methods are trained, because the other methods would be equal to the first one.
     """

@@ -124,7 +124,7 @@ def _trial_rounds(plan: ResolvedAudit) -> int:
 
 
 def _partial_directory(directory: Path) -> Path:
-    """Return the path, now free, of the temporary directory in which a point runs."""
+    """Return the path of the temporary directory in which a point runs, and delete any old directory at this path."""
     partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     return partial
@@ -278,7 +278,7 @@ def _play_alone(plan: ResolvedAudit, counter: Any) -> Files:
 
 
 def _keep(files: Files, directory: Path) -> None:
-    """Write the files of a run directory, which appears once all of them are written.
+    """Write the files of a run directory; the directory appears only after all files have been written.
 
     Only the user may read the files in `challenger/`.
     """

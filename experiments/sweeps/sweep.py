@@ -104,7 +104,7 @@ def run_sweep(
 
 
 def _plans(points: Sequence[Point], utility: UtilityColumn | None) -> dict[str, ResolvedAudit]:
-    """Return the audit plan of each point by name; points with the same data and neighbour share one pair D and D'."""
+    """Return the audit plan of each point by name; points with equal data and neighbour have the same pair D and D'."""
     pairs: dict[str, NeighbourPair] = {}
     plans = {}
     for one in points:

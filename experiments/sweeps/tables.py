@@ -114,7 +114,7 @@ def guarantee_varies(points: pd.DataFrame) -> bool:
 def points_table(
     models: pd.DataFrame, points: Sequence[Point], utility: UtilityColumn, by_guarantee: bool = True
 ) -> pd.DataFrame:
-    """Return a table with one row for each point of a sweep: mean and range over its models, and place on the frontier.
+    """Return a table with a row for each point of a sweep: results over its models, and whether it is on the frontier.
 
     Parameters
     ----------
@@ -125,8 +125,8 @@ def points_table(
     utility
         The measure of utility for which the frontier is computed.
     by_guarantee
-        Whether the frontier is that of utility against the claimed epsilon, over private points only, if epsilon
-        varies. Otherwise it is that of utility against Epsilon*, over all points.
+        If true and the claimed epsilon varies, the frontier is that of utility against the claimed epsilon, over
+        private points only. Otherwise it is that of utility against Epsilon*, over all points.
 
     Returns
     -------

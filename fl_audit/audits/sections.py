@@ -99,8 +99,8 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
     run
         The finished run with its tables and facts.
     sections
-        The sections of the report. None uses all general sections, those of the kind of audit, and the user's own
-        sections that the configuration names.
+        The sections of the report. None uses the general sections, the sections of the kind of audit, and the user's
+        own sections that the configuration names.
 
     Raises
     ------

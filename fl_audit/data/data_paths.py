@@ -14,7 +14,7 @@ _HOW = f"give the directory that holds it with --data-dir or {DATA_DIRECTORY_VAR
 
 
 def data_directory(given: str | None) -> Path | None:
-    """Return the absolute path of the data directory: `given`, else that of the variable FL_AUDIT_DATA, else None."""
+    """Return the absolute path of the data directory: `given`, else the value of FL_AUDIT_DATA, else None."""
     chosen = given or os.environ.get(DATA_DIRECTORY_VARIABLE)
     return expanded_path(chosen).absolute() if chosen else None
 

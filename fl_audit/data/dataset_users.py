@@ -29,7 +29,7 @@ def with_fewer_per_user(source: LoadedDataset, most: object) -> LoadedDataset:
     source
         Data set whose pool is limited.
     most
-        Largest number of records that a user keeps. It is checked here, since it comes from the configuration as it is.
+        Largest number of records that a user keeps: the unchecked value from the configuration.
 
     Raises
     ------

@@ -53,7 +53,8 @@ Prepared = Floats | SsimWindows  # a block of records in the form that a measure
 def check_measurable(records: Records, measure: Measure) -> None:
     """Raise `InputError` if a dissimilarity is undefined for some of the records.
 
-    The cosine measure is undefined for records of zeros, and SSIM for other data than images with pixels from 0 to 1.
+    The cosine measure is undefined for records in which all values are 0. SSIM is defined only for images with pixels
+    from 0 to 1.
 
     Parameters
     ----------

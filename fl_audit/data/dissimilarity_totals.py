@@ -37,7 +37,7 @@ def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | N
 
 
 def approximate_totals(records: Records, measure: Measure) -> tuple[Floats, float]:
-    """Return the sums of `total_dissimilarity` approximately, shape (n,), but faster, and a bound on their error.
+    """Return fast approximations to the sums of `total_dissimilarity`, shape (n,), and a bound on their error.
 
     The bound, at least 0, covers the rounding errors of both functions together. Hamming and Manhattan take O(n log n)
     operations for each feature, cosine takes O(n), and all other measures compare n^2 / 2 pairs.

@@ -40,8 +40,9 @@ def encode_labels(
 ) -> tuple[Integers, Integers | None, int]:
     """Encode labels as integers 0..c-1 in the sorted order of the training labels.
 
-    Returns the codes of the training labels, those of the test labels or None, and the number c of classes. Raises
-    `InputError` if labels are numbers but not all whole, or if a test label is not among the training labels.
+    Returns three values: the codes of the training labels; the codes of the test labels, or None; and the number c of
+    classes. Raises `InputError` if labels are numbers but not all whole, or if a test label is not among the training
+    labels.
 
     Parameters
     ----------

@@ -48,10 +48,12 @@ def identifiers(
     """Return the columns of a table that look like identifiers, apart from the columns of labels, owners and users.
 
     A column looks like an identifier if its name says so, if it numbers the records consecutively, or if its values are
-    codes that repeat. Values repeat if there are 1.2 to 50 records for each value on average, and if most records share
-    their value with another record. Codes are long integers of one length, strings of one pattern, or integers that
-    determine another column but not monotonically, as a person's number determines the sex. The result is empty if the
-    table has too few records to tell.
+    codes that repeat.
+
+    Values repeat if each occurs in 1.2 to 50 records on average, and if most records share their value with another
+    record. Codes are long integers of one length, strings of one pattern, or integers that determine another column
+    without a monotonic relation. For example, a person's number determines the sex. The result is empty if the table
+    has too few records for a decision.
 
     Parameters
     ----------
@@ -234,7 +236,7 @@ def _counts_up(column: "pd.Series[Any]") -> bool:
 
 
 def _are_long_codes(numbers: "np.ndarray[Any, np.dtype[np.object_]]") -> bool:
-    """Return True if different integers are long, of one length, and neither rounded amounts nor dates."""
+    """Return True if the given distinct integers are long, of one length, and neither rounded amounts nor dates."""
     digits = np.array([len(str(abs(one))) for one in numbers])
     common = np.bincount(digits).argmax()
     if common < _LONG or (digits == common).mean() < _SAME_LENGTH or numbers.min() < 0:
@@ -244,7 +246,7 @@ def _are_long_codes(numbers: "np.ndarray[Any, np.dtype[np.object_]]") -> bool:
 
 
 def _are_coded(cells: list[str]) -> bool:
-    """Return True if different strings are hexadecimal, e-mail addresses, or digits in one pattern."""
+    """Return True if the given distinct strings are hexadecimal, e-mail addresses, or digits in one pattern."""
     if all(_HEX.fullmatch(cell) for cell in cells):
         return True
     forms = {re.sub(r"\d", "0", cell) for cell in cells}

@@ -73,7 +73,9 @@ def counts_or_groups(plain: str) -> bool:
 
 
 def is_measured(plain: str) -> bool:
-    """Return whether the name of a column has a word for a measurement, or for an attribute that many persons share.
+    """Return whether a column's name has a word for a measurement or for a common attribute, such as a birth year.
+
+    Columns of this kind do not identify persons.
 
     Parameters
     ----------

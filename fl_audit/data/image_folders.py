@@ -105,7 +105,7 @@ def load_image_folder(
     test_path
         Path of a folder of the same kind with the official test images; None for none.
     settings
-        Size and colours of the features; None keeps those of the images.
+        Size and colours of the features; None keeps the size and the colours of the images.
     """
     settings = settings or ImageSettings()
     places = [resolve(directory, name, "folder") for name in (path, test_path) if name is not None]

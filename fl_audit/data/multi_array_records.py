@@ -75,8 +75,8 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
     """Return records in a form in which two of them can be compared feature by feature.
 
     Differences of token ids have no meaning, so texts are compared as sets of tokens. An array of ids, such as
-    input_ids, becomes a 0/1 vector that marks the ids that occur, and other integer arrays, such as masks, are left
-    out. The Euclidean distance of two texts is then the square root of the number of tokens that only one of them has.
+    input_ids, becomes a 0/1 vector that marks the ids that occur. Other integer arrays, such as masks, are left out.
+    The Euclidean distance of two texts is then the square root of the number of tokens that only one of them has.
     Graphs are unpacked, see `fl_audit.data.packed_graphs`. Other records stay unchanged.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Define the settings of the configuration by which the file and the columns of a table are read."""
+"""Define the settings of the configuration that say how the file and the columns of a table are read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace

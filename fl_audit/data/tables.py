@@ -125,7 +125,7 @@ def _missing_words(
 
 
 def _zero_cautions(frame: pd.DataFrame, text: TableText, settings: TableSettings) -> Iterator[DataWarning]:
-    """Yield a warning for each column of codes that lose leading zeros as numbers."""
+    """Yield a warning for each column of codes whose leading zeros are lost, because the codes are read as numbers."""
     if not _ZEROS.search(text.text):
         return
     kept = [str(name) for name, column in frame.items() if pd.api.types.is_numeric_dtype(column)]
@@ -211,7 +211,7 @@ def column_of(text: TableText, name: str) -> "pd.Series[Any]":
 
 
 def _decimal_mark(text: TableText, frame: pd.DataFrame, settings: TableSettings) -> str:
-    """Return the decimal mark of a table, "." or ","; raise `InputError` if every such mark may separate thousands."""
+    """Return the decimal mark of a table, "." or ","; raise `InputError` if no number in the table shows which."""
     # `raw` has as text the columns of numbers with points of `frame`, none where points can only be decimal: where
     # commas separate cells nobody writes points between thousands.
     names = [] if text.separator == "," else _doubtful(frame)

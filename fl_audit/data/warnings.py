@@ -205,7 +205,7 @@ def _combinations(number: int) -> str:
 
 
 def _weight_warnings(frame: pd.DataFrame) -> Iterator[DataWarning]:
-    """Yield a warning if columns look like survey weights, which tell how many persons a record represents."""
+    """Yield a warning if columns look like survey weights, which state how many persons a record represents."""
     names = [str(name) for name, column in frame.items() if _is_weight(str(name), column)]
     if names:
         remedy = Remedy("drop", tuple(names))

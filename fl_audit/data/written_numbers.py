@@ -62,14 +62,16 @@ def rewrite_amounts(cells: "pd.Series[Any]") -> tuple["pd.Series[Any]", list[str
 
 
 def is_number(cell: str, decimal: str) -> bool:
-    """Return True if a cell is a number with the decimal mark "." or ","; the other mark may separate thousands.
+    """Return True if a cell is a number with the given decimal mark.
+
+    If the decimal mark is ",", points may separate thousands, and vice versa.
 
     Parameters
     ----------
     cell
         Content of the cell, without spaces around it.
     decimal
-        Decimal mark.
+        Decimal mark, "." or ",".
 
     Examples
     --------

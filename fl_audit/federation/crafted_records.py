@@ -47,7 +47,8 @@ def box_of(features: Floats32) -> FeatureBounds:
     """Return the bounds within which a crafted record's features must lie, given all records' features (n, *shape).
 
     The bounds are 0 and 1 if all features lie in [0, 1], and otherwise the minimum and the maximum of each feature. A
-    feature that is 0 or 1 in all records is marked as binary. One-hot features may become inconsistent.
+    feature that is 0 or 1 in all records is marked as binary. One-hot codes of a crafted record may be inconsistent,
+    for example with two ones.
     """
     low, high = features.min(axis=0), features.max(axis=0)
     if low.min() >= 0 and high.max() <= 1:
@@ -64,7 +65,7 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
     Parameters
     ----------
     federation
-        The federation, with a record of the data set in the place of x.
+        The federation; x takes the place of its differing record.
     models
         Initial weights of m trials, float32 (m, parameters).
     box

@@ -129,7 +129,7 @@ class Federation:
         return self.clients + (0 if isinstance(self.mechanism.contribution, PrivateTraining) else self.canaries)
 
     def is_canary(self, client: int) -> bool:
-        """Return True if the number is that of a canary client, which holds no data and sends only a canary.
+        """Return True if the client with this number is a canary client, which holds no data and sends only a canary.
 
         A canary is a test contribution whose participation is random.
         """

@@ -162,7 +162,7 @@ class FinishedRun:
 
     @property
     def chosen_releases(self) -> tuple[int, int] | None:
-        """Smallest and largest number of the release that early stopping chose in a trial.
+        """Smallest and largest number, over all trials, of the release that early stopping chose.
 
         None without early stopping.
         """

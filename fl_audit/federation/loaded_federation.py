@@ -251,7 +251,7 @@ class LoadedFederation:
         return self._held[client, False]
 
     def shard(self, client: int) -> Examples:
-        """Return all records of a client's shard, also those of targets; cached."""
+        """Return all records of a client's shard, with the records of targets; the result is cached."""
         if (client, True) not in self._held:
             self._held[client, True] = self.training.take(self.shards[client])
         return self._held[client, True]

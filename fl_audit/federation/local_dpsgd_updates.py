@@ -36,7 +36,8 @@ class ClientRandomness:
         server_round
             Number of the round, from 1.
         for_canaries
-            True for generators that choose the steps with canary records, False for those of samples and noise.
+            True for the generators that choose the steps with canary records, False for the generators of samples and
+            noise.
         """
         number = int(for_canaries)
         return [

@@ -43,7 +43,7 @@ class SentExamples:
 
 @dataclass(frozen=True)
 class SentFederation:
-    """Part of a federation that all clients share, in the form in which it is sent."""
+    """The part of a federation that is the same for all clients, in the form in which it is sent."""
 
     public: str  # the public federation, as JSON
     shards: Integers  # indices of D, client after client: the division of D is public

@@ -146,8 +146,8 @@ def chain_updates(
     rate
         Learning rate.
     batches
-        Indices of the records of each step, (batch,), for at least one step. If the records are few
-        (`fits_one_stretch`), the batches may differ between trials, (trials, batch).
+        For each step the indices of its records, (batch,); there is at least one step. The batches may differ between
+        trials, (trials, batch), only if `fits_one_stretch` says that the records are few enough.
     trials_together
         Function that maps a number of records to the number of trials that are best computed at once.
     """
@@ -166,9 +166,9 @@ def chain_updates(
 
 
 def fits_one_stretch(records: int, used: int) -> bool:
-    """Return whether a client has so few records that all steps of a round can share one array of them.
+    """Return whether a client has so few records that one array of its records is used for all steps of a round.
 
-    It must have at most 256 records, and at most as many as its mini-batches contain together.
+    The client must have at most 256 records, and at most as many as its mini-batches contain together.
 
     Parameters
     ----------

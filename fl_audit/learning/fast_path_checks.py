@@ -105,7 +105,8 @@ def stacked_layers_agree(passes: ModelPasses, records: Tensor | None) -> bool:
     Parameters
     ----------
     passes
-        Model to test; its attribute `activations`, the scalars stored per example, is set.
+        Model to test. If the result is False, its attribute `activations`, the number of scalars stored per example, is
+        set.
     records
         Records for the test, (n, *shape); None for random examples.
 

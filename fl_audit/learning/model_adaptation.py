@@ -48,7 +48,7 @@ def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple
 
 
 def prepare(module: nn.Module, inputs: tuple[NamedInput, ...]) -> None:
-    """Adapt a user's module so that it can be run example by example on rows of numbers.
+    """Adapt a user's module so that it can be run on single examples, each given as a row of numbers.
 
     Parameters
     ----------

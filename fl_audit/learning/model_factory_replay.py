@@ -224,9 +224,10 @@ def compute_again(
 
 
 def _ends(steps: Sequence[_RecordedOperation]) -> tuple[list[set[int]], list[set[int]]]:
-    """Return two sets of blocks of memory for each recorded step.
+    """Return, for each recorded step, two sets of blocks of memory that need not be kept after the step.
 
-    The first set is used by no later step. The second set is overwritten with random draws when a step next uses it.
+    Blocks of the first set are used by no later step. Blocks of the second set are overwritten with random draws by the
+    next step that uses them.
     """
     last, unread = [set[int]() for _ in steps], [set[int]() for _ in steps]
     is_drawn_anew = dict[int, bool]()  # by the next step that uses it

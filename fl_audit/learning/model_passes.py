@@ -49,14 +49,14 @@ class ModelPasses:
     def forget(self) -> None:
         """Clear this thread's cache of values that were computed from an input tensor.
 
-        The cache must be cleared before a pass over records whose tensor may have new content.
+        The cache must be cleared before a pass if the content of the records' tensor may have changed.
         """
         self.parts.frame.forget()
 
     def run_stacked(
         self, parameters: dict[str, Tensor], features: Tensor, examples: int, recording: bool
     ) -> tuple[Tensor, SharedPassState]:
-        """Return the outputs of the stacked layers, (trials * examples, classes), and the state that the layers share.
+        """Return the outputs of the stacked layers, (trials * examples, classes), and the layers' common state.
 
         Parameters
         ----------

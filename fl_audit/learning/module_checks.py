@@ -196,9 +196,10 @@ def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: to
 def _after_a_step(
     subject: nn.Module, features: Tensor, source: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor, list[str]]:
-    """Change a module's weights by random numbers, and return its outputs in evaluation, training and evaluation mode.
+    """Change a module's weights by random numbers, and compute its outputs; return three outputs and a list of buffers.
 
-    The last result names the buffers that the run in training mode changed.
+    The outputs are those in evaluation mode, then in training mode, then in evaluation mode again. The list names the
+    buffers that the computation in training mode changed.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad(), without_hints():
         for parameter in subject.parameters():

@@ -33,7 +33,7 @@ def set_aside_frozen(module: nn.Module) -> None:
 def widen(module: nn.Module) -> None:
     """Convert a module's frozen parameters and buffers from 16-bit floats to float32, in place.
 
-    In 16 bits, results depend, by about 1e-3, on how many records are computed together.
+    With 16-bit floats, results would depend on how many records are computed together, with differences of about 1e-3.
     """
     wide = dict[int, nn.Parameter]()
     for layer in module.modules():
@@ -97,7 +97,8 @@ def copied(module: nn.Module, shared: Iterable[Tensor] = ()) -> nn.Module:
 def start_from_zeros(module: nn.Module) -> None:
     """Make recurrent layers of a module begin with a zero state that supports `torch.func.vmap`.
 
-    Their own zero state is one tensor for all examples, to which only `torch.nn.LSTM` can write under vmap.
+    By default, the zero state is one tensor for all examples. Under vmap, only `torch.nn.LSTM` can write to such a
+    tensor.
 
     Parameters
     ----------

@@ -84,10 +84,10 @@ def craft_record(scene: CraftingProblem, others: Tensor, starts: CraftingStarts)
     """Return a record whose clipped gradient is as orthogonal as possible to the sum S over all other records.
 
     The search minimises the mean over the weight vectors of cos(g, S)^2 + max(0, 2 - ||g|| / C)^2, where g is the
-    record's gradient. The returned record is one of those that the search visited. If some of them are clipped at every
-    weight vector, it is the one among these with the smallest mean |cos(g, S)|. Otherwise it is the one with the
-    longest clipped gradient on average. Raises `InputError` if the model's gradient is not differentiable with respect
-    to the features.
+    record's gradient. It returns one of the records that it visited. If some visited records are clipped at every
+    weight vector, it returns the record among them with the smallest mean |cos(g, S)|. Otherwise it returns the record
+    with the longest clipped gradient on average. Raises `InputError` if the model's gradient is not differentiable with
+    respect to the features.
 
     Parameters
     ----------

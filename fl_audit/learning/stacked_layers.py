@@ -35,9 +35,9 @@ def is_plain(module: nn.Module) -> bool:
 
 
 def _stack_layers(module: nn.Module, frame: SharedPassState) -> nn.Module | None:
-    """Stack a model's layers with parameters in place, and return it; None if a layer cannot be stacked.
+    """Replace a model's layers by stacked layers in place, and return the model; None if a layer cannot be stacked.
 
-    A layer cannot be stacked if some of its parameters are frozen, or if it shares parameters with another layer.
+    A layer cannot be stacked if some of its parameters are frozen, or if another layer uses its parameters too.
     """
     if len(list(module.named_parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
         return None  # shared weights: the norm of the sum of two gradients does not follow from their norms

@@ -170,9 +170,9 @@ class StackedModel(ModelPasses):
         clipping_norm
             Clipping norm C (L2), positive; None sums the gradients without clipping.
         batch_trials
-            Number of trials in the original batch, if `models` are only its first trials and their sums are computed
-            again. The sums then equal the original ones to the last bit, which depends on the size of the batch. It
-            excludes `taking_part`, and examples that differ between trials.
+            Set only to compute sums again for the first trials of an earlier batch, whose number of trials this is. The
+            last bits of a sum depend on the size of the batch; with this number the sums equal the earlier ones
+            exactly. It cannot be combined with `taking_part`, or with examples that differ between trials.
         taking_part
             Whether an example is in a trial's sum, bool (trials, n); None for all examples.
         slack

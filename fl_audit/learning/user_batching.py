@@ -115,8 +115,8 @@ class UserGroups:
 class UserMicrobatch:
     """Records of one pass, grouped by user.
 
-    Values of users have the shape (axis, users, ...). The number `axis` is that of the trials, or 1 if each trial has
-    its own sample: the users of all trials are then concatenated.
+    Arrays with a value for each user have the shape (axis, users, ...). `axis` is the number of trials. If each trial
+    has its own sample, `axis` is 1, and `users` counts the users of all trials together.
     """
 
     portion: Microbatch  # records of the pass
@@ -129,7 +129,7 @@ class UserMicrobatch:
         return placed.view(self.groups.users.shape) if self.portion.is_own else placed
 
     def on_user_axis(self, values: Tensor) -> Tensor:
-        """Return values of records, (trials, n, ...), in the layout of the users' axis.
+        """Return values of records, (trials, n, ...), with the first axis of arrays that have a value for each user.
 
         If each trial has its own sample, all records are put into one row, (1, trials * n, ...). Otherwise nothing
         changes.

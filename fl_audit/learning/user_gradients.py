@@ -166,10 +166,10 @@ def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: 
 
 
 def _clipped_users(squares: Tensor, norm: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return users' clipping factors, (trials, users), and the sums of their centred bits, (trials,), if all take part.
+    """Return the users' clipping factors, (trials, users), and the sum of the users' centred bits, (trials,).
 
-    A user's centred bit is 1/2 if the gradient is within the clipping norm, otherwise -1/2. `squares` holds the squared
-    norms of the gradients and may be overwritten.
+    A user's centred bit is 1/2 if the gradient is within the clipping norm, otherwise -1/2. All users are taken to
+    participate. `squares` holds the squared norms of the gradients and may be overwritten.
     """
     if norm is None:
         return torch.ones_like(squares, dtype=torch.float32), squares.new_full((len(squares),), squares.shape[1] / 2)

@@ -110,7 +110,7 @@ def record_at(dataset: Any, index: int) -> Any:
 def crafted_record(item: Any) -> Any:
     """Return a record whose features are 100 times as large, so that its gradient is likely to be clipped.
 
-    `item` is a tensor, a mapping, or a tuple or list whose first entry holds the features; others are returned
+    `item` is a tensor, a mapping, or a tuple or list whose first entry holds the features. Other objects are returned
     unchanged.
     """
     match item:

@@ -197,9 +197,9 @@ class RecordedTraining:
 def batches_of_one_loader(drawn: Sequence[int], batches: Sequence[Batch], rows: int | None) -> tuple[int, ...]:
     """Return the numbers of the mini-batches on which an optimizer's step was taken.
 
-    Several loaders may have drawn mini-batches before the step, and those of one loader are returned. A loader is
-    preferred if its mini-batches have as many records as the step has gradients, next if it uses Poisson sampling, and
-    next if it was the last to draw.
+    Several loaders may have drawn mini-batches before the step. The mini-batches of only one loader are returned. The
+    loader is chosen by three rules, in this order: its mini-batches have as many records as the step has gradients; it
+    uses Poisson sampling; it was the last to draw.
 
     Parameters
     ----------

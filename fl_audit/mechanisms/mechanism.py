@@ -1,4 +1,4 @@
-"""Mechanism: the description of a round's release that the server, the accountant and the adversary share.
+"""Mechanism: the one description of a round's release that the server, the accountant and the adversary all use.
 
 The server makes the release, the accountant derives the guarantee, and the adversary computes its likelihood ratio, all
 from the same mechanism. So noise cannot be calibrated to one adjacency and accounted under another. The parts of a
@@ -256,8 +256,8 @@ class Mechanism:
         rounds
             Number of rounds k, at least 1.
         threat_model
-            The adversary against which the guarantee is computed. The guarantee is weaker if it knows part of the
-            noise, or sees who participates.
+            The adversary against which the guarantee is computed. The guarantee is weaker if the adversary knows part
+            of the noise, or sees who participates.
         """
         (only,) = self.events_of_each(rounds, threat_model)
         return only

@@ -63,12 +63,12 @@ class MultiplierReference(StrEnum):
     CLIPPING_NORM = "clipping-norm"
 
     def over_sensitivity(self, multiplier: float, adjacency: Adjacency) -> float:
-        """Convert a noise multiplier relative to this quantity to a noise multiplier relative to the sensitivity.
+        """Return a noise multiplier relative to the sensitivity, from one that is relative to this member's quantity.
 
         Parameters
         ----------
         multiplier
-            Standard deviation of the noise, divided by this quantity.
+            Standard deviation of the noise, divided by this member's quantity.
         adjacency
             The adjacency, which determines the sensitivity at a given clipping norm.
 

@@ -183,7 +183,7 @@ def increments_of(log_odds: Floats) -> Floats:
 
 
 def bound_in_other(bound: float, prior: float) -> float:
-    """Convert a bound on the belief in D to the bound on the belief in D' that has the same log-likelihood ratio.
+    """Convert a bound on the belief in D to the bound on the belief in D' for a log-likelihood ratio of the same size.
 
     Both bounds are equal if the prior is 1/2.
 

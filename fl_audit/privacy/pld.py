@@ -159,9 +159,9 @@ class PrivacyCurvePair:
         return self.quantile(delta) if sensitivities is SignalToNoiseAdaptivity.FIXED else self.composed_quantile(delta)
 
     def quantile(self, probability: float) -> float:
-        """Return a loss that the composition exceeds with at most this probability, if sensitivities are fixed.
+        """Return a loss that the composition exceeds with at most the given probability, if sensitivities are fixed.
 
-        `slack` is added, because rounding to the grid may lower the sum of the losses.
+        Rounding to the grid may lower the sum of the losses. Therefore a bound on this error, `slack`, is added.
         """
         if probability < self.smallest_delta:
             return _log_odds_bound(self.events, self.adjacency, probability)
@@ -181,8 +181,8 @@ class PrivacyCurvePair:
     def tradeoff(self, alpha: float) -> float:
         """Return a lower bound on the type II error of tests with type I error `alpha`.
 
-        It is the supremum over epsilon >= 0 of the larger of 1 - delta - e^epsilon alpha and
-        e^-epsilon (1 - delta - alpha), where delta is `delta(epsilon)` (Dong, Roth & Su 2022, proposition 2.12).
+        Let delta be `delta(epsilon)`. The bound is the supremum over epsilon >= 0 of the larger of two terms: 1 - delta
+        - e^epsilon alpha, and e^-epsilon (1 - delta - alpha) (Dong, Roth & Su 2022, proposition 2.12).
         """
         best = 0.0
         for curve in self.curves:

@@ -154,8 +154,8 @@ def rdp_epsilon(accountant: Accountant, divergences: Floats, delta: float) -> fl
 def _rdp_mu(accountant: Accountant, epsilon: float, delta: float) -> float:
     """Return the largest mu of a Gaussian composition whose epsilon at delta is at most `epsilon`.
 
-    Raises `InputError` if the accountant reports a larger epsilon even without any release. For example, `rdp-classic`
-    then reports ln(1/delta) / 62.
+    Raises `InputError` if `epsilon` is not above the epsilon that the accountant reports for no release at all. For
+    `rdp-classic` this is ln(1/delta) / 62.
     """
     require_epsilon(epsilon)
     require_delta(delta)

@@ -15,15 +15,16 @@ confidence bound on the mechanism's epsilon is returned with them. It is valid f
 number of models, for three reasons:
 
 * Each model has its own threshold: the r-th smallest of its p population losses. A record that was not trained on is
-  exchangeable with these p records. So its loss is below the threshold with a probability of at most a = r / (p + 1),
-  taken over records and models, and the false-positive rate need not be estimated.
+  exchangeable with these p records. So its loss is below the threshold with a probability of at most a = r / (p + 1)
+  over records and models. The false-positive rate need not be estimated.
 * Let T be the share of a model's members whose losses are below its threshold. For a mechanism that is (epsilon,
   delta)-DP the mean of T over models is at most b = min(e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)), by Eq.
   (17) of the paper for this event and its complement. Both terms are linear in the false-positive rate, so it does not
   matter how this rate varies between models. The result is a lower bound both on the mechanism's epsilon and on the
   value of Eq. (19). The same holds for losses above the r-th largest.
-* If T lies in [0, 1] and its mean is at most b, then the payment 1 - c + c T / b of a bet with stake c in [0, 1] is not
-  negative and has a mean of at most 1. Models are independent, so the product of the payments over models also has a
+* Consider a bet with stake c in [0, 1], which pays 1 - c + c T / b. If T lies in [0, 1] and its mean is at most b, then
+the payment is not negative and has a mean of at most 1. Models are independent, so the product of the payments over
+models also has a
   mean of at most 1. So has the average of these products over ranks, stakes and both tails (Waudby-Smith & Ramdas 2024,
   "Estimating means of bounded random variables by betting"). By Markov's inequality this average exceeds 1 / level with
   a probability of at most `level`. The bound is the smallest epsilon for which the average does not exceed 1 / level.

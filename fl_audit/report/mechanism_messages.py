@@ -86,7 +86,7 @@ def _schedule_text(schedule: LocalSchedule) -> str:
 
 
 def noise_source_text(facts: RunDescription) -> str:
-    """Return a phrase on who adds the noise, and of which kind it is.
+    """Return a phrase that says who adds the noise, and to what.
 
     For noise that is correlated over rounds, the phrase also states the joint sensitivity of all rounds.
     """
@@ -187,7 +187,7 @@ def known_noise_text(facts: RunDescription) -> str:
 
 
 def participation_text(facts: RunDescription) -> str:
-    """Return a phrase on which units participate in a round, and on whether this adds protection."""
+    """Return a phrase that says which units participate in a round, and whether their sampling adds protection."""
     mechanism = facts.federation.mechanism
     words, threat_model = unit_words(facts.relation), facts.federation.threat_model
     if mechanism.is_sampled and not mechanism.participation.is_sampled:
@@ -271,7 +271,10 @@ def observer_after_somebody(facts: RunDescription) -> str:
 
 
 def observer_of_person(facts: RunDescription) -> str:
-    """Return a phrase on the observer against whom a person is protected, which follows the words "somebody who"."""
+    """Return the end of a sentence "... against somebody who", which says what this observer knows and sees.
+
+    It describes the observer against whom a person is protected.
+    """
     told = _not_told_text(facts)
     return f"knows all the others{',' if told else ' and'} watches this training{told}"
 

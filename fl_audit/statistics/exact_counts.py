@@ -1,6 +1,6 @@
 """Compute exact p-values of counts: sums of independent nonnegative integers, and 2 x 2 tables with given margins.
 
-All distributions are discrete. A two-sided p-value is twice the smaller tail probability, which is never too small.
+All distributions are discrete. A two-sided p-value is twice the smaller tail probability, so it is never too small.
 """
 
 import math
@@ -114,7 +114,7 @@ class BinomialHistogram:
 
 @dataclass(frozen=True)
 class Dispersion:
-    """The variance of counts relative to that of independent binomial counts, with its tail probabilities."""
+    """The ratio of the variance of counts to that of independent binomial counts, with its tail probabilities."""
 
     ratio: float  # ratio of the measured to the binomial variance
     lower: float  # probability of a ratio at most this large

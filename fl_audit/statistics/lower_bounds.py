@@ -171,7 +171,7 @@ def all_bounds(
     Raises
     ------
     InputError
-        As in `epsilon_lower_bound`, except for scores that only `gdp` or `gaussian-shift` refuse.
+        In the cases of `epsilon_lower_bound`. There is no error if `gaussian-shift` alone does not accept the scores.
     """
     methods = [
         method

@@ -1,9 +1,9 @@
 """Split scores at random but reproducibly: one part chooses a rule (a threshold), the other part measures it.
 
-A rule that is chosen and measured on the same scores gives no valid lower bound. So a random fifth of either group is
-set apart for the choice. The split must not depend on the order of the files. If the files are sorted, a split by
-position makes both parts almost equal, and the measuring scores then confirm whatever the choosing scores suggested. So
-the split is made in two steps:
+A rule that is chosen and measured on the same scores gives no valid lower bound. So a random fifth of each group is set
+apart for the choice. The split must not depend on the order of the files. If the files are sorted, a split by position
+makes both parts almost equal, and the measuring scores then confirm whatever the choosing scores suggested. So the
+split is made in two steps:
 
 1. The scores of each group are sorted and replaced by their ranks in both groups together, so that the order of the
    files has no influence.

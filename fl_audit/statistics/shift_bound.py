@@ -93,7 +93,7 @@ def gaussian_shift(member_scores: Floats, nonmember_scores: Floats, confidence: 
 
 
 def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEstimate:
-    """Return how far normal scores rise with the part of a member that is included, with a lower confidence bound.
+    """Return how much normal scores rise if a larger part of a member is included, with a lower confidence bound.
 
     The result is the slope of a least-squares fit with a constant, in standard deviations of the residuals. This
     studentised slope has a noncentral t distribution with n - 2 degrees of freedom. For parts of 0 and 1 the result is
@@ -180,7 +180,7 @@ def detectable_slope(root: float, degrees: int, claimed_mu: float, level: float,
     Parameters
     ----------
     root
-        Noncentrality that belongs to a slope of 1, above 0.
+        Noncentrality of the t distribution for a slope of 1, above 0.
     degrees
         Degrees of freedom of the fit, at least 1.
     claimed_mu

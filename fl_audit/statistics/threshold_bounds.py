@@ -238,16 +238,18 @@ def _probit_variance(share: Floats, size: int) -> Floats:
 def gdp_mu(counts: CountsAboveThreshold, level: float) -> float:
     """Return a lower confidence bound on mu from the number of first-group scores above a given reference score.
 
-    The reference score is the k-th largest of n. Under mu-GDP every event has TPR <= Phi(Phi^-1(FPR) + mu) (Dong, Roth
-    & Su 2022, definition 2.6). The FPR V at the reference score is Beta(k, n - k + 1), whatever the distribution of the
-    scores (ties only lower it). So the probability of at least the observed hits among n1 scores is at most the mean of
-    P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta distribution. This is an exact p-value, and the bound is
-    the mu at which it equals the level.
+    The reference score is the k-th largest of the n scores of the second group. Under mu-GDP, TPR <= Phi(Phi^-1(FPR) +
+    mu) for every event (Dong, Roth & Su 2022, definition 2.6). The FPR V at the reference score has the distribution
+    Beta(k, n - k + 1), whatever the distribution of the scores (ties only lower V). Let `hits` be the observed number
+    of the n1 first-group scores above the reference score. The probability of at least `hits` is at most the mean of
+    P(Binomial(n1, Phi(Phi^-1(V) + mu)) >= hits) over that beta distribution. This mean is an exact p-value, and the
+    bound is the mu at which the p-value equals the level.
 
     Parameters
     ----------
     counts
-        Counts of the scores above the threshold, for a rank k = alarms + 1 that was fixed beforehand.
+        Counts of the scores above the threshold. Their rank k, which is the number of second-group scores above the
+        threshold plus 1, was fixed beforehand.
     level
         One minus the confidence, above 0 and below 1.
     """

@@ -28,12 +28,13 @@ class TestName(StrEnum):
     The shares of `FAMILY_LEVEL` are proportional to the weights, so a new test takes a little from all others. Most
     tests ask whether the noise is as claimed. SENSITIVITY asks whether D and D' differ by no more than was claimed. The
     SIGNAL and DRIFT tests ask whether the target, the unit in which D and D' differ, contributes once to the released
-    sum, and nothing else differs. The SECRET tests and DISTINGUISHER ask whether the noise depends on the secret. The
-    tests from TARGET_TURNS to SECRET_LAST_BITS concern values that are opened after a run, such as who took part.
+    sum, and nothing else differs. The SECRET tests and the test DISTINGUISHER ask whether the noise depends on the
+    secret. The tests from TARGET_TURNS to SECRET_LAST_BITS concern values that are opened after a run, such as who took
+    part.
 
-    The last three tests have the weight 0. SCORES tests attack scores of unknown distribution, and CANDIDATES tests the
-    guesses of a reconstruction attack. Each of them gets the share that the tests of `BESIDE_SCORES` leave. CANARIES,
-    the only test of the canary audit, gets all of `FAMILY_LEVEL`.
+    The last three tests have the weight 0. The test SCORES is for attack scores of unknown distribution, and the test
+    CANDIDATES for the guesses of a reconstruction attack. Each of these two gets the share that the tests in
+    `BESIDE_SCORES` do not use. The test CANARIES is the only one of the canary audit and gets all of `FAMILY_LEVEL`.
     """
 
     __test__ = False  # it is no test of pytest's

@@ -105,7 +105,7 @@ def _folds(members: Flags) -> Integers:
 
 
 def _learned(table: Floats, members: Flags) -> tuple[Callable[[Floats], Floats], Floats]:
-    """Train a sparse linear SVM to tell trials with D from trials with D'.
+    """Train a sparse linear SVM to distinguish trials with D from trials with D'.
 
     Returns the score function of the SVM and the weight of every feature. The inputs are the standardised features and
     their absolute values, so the SVM also learns changes of size. If no feature distinguishes the trials, the L1

@@ -123,7 +123,7 @@ class NoiseFinding:
 
 
 def measure_noise(_: FinishedRun, findings: Findings) -> NoiseFinding | None:
-    """Return the measured noise of a run, taken from the finding of its verdict; None if the run was not judged."""
+    """Return the measured noise that the finding of a run's verdict holds; None if the run has no verdict."""
     verdict = findings.find(VerdictFinding)
     if verdict is None or verdict.judgement is None:
         return None

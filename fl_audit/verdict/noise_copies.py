@@ -67,10 +67,9 @@ def _likest_pair(vectors: Floats, group: int = _LARGEST_GROUP) -> MostSimilarPai
 
 
 def _blocks(count: int, group: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield pairs of blocks of rows, each as (start, stop, start, stop).
+    """Yield pairs of blocks of rows such that each pair of rows of one group is in exactly one pair of blocks.
 
-    The `count` rows consist of groups of `group` consecutive rows. Two rows of the same group are in exactly one pair
-    of blocks.
+    A pair of blocks is (start, stop, start, stop). A group is `group` consecutive rows out of `count` rows.
     """
     for low in range(0, count, group):
         high = min(count, low + group)
@@ -139,8 +138,8 @@ def _result_of_largest_cosine(
 def copied_places(measured: NoiseMeasurements) -> TestResult:
     """Test for copied coordinates by the largest absolute correlation between two sampled coordinates of the model.
 
-    The correlation is the cosine of the coordinates' noise over all rounds of all trials. Its p-value is that of
-    `repeated_noise`.
+    The correlation is the cosine of the coordinates' noise over all rounds of all trials. The p-value is computed as in
+    the test `repeated_noise`.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape

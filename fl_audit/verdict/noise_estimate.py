@@ -135,16 +135,16 @@ def _with_interval(found: SquareSum | None, confidence: float) -> tuple[float, f
 
 
 def epsilon_at(claim: Claim, ratio: float) -> float:
-    """Return the epsilon of the claimed releases at the claim's delta if their noise were multiplied by a ratio.
+    """Return the epsilon, at the claim's delta, that the claimed releases would have with more or less noise.
 
-    With adaptive clipping, the noise on the quantile bits is multiplied too.
+    With adaptive clipping, the noise on the quantile bits changes by the same ratio.
 
     Parameters
     ----------
     claim
         Claim on the releases: adjacency, noise, delta and accountant.
     ratio
-        Ratio of the real to the claimed standard deviation of the noise, positive.
+        Ratio of the changed to the claimed standard deviation of the noise, positive.
     """
     return claim.with_noise(ratio).profile.epsilon(claim.delta)
 

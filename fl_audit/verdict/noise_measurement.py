@@ -210,9 +210,11 @@ def _strided(noise: Tensor) -> Tensor:
 def _low_bits(release: Tensor, noises: list[Tensor], width: Tensor) -> tuple[Tensor, Tensor]:
     """Return sums of cosines that show whether low bits are uniform, and the numbers of summands.
 
-    Both have shape (trials, sides, kinds). The phase of a cosine is made of the bits of a number below half precision;
-    see `_phases`. A coordinate counts if float32 rounding keeps these bits, and if the noise is wide enough to make
-    them uniform. Both conditions compare powers of two, so that numbers with equal exponents are treated alike.
+    Both have the shape (trials, sides, kinds). A side is the noise under D or under D'. A kind is a number whose bits
+    are tested: noise, noise divided by its width, or release. The phase of a cosine is made of the low bits of this
+    number's mantissa; see `_phases`. A coordinate counts if float32 rounding keeps these bits, and if the noise is wide
+    enough to make them uniform. Both conditions compare powers of two, so that numbers with equal exponents are treated
+    alike.
     """
     sums, counts = [], []
     for noise in noises:

@@ -122,10 +122,10 @@ def _sharing(name: TestName, measured: NoiseMeasurements, axis: int) -> TestResu
 
 
 def _detectable_share(added: int, freedom: int, level: float) -> float:
-    """Return the smallest common share of the variance of a sum's terms that the F-test detects.
+    """Return the smallest share s of common variance between the terms of a noise sum that the F-test detects.
 
-    If m terms have the share s of their variance in common, the ratio of variances is multiplied by
-    (1 - s + m s) / (1 - s).
+    If the m terms have the share s of their variance in common, the ratio of variances in the F-test is multiplied by
+    (1 - s + m s) / (1 - s). `added` is m, and `freedom` the degrees of freedom of the sum.
     """
     rest = freedom * (added - 1)
     factor = float(fdtri(freedom, rest, 1 - level / 2) / fdtri(freedom, rest, 1 - DETECTION_POWER))

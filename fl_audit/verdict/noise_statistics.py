@@ -36,10 +36,10 @@ _MOST_IN_CLASSES = 2**14
 
 
 def stride_step(parameters: int) -> int:
-    """Return the step n: only every n-th coordinate of a model belongs to a class of coordinates.
+    """Return the step n of the classes of coordinates: only every n-th coordinate of a model is in a class.
 
-    A class is a set of coordinates whose squared noise is summed. Coordinate n i belongs to the class i modulo
-    `STRIDES`. n is 1 for models with up to 2^14 parameters.
+    A class is a set of coordinates whose squared noise is summed. Coordinate n * i belongs to class i modulo `STRIDES`.
+    n is 1 for models with up to 2^14 parameters.
     """
     return -(-parameters // _MOST_IN_CLASSES)
 

@@ -2,9 +2,9 @@
 
 The challenger, who draws the samples, opens them after the run. Under Poisson sampling every unit takes part in every
 round of every trial independently with probability q, whatever the secret. So every count is binomial, and every count
-given the totals is hypergeometric. Accountants rely on this independence. With mini-batches of a fixed size, or
-shuffled ones, an adversary who knows all other units also knows whether the target, the unit in which D and D' differ,
-took part.
+given the totals is hypergeometric. Accountants rely on this independence. The target is the unit in which D and D'
+differ. If mini-batches have a fixed size or are shuffled, an adversary who knows all other units also knows whether the
+target took part.
 """
 
 import math

@@ -211,12 +211,13 @@ class NoiseMeasurements:
 
     @cached_property
     def even_sample(self) -> Floats:
-        """The sampled noise with every scale reduced to at most the claimed one, in the shape of `sample`.
+        """The sampled noise, divided by scales so that it is nowhere larger than claimed; in the shape of `sample`.
 
-        A scale is the ratio of measured to claimed noise. There are scales of four kinds: of tensors, of single rounds
-        of trials, of tensors in single rounds, and of coordinates. If scales of one kind differ by more than chance
-        explains, the values are divided by them, except where the noise is clearly below the claim. Then every tensor
-        that is still above the claim is divided by its scale.
+        A scale is the ratio of measured to claimed noise. There are four kinds of scales: of tensors, of single rounds
+        of single trials, of tensors in single rounds, and of coordinates. If the scales of one kind differ by more than
+        chance explains, the values are divided by these scales. Values whose noise is clearly below the claim are not
+        divided. At the end, every tensor whose scale is still above 1 is divided by this scale. For a single round of a
+        trial, each value is scaled by the other values of the round, and mapped to the scale of N(0, 1).
         """
         return _without_excess(self.sample, self.owners)
 

@@ -55,7 +55,7 @@ class NoiseSumAlongTarget:
     def student(self) -> float:
         """Student's t statistic of the drift: `value` divided by `scale`.
 
-        If `rest` is 0, it is infinite, or 0 if `value` is 0 too.
+        If there is no noise orthogonal to the drift (`rest` is 0), the statistic is infinite, or 0 if `value` is 0 too.
         """
         if self.rest > 0:
             return self.value / self.scale

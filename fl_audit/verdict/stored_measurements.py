@@ -45,8 +45,8 @@ def _measured(run: FinishedRun) -> NoiseMeasurements:
 def claimed_length(federation: Federation) -> float | None:
     """Return the largest norm that the claim allows for a target unit's contribution to a round, in units of the noise.
 
-    The unit is the standard deviation of the noise. None if the noise is scaled to f(D) - f(D'). If clients train
-    with DP-SGD, the noise is that of all clients whose noise the adversary does not know.
+    The unit is the standard deviation of the noise. If clients train with DP-SGD, only the noise of clients whose noise
+    the adversary does not know is counted. The result is None if the noise is scaled to f(D) - f(D').
     """
     mechanism = federation.mechanism
     if mechanism.scaling is SensitivityKind.LOCAL:

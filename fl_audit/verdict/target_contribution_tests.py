@@ -30,7 +30,7 @@ _FEWEST = 3  # values from which a drift is tested
 
 
 def drift_of_run(measured: NoiseMeasurements) -> NoiseSumAlongTarget | None:
-    """Return the drift along the target unit's contribution over a whole run, or None if it contributes nothing.
+    """Return the drift along the target unit's contribution over a whole run, or None if the unit contributes nothing.
 
     The drift is the sum of the noise in this direction, which grows if the unit counts more than once.
     """

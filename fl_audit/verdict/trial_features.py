@@ -2,8 +2,7 @@
 
 If the claim holds, the opened noise divided by the claimed noise is independent N(0, 1), whatever the secret and the
 course of the training. So the features have the same distribution in all trials. No feature uses the sensitivities, the
-releases, or the number of rounds in which D and D' do not differ, because these may depend on the secret in an honest
-run, too.
+releases, or the number of rounds in which D and D' do not differ. These may depend on the secret in an honest run, too.
 
 There are two kinds of noise: along f(D) - f(D') and the gradients (`direction_features`), and at sampled coordinates
 (`sample_features`). The directions of the first kind depend on the course of the training. A feature that combined both
@@ -197,7 +196,7 @@ def _correlation(one: Floats, other: Floats) -> Floats:
 
 
 def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Features:
-    """Return features that show noise copied within a trial, from a round, a coordinate or a single value to another.
+    """Return features that show repeated noise in a trial: the same noise in two rounds, two coordinates or two values.
 
     `neighbours` marks sampled coordinates whose right neighbour is sampled as well. Single values that differ by less
     than `close` count as equal.

@@ -101,7 +101,10 @@ class VerdictDetails:
 
 
 def depends_on_secret(found: VerdictDetails) -> bool:
-    """Return True if a test found that the noise depends on the secret; then more noise than claimed may do harm."""
+    """Return True if a test found that the noise depends on the secret.
+
+    In this case, noise above the claim is not harmless, because its size can reveal the secret.
+    """
     return any(test.name.is_about_secret for test in found.broken)
 
 

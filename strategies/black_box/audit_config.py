@@ -22,10 +22,10 @@ if TYPE_CHECKING:  # Clients import this module in a new process for every messa
 class TargetUpdateKind(StrEnum):
     """The update that the target's client sends in a trial with the target (under D).
 
-    OWN is the update that it learned. CRAFTED is a fixed public update, much longer than any clipping norm: the
-    strongest attack if updates are clipped after they leave the client, and unfair if clients clip in their own
-    training code. WHOLE is the learned update with crafted values in its integer and boolean tensors, which are usually
-    not clipped.
+    OWN is the update that the client learned. CRAFTED is a fixed public update, much longer than any clipping norm. It
+    is the strongest attack if updates are clipped after they leave the client. It is unfair if clients clip in their
+    own training code, because a crafted update bypasses this clipping. WHOLE is the learned update with crafted values
+    in its integer and boolean tensors, which are usually not clipped.
     """
 
     OWN = "own"

@@ -1,4 +1,4 @@
-"""Modules that only the server needs, imported at first use because clients import this package, too."""
+"""Delay the import of modules that only the server needs until their first use; clients import this package, too."""
 
 from typing import TYPE_CHECKING
 

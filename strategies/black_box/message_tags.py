@@ -26,7 +26,7 @@ class Observer(StrEnum):
 
 
 class TargetAction(StrEnum):
-    """A kind of reply that the client under test (the target's client) can be told to send in a trial."""
+    """A kind of reply that the audit can request from the target's client in a trial."""
 
     OWN = "own"  # its learned update
     OWN_OPPOSITE = "own, opposite"  # its learned update with the opposite sign

@@ -210,7 +210,10 @@ def _is_float(value: NDArray[np.generic]) -> bool:
 
 
 def _nearly(base: Arrays) -> Arrays:
-    """Return `base` with one floating-point value increased by four spacings, or by 1e-6 if that is more."""
+    """Return a copy of `base` that differs as little as possible: one floating-point value is slightly larger.
+
+    The increase is four times the distance to the next floating-point number, or 1e-6 if that is more.
+    """
     for name in sorted(base):
         if _is_float(base[name]) and base[name].size:
             value = np.array(base[name])

@@ -26,7 +26,7 @@ _SIDE = 100  # neurons of a layer of the large model
 
 
 class ModelWithDirections(NamedTuple):
-    """Model of a trial: its initial tensors, and two fixed orthogonal directions for updates."""
+    """Initial tensors of a trial's model, and two orthogonal directions in which updates change the model."""
 
     arrays: Arrays  # the initial tensors, keyed by name in alphabetical order; they must not be changed
     # Unit vector, shape (parameters,). It is zero at scalars, integers, booleans and running statistics, which other

@@ -109,10 +109,10 @@ class StoredTrials:
 
     @property
     def is_of_server(self) -> bool:
-        """Whether it is certain that clients add no noise; a claim then also covers those who know clients' replies.
+        """Whether clients certainly add no noise, so that a claim also covers adversaries who know clients' replies.
 
-        It is certain if the clients other than the target's repeat their replies in all trials, or if they sent the
-        same replies in the first round of all evaluated trials.
+        This is certain in two cases. The clients other than the target's client may send stored replies, which are the
+        same in every trial. Or their replies in the first round are the same in all evaluated trials.
         """
         if self.not_covered is None:
             return True
@@ -201,7 +201,7 @@ def open_trial_store(
     shapes
         Shape of each tensor of the app's model, keyed by name.
     tried
-        Kinds of update of the target's client between which the first trials alternate.
+        Kinds of update that the target's client may send; the first trials try them in turn.
     app
         Name of the app.
     code

@@ -303,7 +303,7 @@ def _train_metrics(result: Result) -> dict[str, list[float]]:
 
 
 def say(line: str) -> None:
-    """Print a line on standard error, prefixed with `fl_audit: ` to tell it from the app's own output."""
+    """Print a line on standard error. The prefix `fl_audit: ` distinguishes it from the app's own output."""
     sys.stderr.write(f"fl_audit: {line}\n")
     sys.stderr.flush()
 

@@ -167,7 +167,7 @@ class StubImportFinder(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=True)
 
     def _is_asking(self) -> bool:
-        """Return whether the current import is in a file of the app's directory."""
+        """Return whether the import statement that runs now is in a file of the app's directory."""
         frame = sys._getframe(2)
         while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
             frame = frame.f_back

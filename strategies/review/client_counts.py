@@ -36,7 +36,7 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
     Parameters
     ----------
     strategy
-        The app's strategy; only the innermost one, without its wrappers, is asked.
+        The app's strategy. If it wraps another strategy, only the innermost strategy is used, in a copy.
     nodes
         Number of clients that are connected to the server.
     """

@@ -1,7 +1,7 @@
 """Inspection of an app's own clients: they train in this process for up to two rounds, and their DP-SGD is recorded.
 
-Only two clients run. A message to any other client is answered by a copy of the latest reply of the same type that one
-of the two gave.
+Only two clients run. For a message to any other client, the reply is a copy: the latest reply of one of the two clients
+to a message of the same type.
 """
 
 import signal
@@ -175,7 +175,7 @@ class _InspectedClients:
         )  # fmt: skip
 
     def train_first_again(self, recorder: Recorder, number: int = 1) -> RecordedTraining:
-        """Train the client that was asked first again, with its first message, and return the record of the training.
+        """Repeat the first training of the client that was asked first, and return the record of the repeated training.
 
         `number` is the number of the round in the record.
         """

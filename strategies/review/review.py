@@ -136,8 +136,8 @@ class _PlannedReview:
     def carried_out(self) -> ReviewResult:
         """Run all planned trials and return the review.
 
-        The trials come in three groups: on the model, with the smallest number of clients that the app starts with, and
-        on side channels.
+        There are three groups of trials. The first group tests the model. The second group tests it with the smallest
+        number of clients with which the app starts. The third group tests side channels.
         """
         waiting = _not_begun(self.of_numbers, self.about) if self.tests_side_channels else None
         self.keep(self.found(_not_begun(self.claim, self.names), waiting))

@@ -115,7 +115,10 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
 
 
 def _uninspected_clients(review: ReviewResult) -> tuple[tuple[str, str], ...]:
-    """Return one line, as a heading and a text, on why clients could not be inspected; none without an inspection."""
+    """Return one line, as a heading and a text, with the reason why clients could not be inspected.
+
+    The result is empty if no inspection was tried.
+    """
     if review.inside is None:
         return ()
     return (("Inside clients", f"not seen: {review.inside.unseen}."),)

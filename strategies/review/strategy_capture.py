@@ -65,7 +65,7 @@ class CapturedMod:
 
 @dataclass(frozen=True)
 class CapturedStrategy:
-    """The strategy that an app would train with, its arguments and number of rounds, and the app's client mods."""
+    """The strategy with which an app would train, its arguments and number of rounds, and the app's client mods."""
 
     start: StrategyStartCall  # the strategy, adapted to Flower's new interface if needed, with the arguments of `start`
     rounds: int  # number of rounds of the training

@@ -117,10 +117,10 @@ def baseline_on_collab(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def accuracy_on_skewed(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claim that test accuracy on Skewed Purchases is higher under local than central DP at every level.
+    """Yield the claim that on Skewed Purchases test accuracy is higher under local DP than under central DP.
 
-    The smallest difference is tested, with intervals of all levels together (Bonferroni). Levels at which both models
-    are at chance are left out, but counted by the correction.
+    The claim must hold at every noise level, so the smallest difference is tested, with joint intervals of all levels
+    (Bonferroni). Levels at which both models are at chance are left out, but the correction counts them.
     """
     pairs = list(zip(played.local, played.central, strict=False))
     if played.data.study is not MembershipDatasetName.SKEWED or not pairs:

@@ -56,7 +56,7 @@ class PrintedGuarantee(NamedTuple):
 
     @property
     def verdict(self) -> EpsilonVerdict:
-        """Whether both epsilons agree to the last printed digit, and if not, which of them is smaller."""
+        """Whether both epsilons agree to the last printed digit, and if not, which of the two is smaller."""
         if round(self.ours, published.EPSILON_DECIMALS) == self.printed:
             return EpsilonVerdict.AS_PRINTED
         return EpsilonVerdict.SMALLER if self.printed < self.ours else EpsilonVerdict.LARGER

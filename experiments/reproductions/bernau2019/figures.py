@@ -149,9 +149,9 @@ def _places(runs: Sequence[MembershipSettingResults], number: int = 0) -> list[f
 def _forms(
     played: Sequence[DataSetRuns], method: PrivacyMethod
 ) -> Iterator[tuple[tuple[MembershipSettingResults, ...], list[float], CurveLook, str]]:
-    """Yield what a figure draws for each version of a data set: runs, horizontal positions, style and label.
+    """Yield what a figure draws for each version of a data set, such as each number of classes.
 
-    The first run of a version is the one without DP.
+    For each version these are its runs (first the run without DP), their horizontal positions, the style and the label.
     """
     for number, (one, look) in enumerate(zip(played, _CLASS_LOOKS, strict=False)):
         runs, data = one.side(method), one.data
@@ -248,8 +248,7 @@ def _tradeoff(axes: Axes, played: DataSetRuns, attack: str) -> None:
 
 
 def _confidences(axes: Axes, local: Sequence[MembershipSettingResults], panel: int) -> None:
-    """Draw two histograms of the models' confidence: for targets that the black-box attack calls members, and for the
-    others.
+    """Draw two histograms of the models' confidence: in targets that the black-box attack calls members, and in others.
 
     Panel 0 shows epsilon_i = 1, and panel 1 epsilon_i = 0.1; a panel without such a run stays empty.
     """

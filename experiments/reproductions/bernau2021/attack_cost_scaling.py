@@ -58,7 +58,7 @@ def _dataset_sensitivity(size: int) -> Callable[[], object]:
 def _beliefs(size: int, rounds: int) -> Callable[[], object]:
     """Return a function that computes the sum of clipped gradients of `size` records in every round.
 
-    A belief needs the sums of both D and D'. The sum of D' takes as long, so one sum shows the same growth with `size`.
+    A belief needs the sums of both D and D'. Both take the same time, so one sum shows the same growth with `size`.
     """
     held = _records(size)
     network = torch.nn.Sequential(torch.nn.Linear(_FEATURES, 128), torch.nn.ReLU(), torch.nn.Linear(128, _CLASSES))

@@ -1,6 +1,7 @@
 """Claims in the text of Bernau et al. 2021, each tested by a closed form or by an interval from our runs.
 
-The insider is the adversary that tells D from D', and rho_beta the claimed bound on its belief in the true data set.
+The insider is the adversary that guesses whether D or D' was used, and rho_beta is the claimed bound on its belief in
+the true data set.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -150,7 +150,10 @@ def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirecto
 
 
 def labels_of(found: InsiderRunResults) -> tuple[int, ...]:
-    """Return the label of the record by which D differs from D', and that of its replacement in D', if there is one."""
+    """Return the labels of the records in which D and D' differ: of the record in D, then of its replacement in D'.
+
+    If D' has no replacement, only the first label is returned.
+    """
     data, pair = found.config.data, found.pair
     split = select_records(load_source(data_spec(data)), data.records, data.test_records, data.seed)
     label = int(split.inside.labels[pair.index])
@@ -172,7 +175,7 @@ class _NeighbourRankingKey(NamedTuple):
 
 
 def _question(config: RunConfig) -> tuple[_NeighbourRankingKey, int]:
-    """Return the settings that determine a configuration's ranking of neighbours, and the rank of its neighbour."""
+    """Return the settings that determine how a configuration ranks neighbours, and the rank of its neighbour."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR
     search = _NeighbourRankingKey(

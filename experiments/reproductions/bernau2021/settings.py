@@ -32,7 +32,7 @@ SCALING_LETTERS = {SensitivityKind.LOCAL: "LS", SensitivityKind.GLOBAL: "GS"}
 
 
 class InsiderDatasetName(StrEnum):
-    """The three data sets of the paper, by its names."""
+    """The names of the paper's three data sets."""
 
     MNIST = "MNIST"
     PURCHASE = "Purchase-100"

@@ -38,7 +38,7 @@ def loss_pair_name(separation: float) -> str:
 
 
 def remarks_of_figure_4(found: PaperAndLongSimulation) -> tuple[str, ...]:
-    """Return remarks on the estimators where members and population have the same distribution of losses."""
+    """Return remarks on the estimators in the case that members and population have the same distribution of losses."""
     errors = summary(found.ten)
     falls = []
     for name in (PARAMETRIC, EMPIRICAL):

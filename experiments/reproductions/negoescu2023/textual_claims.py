@@ -17,9 +17,9 @@ from fl_audit.released_model.empirical_star import definition_ratios
 def theorem_2() -> PaperClaim:
     """Return the claim of Theorem 2, tested on an example: mean Epsilon* of models against Epsilon* of their mechanism.
 
-    The theorem says that the mean is at least as large. The losses of the mechanism are the mixture of the losses of
-    its models. In the example, half of the models leak nothing. The other half have losses N(0, 1) on members and N(1,
-    1) on nonmembers.
+    The theorem says that the mean is at least as large as Epsilon* of the mechanism. The losses of the mechanism are
+    the mixture of the losses of its models. In the example, half of the models leak nothing. The other half have losses
+    N(0, 1) on members and N(1, 1) on nonmembers.
     """
     fpr = np.logspace(-12, 0, 4001)[:-1]
     fpr = np.concatenate([fpr, 1 - fpr[::-1]])

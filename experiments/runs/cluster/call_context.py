@@ -62,9 +62,10 @@ Piece = tuple[Hashable, Callable[[], Callable[[], None]]]
 
 
 def parts_of(message: Message, context: Context) -> list[Piece]:
-    """Return the data and code that a process needs for a client call, in the order in which they are unpacked.
+    """Return the pieces of data and code that a process needs for a client call, in the order of unpacking.
 
-    Each piece is a pair of its key and a function that packs it. The list is empty for messages of other apps.
+    A piece is a pair of a key and a function that packs the data or code. The list is empty for messages that do not
+    belong to a federation.
 
     Parameters
     ----------

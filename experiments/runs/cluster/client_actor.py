@@ -74,7 +74,8 @@ class ClientActor:
     paths
         Directories in which the process looks for modules, besides its own.
     app
-        Ray's references to the ClientApp, and to a function that is called with the calls to be made next, or None.
+        Two of Ray's references: to the ClientApp, and to a function or None. The function is called with the next calls
+        before they are made.
     """
 
     def __init__(self, paths: list[str], app: list[Any]) -> None:

@@ -1,8 +1,8 @@
 """Adaptation of Flower's simulation runtime, which makes it use our pool of client processes.
 
-Flower's runtime starts Ray, registers the nodes and runs the ServerApp. The messages to clients bypass the runtime,
-because it would search all messages for each one, and make a separate Ray call for each. Only this module changes
-internals of the runtime.
+Flower's runtime starts Ray, registers the nodes and runs the ServerApp. The messages to clients bypass the runtime for
+two reasons: to find one message, the runtime would search all messages, and it would make a separate Ray call for each.
+Only this module changes internals of the runtime.
 """
 
 import threading
@@ -91,7 +91,7 @@ class PatchedRuntime:
     Parameters
     ----------
     retries
-        Number of repetitions of a client call whose process, but not its machine, has died.
+        How often a client call is repeated if its process has died while the machine still runs.
     """
 
     def __init__(self, retries: int = 2) -> None:
@@ -129,9 +129,9 @@ class PatchedRuntime:
         self._are_known.set()
 
     def partitions(self) -> dict[int, int]:
-        """Return the partition number of each node by node id; waits until all nodes are registered.
+        """Wait until all nodes are registered, and return a dict from node id to partition number.
 
-        The result is empty if this takes more than 300 seconds.
+        The dict is empty if the nodes are not registered within 300 seconds.
         """
         self._are_known.wait(_SECONDS_TO_BUILD)
         return {node: partition for partition, node in enumerate(self._nodes or ())}

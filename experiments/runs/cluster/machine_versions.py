@@ -1,4 +1,4 @@
-"""The versions of Python and Flower on the machines of a Ray cluster, which must match those of this process."""
+"""The versions of Python and Flower on the machines of a Ray cluster, which must be the same as in this process."""
 
 import platform
 import time

@@ -41,7 +41,7 @@ def alive_rows() -> list[dict[str, Any]]:
 def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
     """Return how many client calls a machine can run at the same time.
 
-    `resources` are those of the machine, and one call takes `share` of them.
+    `resources` are the resources of the machine, and `share` those that one call takes.
     """
     needed = {"CPU": share["num_cpus"], "GPU": share.get("num_gpus", 0.0)}
     return int(min(resources.get(name, 0.0) // amount for name, amount in needed.items() if amount > 0))

@@ -239,7 +239,8 @@ class ClientPool:
     def _room(self, compartment: int) -> RayMachine | None:
         """Return the machine for a new process of a compartment, or None if no machine has room.
 
-        Machines with few dead processes, then with few processes of the compartment, are preferred.
+        The machine with the fewest dead processes is preferred, and among equals the one with the fewest processes of
+        the compartment.
         """
         own = Counter(one.node.identity for one in self._processes if one.compartment == compartment)
         if compartment == ORDINARY:

@@ -55,7 +55,7 @@ _EARLY = {"RAY_preload_python_modules": "fl_audit.experiments.runs.cluster.worke
 
 @dataclass(frozen=True)
 class RayOptions:
-    """Options of Ray, in which the clients run: of a running cluster, or of a Ray that is started for the run."""
+    """Options of Ray, in which the clients run: Ray is either a running cluster, or started for this run."""
 
     # Address of a running cluster; None starts a Ray on this machine for the length of the run.
     address: str | None = None
@@ -207,7 +207,10 @@ def ray_ahead(options: RayOptions) -> Iterator[None]:
 
 @contextmanager
 def _no_helpers() -> Iterator[None]:
-    """Make Ray start without dashboard, autoscaler and log monitor, which take seconds and listen on ports."""
+    """In a `with` block, Ray starts without its dashboard, autoscaler and log monitor.
+
+    Each of the three takes seconds to start or listens on a port.
+    """
     nothing = lambda *_, **__: None  # noqa: E731
     unserved = lambda *_, **__: (None, None)  # noqa: E731
     places: tuple[tuple[Any, str, Any], ...] = (

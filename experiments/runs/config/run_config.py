@@ -84,7 +84,7 @@ _ADAM_RATE = 0.01
 
 
 def _filled(training: _Table, privacy: _Table, audit: _Table) -> dict[str, _Table]:
-    """Return the sections to which defaults were added, by name.
+    """Add defaults to the sections of a configuration, and return the changed sections, keyed by name.
 
     Defaults depend on the strategy, the local randomizer and the kind of audit. Given settings replace them.
     """

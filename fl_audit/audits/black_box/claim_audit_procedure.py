@@ -267,8 +267,8 @@ def _tested_in_stages(
 ) -> list[DistinguisherTest]:
     """Test distinguishers on fresh trials in stages, and return the result of each distinguisher's last test.
 
-    After each stage, only the distinguishers with the largest expected margins go on. `level` is the significance level
-    of one distinguisher over all stages together.
+    Only the distinguishers with the largest expected margins reach the next stage. `level` is the significance level of
+    one distinguisher over all stages together.
     """
     # Earlier trials select distinguishers, and each stage of a distinguisher has its own share of the level.
     first, last = budget.pilot, dict[str, DistinguisherTest]()

@@ -98,12 +98,12 @@ class Distinguisher:
 def find_distinguishers(
     kind: str, trials: Transcripts, present: Flags, limits: tuple[EpsilonDeltaLimit, ...], fresh: int
 ) -> list[Distinguisher]:
-    """Return the best distinguishers for a scenario: the best one by low bits, and the best one by other features.
+    """Return at most two distinguishers for a scenario: the best by low bits, and the best by other features.
 
-    Low bits are the last bits of floating-point numbers. If there are no features of one of these two sorts, only one
-    distinguisher is returned. Rules are ranked on trials on which they were not trained, and the best rules are trained
-    again on all trials. The distinguisher with the larger margin comes first, where the margin is the expected bound on
-    epsilon minus the claimed epsilon.
+    Low bits are the last bits of floating-point numbers. If the trials have features of only one of these two sorts,
+    one distinguisher is returned. Rules are trained on half of the trials and ranked on the other half. The best rules
+    are then trained again on all trials. The distinguisher with the larger margin comes first. The margin is the
+    expected bound on epsilon minus the claimed epsilon.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def find_distinguishers(
     limits
         The (epsilon, delta) inequalities that the claim implies.
     fresh
-        Number of fresh trials, with D and D' together, on which a distinguisher would be tested.
+        Number of fresh trials on which a distinguisher will be tested, half of them with D.
     """
     teaches = every_second(present)
     truth, groups = present[~teaches], feature_groups(trials)

@@ -160,8 +160,9 @@ def _each(steps: Floats) -> Floats:
 def _beside_others(trials: Transcripts) -> Floats:
     """Return features that compare the release with the mean update of the other clients, summed over rounds.
 
-    The features are the projections of the release and of this mean on the differing contribution, which is the
-    target's contribution under D minus that under D', and the norm of the differing contribution.
+    The differing contribution is the target's contribution under D minus that under D'. There are three features: the
+    projection of the release on the differing contribution, the projection of the mean update on the differing
+    contribution, and the norm of the differing contribution.
     """
     norms = np.linalg.norm(trials.direction, axis=2)
     return np.stack([summed_projections(trials), _along(trials, trials.others).sum(axis=1), norms.sum(axis=1)], axis=1)

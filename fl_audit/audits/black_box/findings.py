@@ -77,8 +77,8 @@ class DistinguisherFinding:
     def fix(self) -> str:
         """Sentences on how to fix the likely cause of the breach.
 
-        The usual fix for the scenario is added if the noise is too weak. It stands alone if no fix of the cause is
-        known.
+        If the noise is too weak, the usual fix for the scenario is added. If no fix of the cause is known, only the
+        usual fix is given.
         """
         known = self.attempt.cause.fix
         return " ".join(filter(None, (known, self.usual_fix if self._is_short or not known else "")))

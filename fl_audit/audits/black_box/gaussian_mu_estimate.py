@@ -22,7 +22,7 @@ _NORMAL_LEVEL = 0.01  # there is no estimate if the test of normality has a smal
 
 @dataclass(frozen=True)
 class GaussianMuEstimate:
-    """Estimate of how well D and D' can be told apart from releases along the differing contribution.
+    """Estimate of how well D and D' can be distinguished by the projections of releases on the differing contribution.
 
     It holds the shift between D and D', the noise, and mu, which is shift over noise. The noise is assumed to be
     Gaussian.

@@ -141,8 +141,8 @@ def one_run_bound(
         Number of coins to guess, half of them as `in`, from 2 to the number of coins; None uses the method's default
         share of the coins. The number must be fixed before the scores are seen.
     decoys
-        Scores of random directions that nobody sent, for the method `shift` only; they are added to those of canaries
-        that are out.
+        Scores of random directions that nobody sent, for the method `shift` only. They are used in the same way as the
+        scores of canaries that were out.
     dimension
         Number of parameters of the release, at least 1000, for the method `cosines` only.
 

@@ -170,9 +170,9 @@ def canary_facts(federation: LoadedFederation) -> PublicCanaryFacts | None:
 
 
 def _unit(federation: LoadedFederation) -> float:
-    """Return the norm that one canary has in the release.
+    """Return the norm that one canary's contribution has in the release.
 
-    If clients train by DP-SGD, this is the norm of its effect on the client's update.
+    If clients train by DP-SGD, this is the norm of the canary's effect on the update of its client.
     """
     mechanism = federation.public.mechanism
     if not isinstance(mechanism.contribution, PrivateTraining):

@@ -289,7 +289,7 @@ def _dilution(
     """Return the variance that the updates of other clients add to the scores of canaries.
 
     Its unit is the square of the sensitivity to the client with the largest weight. `part` is a canary's weight divided
-    by this largest weight. If the number of other clients is unknown, it counts as 0.
+    by this largest weight. An unknown number of other clients is taken as 0.
     """
     is_replaced = kept.terms.adjacency.relation is Relation.REPLACE
     bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]

@@ -61,9 +61,10 @@ class OtherClientsVariance:
         return 1 / hypot(1 / mu, self.spread)
 
     def true_mu(self, shown: float) -> float:
-        """Return the true mu of a canary whose scores show the smaller mu `shown`.
+        """Return the true mu of a canary from the smaller mu that its scores show, `shown`.
 
-        It is infinite if no finite mu explains `shown`, since other clients' updates would lower it further.
+        Updates of other clients lower the mu that scores show. The result is infinite if even an infinite true mu would
+        show no more than `shown`.
         """
         left = shown**-2 - self.spread**2
         return 1 / sqrt(left) if left > 0 else inf
@@ -94,9 +95,9 @@ def dilution(
 ) -> OtherClientsVariance:
     """Return the variance that other clients' updates add to the scores of canaries, on top of the noise.
 
-    The result is the upper bound `squared` as long as the claimed noise and this bound explain how low the scores are.
-    If they do not (at level 1 in 1,000), the result is the variance that is compatible with the claimed noise and with
-    the lower bound `low` on mu, if that is larger.
+    The variance lowers mu. The result is the upper bound `squared` if the claimed noise and this bound explain a mu as
+    low as `found`. If they do not (at level 1 in 1,000), the result is the larger of `squared` and the variance at
+    which the claimed noise gives the mu `low`.
 
     Parameters
     ----------
@@ -247,7 +248,7 @@ def _uneven_rounds(rounds: Sequence[StoredRound]) -> tuple[int, ...]:
 
 
 def _is_sampled_otherwise(rounds: Sequence[StoredRound], canaries: int, terms: StatedReleases) -> bool:
-    """Return whether canaries took part too often for the claimed sampling rate, or whether this is unknown."""
+    """Return True if canaries took part too often for the claimed sampling rate, or if nothing shows how often."""
     if terms.sampling_rate == 1:
         return False
     answered = [note for one in rounds for note in one.present]

@@ -69,7 +69,7 @@ def _assumption(numbers: LiveFinding) -> str:
 
 
 def _light(numbers: LiveFinding) -> str:
-    """Return a sentence on the canary with the smallest weight; empty if all weigh as much as the heaviest client."""
+    """Return a sentence on the canary with the smallest weight; empty if it weighs as much as the heaviest client."""
     least = min(numbers.weights)
     if least == 1:
         return ""

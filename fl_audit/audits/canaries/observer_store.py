@@ -64,10 +64,11 @@ class TrainingObserver:
         """Score the release of a round along the directions of canaries and decoys, and store the scores.
 
         A failure is printed on standard error and does not stop the training. A round that does not change the model is
-        not stored. If the directory already has rounds of another Flower run, or has this or later rounds of the same
-        run, the training was restarted. These rounds are then moved to a subdirectory `earlier-1`, `earlier-2`, ...,
-        and are no longer evidence. Clients that observe the same run may share a directory, which stores each round
-        once.
+        not stored.
+
+        The directory may already have rounds of another Flower run, or the same or later rounds of this run. Then the
+        training was restarted: these rounds are moved to a subdirectory `earlier-1`, `earlier-2`, ..., and are no
+        longer evidence. Clients that observe the same run may use one directory together; each round is stored once.
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ _COLUMNS = ("record_log_odds", "other_log_odds")
 
 @dataclass(frozen=True)
 class RecordPairLocalDP:
-    """The local DP guarantee for telling one record from another: epsilon, allowed and measured advantage."""
+    """The local DP guarantee against distinguishing two records: epsilon, allowed advantage and measured advantage."""
 
     differing: int  # number of features in which the two records differ
     epsilon: float  # largest log-likelihood ratio between the two records, in nats

@@ -28,10 +28,10 @@ def limits_of_noise(planned: PlannedAuditRun, parameters: int | None) -> Planned
 
 
 def limit_of_signal(planned: PlannedAuditRun, is_always_in: bool) -> SignalDetectionLimit | None:
-    """Return the smallest excess of the target's influence that a planned run would detect, as a factor.
+    """Return the limit of detection of a planned run for a target with more influence than the claim assumes.
 
-    The factor is the target's effect on the released sums, divided by the effect that the claim assumes. The result is
-    None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
+    The limit is a factor: the target's effect on the released sums, divided by the effect that the claim assumes. The
+    result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
 
     Parameters
     ----------

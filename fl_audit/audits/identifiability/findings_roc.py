@@ -19,7 +19,7 @@ from fl_audit.statistics.roc import TradeoffBand, area_under_curve, tradeoff_ban
 
 @dataclass(frozen=True)
 class ScoreAucFinding:
-    """The AUC of an insider's scores that are not likelihood ratios, and the lower bound on epsilon from them."""
+    """The AUC of an insider's scores, which are not likelihood ratios, and a lower bound on epsilon from the scores."""
 
     members: int  # number of trials with D, in which the differing unit was in
     nonmembers: int  # number of trials with D'
@@ -71,7 +71,7 @@ _AT = 0.1  # the FPR of `TprAtFprFinding`
 class TprAtFprFinding:
     """The insider's TPR at one FPR, with its confidence interval and the largest TPR that the guarantee allows.
 
-    A positive is a trial that the insider takes for a trial with D.
+    A positive is a trial for which the insider guesses D.
     """
 
     false_alarms: float  # the FPR: share of the trials with D' that are taken for D

@@ -88,13 +88,13 @@ def largest_auc(profile: PrivacyProfile) -> float:
 
 
 def largest_order(profile: PrivacyProfile) -> float:
-    """Return the largest probability that an attack ranks a member above a nonmember of the same training.
+    """Return the largest AUC of attacks: the probability that a member ranks above a nonmember of the same training.
 
-    It is from 1/2 to 1. Let T be the largest TPR as a function of the FPR. If a unit is added, the probability of an
-    outcome changes from a to at most T(a). If a unit is removed, it changes from b to at most T'(b) = 1 - T^-1(1 - b).
-    To exchange a nonmember for a member does both (group privacy, Dong, Roth & Su 2022, theorem 2.14). Therefore the
-    limit at even odds is (1 + max_a (T'(T(a)) - a)) / 2. For Gaussian releases without sampling it is Phi(mu).
-    Otherwise it comes from a curve that is never too low.
+    The result is from 1/2 to 1. Let T(a) be the largest TPR at the FPR a. If a unit is added, the probability a of an
+    outcome becomes at most T(a). If a unit is removed, a probability b becomes at most T'(b) = 1 - T^-1(1 - b). To
+    exchange a nonmember for a member does both (group privacy, Dong, Roth & Su 2022, theorem 2.14). Therefore the limit
+    at even odds is (1 + max_a (T'(T(a)) - a)) / 2. For Gaussian releases without sampling this is Phi(mu). For other
+    releases, T is a curve that is never too low.
 
     Raises
     ------

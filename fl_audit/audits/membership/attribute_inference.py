@@ -55,12 +55,12 @@ def attribute_guesses(
 ) -> AttributeGuesses:
     """Guess the attribute of each target record in each trial from the losses of its possible values.
 
-    With `distribution`, the guess has the largest product of prior and density of its loss. Without it, the guess has
-    the smallest loss among the values with a positive prior; of equal losses the value with the larger prior is taken,
-    and then the first one.
+    With `distribution`, the guess is the value for which the prior times the density of the loss is largest. Without
+    it, the guess is the value with the smallest loss among the values with a positive prior. If losses are equal, the
+    value with the larger prior is taken, and then the first value.
 
-    Source: Yeom et al. 2018, adversary 4 (known error distribution). Without the distribution it is the reduction to
-    membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
+    Source: Yeom et al. 2018, adversary 4 (known error distribution). Without the distribution the attack is the
+    reduction to membership inference with many queries (adversary 6), where the oracle's answer is the loss itself.
 
     Parameters
     ----------

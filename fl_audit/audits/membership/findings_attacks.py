@@ -123,7 +123,7 @@ def rate_ends(run: FinishedRun, name: str, rate: str, confidence: float) -> tupl
 def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, float]:
     """Return an attack's lower bound on epsilon at the given confidence, and infinity as the upper end.
 
-    The lower bound is 0 without usable scores.
+    The lower bound is 0 if the attack has no usable scores.
 
     Parameters
     ----------

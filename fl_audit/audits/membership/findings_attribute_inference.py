@@ -35,7 +35,7 @@ class AttributeGuessAccuracy:
 
 @dataclass(frozen=True)
 class AttributeFinding:
-    """The accuracies of all adversaries that guess an attribute of the targets, and the bound by the guarantee."""
+    """The accuracies of all adversaries that guess an attribute of the targets, and the bound from the guarantee."""
 
     attribute: str  # name or number of the attribute's column
     values: int  # number of different values of the attribute

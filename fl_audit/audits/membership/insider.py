@@ -129,7 +129,7 @@ def _alignments(
 def _of_single_round(
     federation: LoadedFederation, seen: ObservedRound, step: WhiteningTerm, membership: TargetMembership
 ) -> _Alignment:
-    """Return the alignment of the round's noise with the gradients of records or users before clipping."""
+    """Return the inner products of a round's noise with the targets' unclipped gradients, and the gradients' norms."""
     rest, asked = _noise_of_records(federation, seen, step, membership)[0], federation.differing
     if federation.unit is Unit.USER:
         assert asked.user is not None, "where users are units, records know theirs"
@@ -140,7 +140,7 @@ def _of_single_round(
 
 
 def _taking_part(federation: LoadedFederation, seen: ObservedRound, number: int, trials: int) -> Flags | None:
-    """Return which units take part in a round, provided that they are in, bool (trials, units); None if all do."""
+    """Return which units take part in a round if they are in the data, bool (trials, units); None if all do."""
     turn, shown = federation.public.eligible_units(number), seen.side.taking_part
     if shown is not None:
         return shown.bool().cpu().numpy()
@@ -276,7 +276,7 @@ def _of_clients(
 
 
 def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
-    """Return sums of contributions as float64, with quantile bits of adaptive clipping as one further column, if any.
+    """Return sums of contributions as float64; with adaptive clipping, the quantile bits are added as one more column.
 
     The bits are multiplied by `unit`, which gives their noise the scale of the noise on the sums.
     """

@@ -52,27 +52,29 @@ def lira_scores(
 
     * The centre of the confidences is their mean, as in the algorithm. The authors' code uses the median.
     * The shared variance is about each target's own mean, and is separate for members and nonmembers. The authors' code
-      uses a single variance for both, of all members' values, which includes the differences between records.
+      uses one variance for members and nonmembers. It is that of all members' values, so it includes the differences
+      between records.
 
-    Raises `InputError` if shapes do not fit, a confidence is not finite, or a target has fewer than 2 shadow trials on
-    a side that is used. With a shared spread, 1 shadow trial is enough if another target has 2.
+    Raises `InputError` if shapes do not fit, a confidence is not finite, or a target is a nonmember (or, with ONLINE, a
+    member) in fewer than 2 shadow trials. With SHARED, 1 is enough if another target has 2.
 
     Parameters
     ----------
     confidences
-        Confidence phi, on the log-odds scale, of each trial's model in each target, finite. The shape is (trials,
-        targets), or (trials, targets, queries) if each target is queried in several ways (augmentations).
+        Confidence phi that the model of each trial has in the label of each target, on the log-odds scale, finite. The
+        shape is (trials, targets), or (trials, targets, queries) if each target is queried in several ways
+        (augmentations).
     membership
         The membership of the targets in all trials. The attack on a trial uses only the rows of other trials.
     shadows
         Whether each trial may serve as a shadow, bool (trials,); None allows all but the attacked one.
     form
         ONLINE: log N(phi; mean_in, var_in) - log N(phi; mean_out, var_out). OFFLINE: (phi - mean_out) / sd_out, a
-        strictly increasing function of the paper's one-sided test. Either is averaged over queries, as if they were
+        strictly increasing function of the paper's one-sided test. The score is averaged over queries, as if they were
         independent.
     spread
         EACH: the variance of each target and query. SHARED: the variance about each target's own mean, pooled over
-        targets, separately for in and out and for each query.
+        targets, separately for members and nonmembers and for each query.
 
     Examples
     --------

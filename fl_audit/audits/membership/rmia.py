@@ -116,18 +116,19 @@ def _log(confidence: Floats) -> Floats:
 
 
 def _from_out(out: ShadowGroupMoments, rule: RmiaSettings) -> Floats:
-    """Return the mean confidence of all reference models in each record, estimated from those that did not use it.
+    """Return the mean confidence of reference models in each record, estimated from models that did not train on it.
 
-    It is ((1 + a) p_out + 1 - a) / 2 with a = `rule.slope`: half of the models are taken to have used the record.
+    Half of the reference models are taken to have used the record. Then the mean is ((1 + a) p_out + 1 - a) / 2, where
+    p_out is the mean confidence of models that did not use it, and a is `rule.slope`.
     """
     return np.asarray(((1 + rule.slope) * out.mean[..., 0] + 1 - rule.slope) / 2, dtype=np.float64)
 
 
 def _checked(values: Floats, what: str) -> Floats:
-    """Return log-probabilities unchanged, after a check.
+    """Return log-probabilities unchanged, or raise `InputError` if they are not valid.
 
-    Raises `InputError`, which names them by `what`, if one of them is above 0 or not finite, or if there are several
-    queries for each record.
+    They are not valid if one of them is above 0 or not finite, or if there are several queries for each record. `what`
+    is their name in the error message.
     """
     require(bool(np.isfinite(values).all()), f"{what} contain NaN or infinity: accepted are finite numbers")
     highest = float(values.max())

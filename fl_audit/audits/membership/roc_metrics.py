@@ -190,7 +190,7 @@ def _areas_between_trials(scores: ArrayLike, membership: TargetMembership) -> Fl
     members, others = np.sort(values[is_in]), np.sort(values[~is_in])
 
     def beside(these: Floats, those: Floats) -> Floats:
-        """Return, for each of `these`, the number of smaller values in `those`; ties count one half."""
+        """Return, for each number in `these`, how many numbers in `those` are smaller; ties count one half."""
         return (np.searchsorted(those, these, "left") + np.searchsorted(those, these, "right")) / 2
 
     below = np.where(is_in, beside(values, others), 0.0).sum(axis=1)
@@ -254,10 +254,10 @@ class _RankedScores:
         return np.cumsum(weight * is_in, axis=1), np.cumsum(weight * ~is_in, axis=1)
 
     def _top_counts(self, weights: Floats, others: Floats) -> tuple[Floats, Floats]:
-        """Return `counts` at the highest distinct scores, down to a score whose FPR exceeds 1 % in every resample.
+        """Return the results of `counts` at the highest distinct scores, which suffice for the TPR at FPR 1 %.
 
-        Lower scores are not needed for the TPR at FPR 1 %. `others` are the weighted numbers of all nonmembers,
-        (resamples,).
+        The last of these scores has an FPR above 1 % in every resample. `others` are the weighted numbers of all
+        nonmembers, (resamples,).
         """
         all_scores, most, taken = len(self._trial), SMALL_RATES[-1] * (1 + 1e-12) * others, self.top
         while True:

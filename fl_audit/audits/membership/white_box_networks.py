@@ -1,4 +1,4 @@
-"""The attack networks of the white-box attack, one for each trial, trained in parallel, each on its own examples.
+"""The networks of the white-box attack, one for each trial with its own examples; all are trained in parallel.
 
 All tensors have a leading axis of networks, and Adam updates every parameter independently. Initial weights and dropped
 inputs are the same for all networks, so the result of a network does not depend on the others. Every step uses all

@@ -134,9 +134,9 @@ def _of_verdict(numbers: VerdictFinding) -> str:
 
 
 def _of_accountant(kept: float, guarantee: Guarantee) -> str:
-    """Return a sentence on the epsilon at which a breach begins, and on the one that the accountant computes.
+    """Return a sentence on two epsilons: the one at which a breach begins, and the one that the accountant computes.
 
-    A breach begins at `kept`, the epsilon of the claimed noise itself, without the slack of the accountant.
+    A breach begins at `kept`. This is the epsilon of the claimed noise itself, without the slack of the accountant.
     """
     how = "exactly" if guarantee.claim.profile.gaussian_mu is not None else "at most"
     begins = f"A breach begins at the dotted mark: the claimed noise gives away {how} {number_text(kept, 3)}"

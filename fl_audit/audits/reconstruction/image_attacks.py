@@ -260,8 +260,8 @@ def _inferred_labels(shared: UpdateFunction, seen: Tensor, count: int, like: Ten
     """Return the inferred classes of each owner's records, ascending, int64 (owners, count).
 
     Let p_k be the predicted probability of class k. The gradient of the last bias is the sum of p_k - [label is k] over
-    records. With the population's mean of p_k, it gives the number of records of each class (Zhao et al. 2020; Wainakh
-    et al. 2022).
+    records. So the number of records of each class follows from this gradient, with the population's mean of p_k in
+    place of the unknown p_k (Zhao et al. 2020; Wainakh et al. 2022).
     """
     logits = shared.model.logits(shared.start.unsqueeze(0), like)[0]
     require_last_bias(shared.model, logits.shape[1])

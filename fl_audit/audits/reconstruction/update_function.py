@@ -25,7 +25,7 @@ _Parameters = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class UpdateFunction:
-    """The function from an owner's records to the update that it shares, for a fixed model and rule for updates.
+    """The function that maps an owner's records to the update that the owner sends, for a fixed model and update rule.
 
     Raises `InputError` if the local optimizer is not SGD.
     """

@@ -74,9 +74,10 @@ class RandomisedEdges:
         """Return log P(observed | first) / P(observed | second) of randomised graphs, in nats, shape (graphs,).
 
         Each pair of nodes in which `first` and `second` differ adds epsilon if the observed graph agrees with `first`,
-        and subtracts epsilon otherwise. `perturb` joins each node that has no edge to another node. An edge that this
-        step explains adds 0, because the graph would have the edge in any case. Raises `InputError` if a graph is not
-        symmetric, if the graphs have different numbers of nodes, or if an observed node has no edge.
+        and subtracts epsilon otherwise. If a node has no edge after randomisation, `perturb` adds an edge between it
+        and another node. An edge that may come from this step adds 0, because the graph would have it in any case.
+        Raises `InputError` if a graph is not symmetric, if the graphs have different numbers of nodes, or if an
+        observed node has no edge.
 
         Parameters
         ----------
@@ -110,9 +111,9 @@ class RandomisedEdges:
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
         """Return the releases by which Bernau et al. 2019 compute their guarantee.
 
-        They are one randomised response for each edge that a node of a graph of shape (nodes, nodes) can have. The
-        paper assumes a largest degree of 2,000, and multiplies epsilon by it. COLLAB's largest graph has 492 nodes, and
-        its largest degree is 491.
+        There is one randomised response for each edge that a node can have, in a graph of shape (nodes, nodes). The
+        paper assumes a largest degree of 2,000, and multiplies epsilon by this degree. COLLAB's largest graph has 492
+        nodes, and its largest degree is 491.
         """
         return responses(self.epsilon, shape[-1] - 1)
 

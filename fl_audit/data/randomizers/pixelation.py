@@ -81,9 +81,9 @@ class LaplacePixelation:
     def log_odds(self, observed: NDArray[Any], first: NDArray[np.floating], second: NDArray[np.floating]) -> Floats:
         """Return log p(observed | first) / p(observed | second), in nats, one number for each observed image.
 
-        It is the sum over the blocks of (|o - m2| - |o - m1|) / scale, where o is the observed value, and m1 and m2 are
-        the means of the block in `first` and `second`. It also holds if o was clipped to 0 or 1, where both
-        probabilities are tails of Laplace distributions. Raises `InputError` if shapes do not fit, or if
+        The result is the sum of (|o - m2| - |o - m1|) / scale over all blocks. Here o is the observed value of a block,
+        and m1 and m2 are the means of this block in `first` and `second`. It also holds if o was clipped to 0 or 1,
+        where both probabilities are tails of Laplace distributions. Raises `InputError` if shapes do not fit, or if
         `require_images` refuses an image.
 
         Parameters

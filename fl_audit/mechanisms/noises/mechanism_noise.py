@@ -50,7 +50,7 @@ class NoiseSettings:
 
 @dataclass(frozen=True)
 class SumSensitivity:
-    """Local and global sensitivity of a round's sum in each trial."""
+    """Local sensitivity of a round's sum in each trial (at D and D'), and global sensitivity (over all pairs)."""
 
     local: Floats  # ||f_i(D) - f_i(D')|| at the current model parameters, any shape
     largest: Floats  # the largest change that the clipping norm of the round allows, of the same shape
@@ -78,7 +78,7 @@ Sets with different numbers are independent. Set 0 is drawn in advance, while cl
 class ServerNoiseDraws(Protocol):
     """Protocol of an object that draws the server's noise for some trials, one round after the other.
 
-    It keeps the draws of earlier rounds that later draws depend on.
+    It stores earlier draws if the draws of later rounds depend on them.
     """
 
     def next(self, normals: Normals, server_round: int) -> "Tensor":

@@ -106,9 +106,9 @@ class CyclicPoisson(Participation):
         )
 
     def curve_words(self, differing: str) -> str:
-        """Return a sentence for the figure of the differing unit's effect.
+        """Return a sentence for the figure of the differing unit's effect, which says when the effect is 0.
 
-        It says that the effect is 0 in the turns of other groups.
+        It is 0 in the rounds in which other groups of units have their turn.
         """
         return f"The curve is what {differing} changes in a round in which it takes part; in turns of others it is 0."
 

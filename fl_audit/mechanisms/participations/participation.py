@@ -28,7 +28,7 @@ class ParticipationSettings:
 
 @dataclass(frozen=True)
 class ParticipationPhraseContext:
-    """Words for the units of a federation and facts about the training, from which rules write phrases for reports."""
+    """Words and facts about a training, from which a participation rule writes its phrases for the report."""
 
     one: str  # a unit, e.g. `record`
     differing: str  # the differing unit, e.g. `the differing record`
@@ -115,7 +115,7 @@ class Participation(ABC):
     def require_contribution(self, unit: str, is_of_client: bool) -> None:
         """Raise `InputError` if the rule does not support contributions of this kind of unit.
 
-        A rule by which units take turns without sampling supports only clients as units.
+        If a rule lets units take turns without sampling, only clients can be the units.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Cohorts of clients of a fixed size, which take turns in a public order."""
+"""Groups of clients (cohorts), all with the same number of clients, which take turns in a public order."""
 
 import math
 from dataclasses import dataclass, replace
