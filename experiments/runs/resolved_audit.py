@@ -96,7 +96,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> ResolvedAud
 
 
 def _require_own(config: RunConfig) -> None:
-    """Refuse an attack or a report section of the user's own that cannot be imported."""
+    """Raise `InputError` if an attack or a report section that the user wrote cannot be imported."""
     for attack in config.audit.attacks or ():
         if not isinstance(attack, Attack):
             import_function(attack, "attack")

@@ -232,9 +232,9 @@ def differing_contributions(
     moment: RoundContext,
     told: tuple[Examples, Examples | None] | None = None,
 ) -> tuple[ContributionByTrial, ContributionByTrial]:
-    """Return two contributions: of the unit of D by which D and D' differ, and of the unit that replaces it in D'.
+    """Return the contribution of the unit that is only in D, and that of the unit that replaces it in D'.
 
-    The second contribution is zero if nothing replaces the unit.
+    The second contribution is zero if D' has no unit in its place.
 
     Parameters
     ----------

@@ -187,7 +187,7 @@ class TestResult:
 
     @property
     def level(self) -> float:
-        """Significance level of the test, from its name."""
+        """Significance level of the test: its declared part of the level of the whole family."""
         return self.name.level
 
     @property

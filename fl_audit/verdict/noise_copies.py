@@ -205,10 +205,10 @@ def shifted_copies(measured: NoiseMeasurements) -> TestResult:
     """Test for noise that is a shifted copy of other noise of the run, by the largest absolute autocorrelation.
 
     A shift moves the noise by some trials, rounds and coordinates. The statistic of a shift is the sum of n products of
-    two noise values, which has variance n. The products may overlap. Therefore the tail of the sum is bounded by the
-    tail of n / 3 independent products with three times the variance, which has the fourth cumulant of overlapping
-    products. Bonferroni's correction is over all shifts with at least 5,000 products. Only the longest run of
-    neighbouring coordinates in the sample is used.
+    two noise values, which has variance n. The products may overlap, which makes the tail of their sum heavier.
+    Therefore the tail of n / 3 independent products with three times the variance is used, whose sum has the fourth
+    cumulant of overlapping products. Bonferroni's correction is over all shifts with at least 5,000 products. Only the
+    longest run of neighbouring coordinates in the sample is used.
     """
     numbers = [number for number, _ in measured.noise.places]
     edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
@@ -234,7 +234,7 @@ def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
     """Return, for every shift, the sum of the products of noise values and the number of products.
 
     Both have the shape (trial shifts, round shifts, coordinate shifts). Trials are shifted by fewer than `_MOST_LAGS`.
-    A shift and its reverse have equal sums, so the number of one of them is set to 0.
+    A shift and its reverse have equal sums, so one of them gets 0 as its number of products.
     """
     at_once = max(_MOST_LAGS, min(_TRIALS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
     groups = [values[start : start + at_once] for start in range(0, len(values), at_once)]

@@ -74,10 +74,10 @@ def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, 
 
 
 def _mean_found(places: int, level: float) -> float:
-    """Return the mean of the noise, in its standard deviations, that the chi-square test finds with probability 0.9.
+    """Return the smallest mean of the noise that the chi-square test detects with probability 0.9.
 
-    All coordinates are taken to have this mean. With n coordinates and noncentrality L, the statistic has about the
-    mean n + L and the variance 2 n + 4 L.
+    The unit is the standard deviation of the noise, and every coordinate has this mean. The calculation is a normal
+    approximation: with n coordinates and noncentrality L, the statistic has mean n + L and variance 2 n + 4 L.
     """
     short = chi_square_quantile(1 - level, places) - places
     spread = math.sqrt(2 * places + 4 * short)

@@ -101,11 +101,11 @@ class TrialErrorShares:
 
 
 class OthersNoiseShareReason(StrEnum):
-    """The reason why a distinguisher that uses the replies of all other clients does not refute a claim.
+    """Why a distinguisher that uses the other clients' replies cannot refute a claim: the replies may contain noise.
 
-    SHARES: the other clients reply differently each time to the same model, and the difference may be their share of
-    the noise. SHARES_OUTSIDE: the results of the other clients were fixed, but different values arrived each time, so
-    Flower mods (code around a client) may add noise.
+    SHARES: to the same model, the other clients reply differently each time. The difference may be their share of the
+    noise. SHARES_OUTSIDE: the other clients' results were fixed, but different values arrived each time. So Flower
+    mods, which run code around a client, may add noise.
     """
 
     SHARES = "shares"

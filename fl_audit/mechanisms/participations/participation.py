@@ -156,7 +156,7 @@ class Participation(ABC):
 
 
 def in_turn(drawn: Flags, turn: Integers | None, units: Integers) -> Flags:
-    """Restrict a random sample to the units that have their turn in the round, and return it, bool (trials, units).
+    """Restrict a random sample to the units that may participate in the round; return it, bool (trials, units).
 
     Parameters
     ----------

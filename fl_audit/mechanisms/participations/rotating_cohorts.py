@@ -108,9 +108,9 @@ class RotatingCohorts(Participation):
         return f"In rounds in which {differing} is not in the cohort it changes nothing."
 
     def turn_words(self, rounds: int) -> str:
-        """Return a sentence on the place of the differing client in the order of cohorts; "" if `first` is None.
+        """Return a sentence for reports: the differing client is in the first cohort, and takes part in so many rounds.
 
-        It says that this client comes first, and in how many of the rounds it therefore takes part.
+        The result is "" if the position of the differing client is not fixed (`first` is None).
         """
         if self.first is None:
             return ""
