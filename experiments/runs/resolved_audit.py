@@ -124,7 +124,8 @@ def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:
 def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
     """Return the noise multiplier (relative to the sensitivity) with which a mechanism has the configured guarantee.
 
-    A noise multiplier in the configuration is only converted to be relative to the sensitivity.
+    If the configuration gives a noise multiplier instead of a guarantee, the result is this multiplier, converted to be
+    relative to the sensitivity.
 
     Parameters
     ----------

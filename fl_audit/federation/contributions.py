@@ -58,7 +58,7 @@ class ContributionByTrial:
     def times(self, counts: Tensor) -> "ContributionByTrial":
         """Return a copy that is zero in the trials in which the unit does not participate.
 
-        `counts`, bool (trials,), is True for the trials in which it participates.
+        `counts`, bool (trials,), says in which trials the unit participates.
         """
         # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
         within = None if self.within is None else torch.where(counts, self.within, 0.5)

@@ -159,14 +159,15 @@ def _by_coordinate(measured: NoiseMeasurements) -> Floats:
 
 @of_family(TestName.JOINT_PLACES)
 def joint_places(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the noise of many coordinates is weakly correlated, by all pairs of sampled coordinates, two-sided.
+    """Test whether many coordinates of the noise are slightly correlated, by all pairs of sampled coordinates.
 
-    The statistic is the sum of their squared correlations over rounds.
+    For each pair, the squared correlation of its two coordinates over all rounds of all trials is taken. The statistic
+    is the sum over pairs, and the test is two-sided.
 
-    Noise from low-discrepancy sequences, which fill space evenly, makes the sum too small. With n rounds over all
-    trials, each squared correlation has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and any two are uncorrelated.
-    The p-value is from a shifted gamma distribution with the exact mean, variance and third cumulant: with more
-    coordinates than rounds, the upper tail is far heavier than a normal one.
+    Noise from low-discrepancy sequences, which fill space evenly, makes the sum too small. With n rounds in all trials
+    together, each squared correlation has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and any two are
+    uncorrelated. The p-value is from a shifted gamma distribution with the exact mean, variance and third cumulant:
+    with more coordinates than rounds, the upper tail is far heavier than a normal one.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape

@@ -2,9 +2,9 @@
 
 The claim lets a target, the unit in which D and D' differ, contribute once, within the clipping norm. A target counts k
 times if the sums contain its contribution k times. This shifts the noise along its contribution by k - 1 lengths of
-that contribution. The smallest shift that is found follows from the distribution of the test, before a run as well as
-after it. A second limit is stated for a target whose contribution has the clipping norm. It does not depend on the
-target's own norm. A target with a smaller norm may count more often before it breaks the claim.
+that contribution. The smallest shift that is found follows from the distribution of the test, so it can be computed
+before a run and after it. A target with a norm below the clipping norm may count more often before it breaks the claim.
+So a second limit is stated for a target whose contribution has the clipping norm.
 """
 
 import math

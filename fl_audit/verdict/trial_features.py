@@ -287,7 +287,7 @@ def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
 
 
 def _log_scale(squares: Floats, freedom: int) -> Floats:
-    """Return the log of the mean square of the noise, in units of its standard deviation under N(0, 1) noise.
+    """Return the standardised log of the mean square of the noise: in its standard deviations under N(0, 1) noise.
 
     `squares` are sums over `freedom` noise values.
     """

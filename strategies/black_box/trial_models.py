@@ -86,7 +86,7 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> ModelWithDirection
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
-    """Return whether a direction stands for updates of one kind of tensor, and the given tensor is of this kind.
+    """Return whether a direction moves all tensors of one kind, such as integers, and the given tensor is of that kind.
 
     Parameters
     ----------

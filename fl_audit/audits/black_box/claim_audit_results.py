@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 
 
 class OutOfTimeError(Exception):
-    """Raised when the time for trials is over; the audit then uses the trials played so far."""
+    """Raised when the time for trials is over; the audit is then decided by the trials that have been run."""
 
 
 FEWEST_OF_EACH = 10

@@ -52,7 +52,7 @@ class RotatingCohorts(Participation):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return True if the configuration has a cohort size."""
+        """Return True if a configuration that names no rule means rotating cohorts: if it has a cohort size."""
         return settings.cohort is not None
 
     @property
