@@ -197,7 +197,7 @@ class InsiderLogOddsCollector(ReleaseScoringQueries):
 
 @dataclass
 class InsiderScoreCollector(ReleaseScoringQueries):
-    """Sends releases to insiders, which answer with one score per round, as no likelihood ratio can be computed."""
+    """Sends releases to insiders that cannot compute a likelihood ratio; they answer with one score per round."""
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:

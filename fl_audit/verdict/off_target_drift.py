@@ -104,9 +104,10 @@ def _sides(measured: NoiseMeasurements) -> list[_StandardisedMeans]:
 
 
 def _standard_mean(noise: Floats) -> float:
-    """Return the sum of the known noise values over the root of their number; NaN if none is known.
+    """Return a statistic of the mean noise, which is N(0, 1) if the noise is as claimed; NaN if no value is known.
 
-    It is N(0, 1) if the noise is as claimed. Noise that is larger than claimed is scaled down to the claimed size.
+    It is the sum of the known values over the root of their number. Noise that is larger than claimed is scaled down to
+    the claimed size first.
     """
     count = int(np.count_nonzero(~np.isnan(noise)))
     return float(np.nansum(reduced_noise(noise))) / math.sqrt(count) if count else math.nan

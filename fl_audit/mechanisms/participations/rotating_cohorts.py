@@ -62,7 +62,7 @@ class RotatingCohorts(Participation):
 
     @property
     def known_separation(self) -> int | None:
-        """Smallest number of rounds from one participation of a client to its next; it is public."""
+        """Smallest number of rounds from one participation of a client to its next, which everybody knows."""
         return self.separation
 
     def participations(self, rounds: int) -> int:
