@@ -101,7 +101,7 @@ class TrialErrorShares:
 
 
 class OthersNoiseShareReason(StrEnum):
-    """Why a distinguisher that uses the other clients' replies cannot refute a claim: the replies may contain noise.
+    """Reason why a test that uses the other clients' replies does not refute a claim: they may contain noise.
 
     SHARES: to the same model, the other clients reply differently each time. The difference may be their share of the
     noise. SHARES_OUTSIDE: the other clients' results were fixed, but different values arrived each time. So Flower
