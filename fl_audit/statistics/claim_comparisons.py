@@ -60,7 +60,8 @@ def compare_with_claim(
     * *kept*: the whole interval is on the right side of the claim; the claim itself counts as right. In a run whose
       verdict is `violated`, the result is *shows no breach by itself* instead.
     * *broken*: the whole interval is on the wrong side, and so is the wider interval at `level`, which is then printed
-      as well. The wider interval is needed because a report has many intervals: at 95 %, one in 20 misses the truth.
+      as well. If the wider interval contains the claim, it leads to one of the next two results. The wider interval is
+      needed because a report has many intervals: at 95 %, one in 20 misses the truth.
     * *too few trials to tell*: the interval contains the claim and also a value that breaks it twofold.
     * *no contradiction*: the interval contains the claim, but no value that breaks it twofold.
 

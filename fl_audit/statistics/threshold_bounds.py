@@ -20,7 +20,7 @@ distribution. The bound holds if scores are independent, and identically distrib
 * So the probability of at least the observed hits is at most p(epsilon) = E P(Binomial(n1, g(V)) >= hits), where E is
   over the beta distribution of V. Since p falls with the number of hits, p at the true epsilon is a p-value. Since p
   rises with epsilon, the bound is the epsilon at which p reaches the level. So the bound exceeds the true epsilon only
-  if the p-value at the true epsilon is below the level, which has at most the probability `level`.
+  if the p-value at the true epsilon is below the level. This happens with a probability of at most the level.
 
 With two Clopper-Pearson intervals, half of the level is spent on the false-positive rate. The order-statistic bound
 spends nothing on it, because the distribution of this rate is known, and V enters by its mean and not by its worst
