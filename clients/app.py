@@ -193,11 +193,11 @@ def answer_loss_range(message: Message, context: Context) -> Message:
 
 
 def answer_loss_moments(message: Message, context: Context) -> Message:
-    """Return a data owner's reply with the moments of its scores under each trial's model, and store Epsilon*.
+    """Return a data owner's reply with the moments of its scores under each trial's model, and store its own Epsilon*.
 
-    Scores are transformed losses. Epsilon*, the privacy risk of the owner's records against the population, is NaN for
-    fewer than two records. It stays in the client's own state, unless the message asks for it; batches that are trained
-    together overwrite each other's value.
+    Scores are transformed losses. Epsilon* is the privacy risk of the owner's records against the population, NaN for
+    fewer than two records. The client stores it in its own state, and sends it only if the message asks for it. The
+    state holds one trial batch: of batches that are trained together, it keeps the last one.
     """
     request = Request(message, context)
     low, high = request.array(Key.LOW), request.array(Key.HIGH)

@@ -1,4 +1,4 @@
-"""Flower client mods for canaries in a running federation: one sends a canary, one scores canaries from global models.
+"""Flower client mods for canaries in a running federation: one mod sends canaries, another scores received models.
 
 A canary is an update in a known random direction, which a client sends or leaves out by a secret coin.
 
@@ -66,8 +66,9 @@ class Canary:
     def update(self, server_round: int, dimension: int, clipping_norm: float) -> Floats:
         """Return the update that a client sends in a round instead of its own, shape (dimension,).
 
-        If the secret coin says "in", it is the canary, of norm `clipping_norm`. Otherwise it is the opposite of the
-        canary if `is_replaced`, else an update of nearly zero.
+        If the secret coin says "in", the update is the canary, a vector of norm `clipping_norm`. Otherwise it is the
+        negative of the canary under replacement (`is_replaced`), and an update of nearly zero under add-remove
+        adjacency.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Convert arrays to bytes in numpy's .npy format and back, with one copy for writing and none for reading.
 
-With a large model, messages cause most of the cost of a round. A single copy of the models of all trials already takes
-a considerable part of the time in which a layer of the model is computed.
+Copies are avoided because, with a large model, messages cause most of the cost of a round. To copy the models of all
+trials once takes a considerable part of the time that it takes to compute one layer.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Round numbers and interval ends to text that is on the same side of a claim, and of 0, as the numbers are."""
+"""Write numbers and interval ends as text, rounded so that they stay on the same side of a claim and of 0."""
 
 import math
 from collections.abc import Iterator

@@ -39,7 +39,7 @@ class SentModules:
     modules: dict[str, SentModule]  # modules by their dotted names
 
     def __call__(self) -> None:
-        """Let this process import the modules, which take precedence over its own of the same names."""
+        """Make the modules importable in this process, before its own modules of the same names."""
         known = any(isinstance(finder, _Finder) and finder.modules == self.modules for finder in sys.meta_path)
         if self.modules and not known:
             sys.meta_path.insert(0, _Finder(self.modules))

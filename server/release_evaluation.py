@@ -275,7 +275,7 @@ class ReleaseEvaluator:
         return self._found[batch.name] | TrialBatchColumns(releases=releases)
 
     def _release(self, batch: TrialBatch, number: int, array: Floats32) -> ReleaseWithOutputs:
-        """Return a release for evaluation.
+        """Return the released models of a round with what is needed to evaluate them.
 
         With early stopping, a trial that has ended keeps the model that it had then. The release of the last round has
         the models that early stopping selected.

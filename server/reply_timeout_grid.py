@@ -77,8 +77,8 @@ class ReplyTimeoutGrid(DelegatingGrid):
 def discover_clients(grid: ReplyTimeoutGrid, federation: LoadedFederation) -> ClientRoles:
     """Return the roster of clients, i.e. their nodes and records, once all clients have registered.
 
-    A client's number is its partition. If the engine does not know the partitions, every client is asked; otherwise
-    only the clients that are needed first are called, so that they load their data.
+    A client's number is its partition. If the engine does not know the partitions, every client is asked for its own.
+    Otherwise only clients that will be needed early are asked, so that they load their data.
 
     Parameters
     ----------

@@ -1,15 +1,17 @@
-"""Queries for Epsilon* of released models without pooled losses: clients send extremes and moments of losses.
+"""Queries from which the server computes Epsilon* of releases; clients send extremes and moments, and no single loss.
 
 Epsilon* (Negoescu et al. 2023) is the privacy risk of one released model, computed from its losses on members and on a
-population sample. The queries about release i are sent while clients work on later rounds. Exchange i + 1 of messages
-(see `queries`) asks for the range of the losses on release i. Exchange i + 2 asks for the moments of the scores,
-because the server has evaluated the population by then. With a public range of losses the first query is not sent.
+population sample. The queries about release i are sent while clients work on later rounds. Messages that are sent
+together are an exchange (see `queries`). Exchange i + 1 asks for the range of the losses on release i. Exchange i + 2
+asks for the moments of the scores, because the server has evaluated the population by then. If the range of losses is
+public, the first query is not sent.
 
 The server learns the moments of each client's losses. For a client with one record, they reveal the loss itself.
-Without a public range it also learns the extremes. Every client, the adversary among them included, learns the moments
-of the population and the range in use. A range from the clients contains extreme losses of members without noise, which
-no guarantee covers, so a deployment should set a public range. The adversary of this simulation does not use the range.
-The server could compute Epsilon* of a client's data by itself, because it follows from the client's moments.
+Without a public range the server also learns each client's extreme losses. Every client learns the moments of the
+population and the range in use, and so does an adversary among the clients. A range that is computed from the clients
+consists of extreme losses of members without noise. No guarantee covers these losses, so a deployment should set a
+public range. The adversary of this simulation does not use the range. The server could compute Epsilon* of a client's
+data, because it follows from the client's moments.
 """
 
 from collections import defaultdict
@@ -67,17 +69,18 @@ class EpsilonStarQueries(RunQueries):
 
     @property
     def last_exchange(self) -> int:
-        """Number of the last exchange that carries a query.
+        """Number of the last exchange of messages that carries a query.
 
-        Release i is queried up to exchange i + 2, so this is the round of the last evaluated release plus 2.
+        The last query about release i is in exchange i + 2, so the result is the number of the last evaluated release
+        plus 2.
         """
         return max(self.releases) + 2
 
     def _asked(self, exchange: int) -> list[tuple[str, int]]:
-        """Return the kinds of query in an exchange, each with the release that it asks about.
+        """Return the queries of an exchange as (kind of query, number of the release).
 
-        Queries for moments come first. Their answers refer to the range of losses from the previous exchange, which the
-        answers to new queries for ranges overwrite.
+        The query for moments comes first, because it uses the range of losses that clients reported in the exchange
+        before. The answers to the query for ranges replace that range.
         """
         ranges = [(_RANGE, exchange - 1)] if self.settings.loss_range is None else []
         return [one for one in [(_MOMENTS, exchange - 2), *ranges] if one[1] in self.releases]
@@ -140,9 +143,9 @@ class EpsilonStarQueries(RunQueries):
         )
 
     def _said(self, batch: TrialBatch, release: int) -> dict[str, Floats]:
-        """Return the arrays that a query for moments sends in addition to models.
+        """Return the arrays that the server sends to clients beside the models when it asks for moments of losses.
 
-        They are the range of the losses, and the moments of the losses on the population sample.
+        These are the range of the losses, and the moments of the losses on the population sample.
         """
         losses = self.population(batch, release)
         if self.settings.loss_range is None:

@@ -34,7 +34,7 @@ WriteMessage = Callable[[int, str, TrialBatch, int, ArrayRecord, More], Message]
 
 @dataclass
 class BatchTrainingState:
-    """State of the training of one batch of trials."""
+    """Values from which the server continues to train a batch of trials: models, optimizer, clipping norms, rounds."""
 
     models: list[Tensor]  # the up to three latest models, each (trials, parameters), the latest one last
     made: ServerRound | None = None  # the latest round as the server made it; None before the first round

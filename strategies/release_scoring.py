@@ -129,8 +129,8 @@ class ReleaseScoringQueries(RunQueries):
     def _asked(self, exchange: int) -> Sequence[TrialBatch]:
         """Return the trial batches for which adversaries are asked about a release in an exchange of messages.
 
-        In the first exchange there is no release yet, so no batch is returned, and none after the last exchange. In all
-        other exchanges all batches are returned.
+        No batch is returned for the first exchange, before any release, nor after the last exchange. In all other
+        exchanges these are all batches.
         """
         return self.batches if 1 < exchange <= self.last_exchange else ()
 
@@ -139,9 +139,9 @@ class ReleaseScoringQueries(RunQueries):
         return np.stack(self._said[client, batch.name, key], axis=1)
 
     def _of_several(self, name: str, totals: Sequence[Floats]) -> TrialBatchColumns:
-        """Return each insider's total per trial as a table column `name`, (trials, insiders).
+        """Return a number that each insider has in each trial as the table column `name`, shape (trials, insiders).
 
-        With a single insider, there is no such column.
+        `totals` has one array (trials,) for each insider. With a single insider, the result has no column.
         """
         if len(totals) == 1:
             return TrialBatchColumns()
@@ -197,7 +197,7 @@ class InsiderLogOddsCollector(ReleaseScoringQueries):
 
 @dataclass
 class InsiderScoreCollector(ReleaseScoringQueries):
-    """Sends releases to insiders, which answer with one score per round, as no likelihood ratio can be computed."""
+    """Sends releases to insiders that cannot compute a likelihood ratio; they answer with one score per round."""
 
     @property
     def expected(self) -> Mapping[Key, tuple[tuple[int, ...], bool]]:

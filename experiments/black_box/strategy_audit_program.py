@@ -20,13 +20,14 @@ from fl_audit.user_modules import search_last
 def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
     """Audit a strategy in this process, and return the result.
 
-    Its keys are "result" (JSON values), "lines" (list of lines for the console) and "report" (path of the page, or
-    None).
+    The result is a dict: "result" holds JSON values, "lines" the lines for the console, and "report" the path of the
+    page, or None.
 
     Parameters
     ----------
     asked
-        The options ("wishes") and the directory of files ("out", None for no files).
+        Dict with two keys: "wishes" holds the fields of `StrategyOptions`, and "out" the directory for files, or None
+        for no files.
     tell
         Function that receives preliminary results, in the form of the result, while trials go on.
     """

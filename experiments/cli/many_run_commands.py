@@ -164,10 +164,10 @@ def reproduce(
 
 
 def _counts(result: "ItemResult") -> tuple[int, ...]:
-    """Return the five counts of a result that the command prints.
+    """Return five counts of a result for the command's table, one for each column of numbers.
 
-    They are the numbers of rows, of values that the paper prints, of printed values that differ from ours, of values
-    that theory predicts, and of predictions that our results miss.
+    They count the rows; the numbers that the paper prints, and those of them that differ from ours; the numbers that
+    theory predicts, and those of them that our results miss.
     """
     computed, differing = result.computed
     printed = (

@@ -1,8 +1,8 @@
 """A SuperLink and its SuperNodes on this machine, with TLS and node authentication as in a real federation.
 
 python -m fl_audit.experiments.examples.local_superlink OUT trains the app of `experiments/examples/hospitals` in this
-federation. Canaries are known updates that hospitals send in secretly drawn rounds. In OUT, the server stores how
-strongly the canaries show, for the command `fl-audit live OUT/canaries --coins OUT/coins`.
+federation. Canaries are known updates that hospitals send in secretly drawn rounds. The server scores each release for
+canaries, and stores the scores in OUT. The command `fl-audit live OUT/canaries --coins OUT/coins` evaluates them.
 """
 
 import argparse

@@ -30,7 +30,7 @@ MINUTES = 65.0
 
 @dataclass(frozen=True)
 class ItemContext:
-    """The options of a reproduction."""
+    """Settings of a reproduction: directories, full or quick extent, engine, progress display and time limit."""
 
     directory: Path  # directory of all files
     data_dir: Path | None = None  # data directory; None means that of the environment

@@ -48,8 +48,8 @@ _QUICK = (
 def publish(runs: Path, docs: Path = DOCS) -> tuple[str, ...]:
     """Write a page for every paper with at least one finished table or figure, and the table of all papers' claims.
 
-    Pages and claims of all other papers stay as they are. If a table or figure exists in both forms, the full form is
-    used.
+    Pages and claims of all other papers stay as they are. If a table or figure was made in a full and in a quick run,
+    the full run is used.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def _unprotected(one: IdentifyingColumn, plan: ResolvedAudit, is_person: bool) -
 
 
 def _perhaps_persons(columns: Sequence[IdentifyingColumn], plan: ResolvedAudit) -> DataWarning:
-    """Return a warning that asks the user whether columns of integers number persons or are amounts."""
+    """Return a warning that asks the user whether whole-number columns contain identifiers of persons or amounts."""
     counted = [
         f"{one.name}: {one.values:,} whole numbers in {one.rows:,} rows, up to {one.most:,} each" for one in columns
     ]

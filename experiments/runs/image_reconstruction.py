@@ -101,7 +101,8 @@ def drawn_by(plan: ResolvedAudit, on_step: Callable[[int], None] = lambda done: 
 def _owners(federation: LoadedFederation) -> Integers:
     """Return the indices of the records behind each contribution, shape (contributions, records per contribution).
 
-    A contribution is the update of a client with as many records as client 0, or else the gradient of one record.
+    With local training, a contribution is the update of a client that has as many records as client 0. Otherwise it is
+    the gradient of one record.
     """
     if not isinstance(federation.public.mechanism.contribution, LocalTraining):
         return np.arange(federation.training.count)[:, np.newaxis]

@@ -111,7 +111,7 @@ class LocalFlowerGrid(Grid):
         return identities
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return those replies to the messages with the given ids that exist; each reply is returned only once."""
+        """Return the replies that have arrived to the messages with the given ids; each reply is returned only once."""
         return [self._replies.pop(identity) for identity in list(message_ids) if identity in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:

@@ -84,7 +84,7 @@ def trials_to_craft_on(start: InitialWeightsSource) -> range:
 
 
 def _require_craftable(config: RunConfig, records: Records) -> None:
-    """Refuse a configuration that does not allow the crafted record that it asks for."""
+    """Raise `InputError` if a crafted record is impossible with the other settings or with the kind of records."""
     choice, kind, privacy = config.audit.neighbour, config.audit.kind, config.privacy
     adjacency, local_randomizer = privacy.adjacency, privacy.local_randomizer
     is_replaced = choice is not NeighbourChoice.CRAFTED_OPPOSITE or adjacency.relation is Relation.REPLACE

@@ -53,7 +53,10 @@ class ReplayMatch:
 
 @dataclass(frozen=True)
 class ReplayedLogOdds:
-    """An insider's log-odds of D against D' and the noise, computed again from the stored releases of some trials."""
+    """Results of repeating an insider's computation on the stored releases of some trials.
+
+    They are its log-odds of D against D', and its measurements of the noise.
+    """
 
     trials: Integers  # numbers of the trials with kept releases, shape (trials,)
     log_odds: Floats  # cumulative log-odds after each round, float64 (trials, rounds)

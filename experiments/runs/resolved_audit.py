@@ -96,7 +96,7 @@ def resolve(config: RunConfig, pair: NeighbourPair | None = None) -> ResolvedAud
 
 
 def _require_own(config: RunConfig) -> None:
-    """Refuse an attack or a report section of the user's own that cannot be imported."""
+    """Raise `InputError` if an attack or a report section that the user wrote cannot be imported."""
     for attack in config.audit.attacks or ():
         if not isinstance(attack, Attack):
             import_function(attack, "attack")
@@ -124,7 +124,8 @@ def guarantee_of(mechanism: Mechanism, config: RunConfig) -> Guarantee | None:
 def calibrated_multiplier(config: RunConfig, at_unit_noise: Mechanism) -> float:
     """Return the noise multiplier (relative to the sensitivity) with which a mechanism has the configured guarantee.
 
-    A noise multiplier in the configuration is only converted to be relative to the sensitivity.
+    If the configuration gives a noise multiplier instead of a guarantee, the result is this multiplier, converted to be
+    relative to the sensitivity.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Checks of a run directory that need no slow imports."""
+"""Checks of a run directory, in a module that imports nothing slow, so that errors are reported at once."""
 
 import os
 from pathlib import Path

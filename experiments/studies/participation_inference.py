@@ -77,9 +77,9 @@ def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) 
 
 
 def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[TopGuessRate, TopGuessRate]:
-    """Return the rate of right guesses of the client that took part, and that of the classes which this client holds.
+    """Return how often the adversary guesses right: the client that took part, and the classes that this client holds.
 
-    A client holds a class if the share of the class in the client's records is above the median over clients.
+    A client holds a class if `is_share_above_median` says so.
     """
     plan = plan_of(data, epsilon, {"kind": "reconstruction", "trials": trials})
     contents, guarantee = results_of_run(plan, progress=progress_bar), plan.guarantee
@@ -96,9 +96,9 @@ def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tupl
 
 
 def is_share_above_median(federation: LoadedFederation) -> Flags:
-    """Return whether the share of each class in each client's records is above the median over clients.
+    """Return, for each client and class, whether the client has more of the class than the median client.
 
-    The result has shape (clients, classes).
+    What is compared is the fraction of a client's records that are of the class. Shape (clients, classes).
     """
     labels = federation.training.labels.cpu().numpy()
     counts = [np.bincount(labels[federation.shards[one]], minlength=federation.classes) for one in federation.targets]

@@ -155,7 +155,7 @@ class GuaranteeTests(Protocol):
     def planned_canaries(
         self, federation: "LoadedFederation", guarantee: "Guarantee", trials: int
     ) -> "CanaryDetectionLimit | None":
-        """Return which breaches the canaries of a planned run would show; None without canaries, or if it is unknown.
+        """Return the limit of detection of a planned run with canaries; None without canaries, or if it is unknown.
 
         Parameters
         ----------

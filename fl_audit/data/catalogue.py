@@ -241,7 +241,7 @@ _BROUGHT: dict[DataSpec, LoadedDataset] = {}  # handed to this process in place 
 def bring_source(spec: DataSpec, source: LoadedDataset) -> None:
     """Make `load_source` return the given data for a specification, in this process only.
 
-    An earlier call is forgotten.
+    Only the data of the latest call are kept.
 
     Parameters
     ----------

@@ -70,7 +70,10 @@ def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> 
 
 
 def _near(name: str, columns: Sequence[str]) -> str:
-    """Return "did you mean 'Age'? Its columns are ", or "its columns are " without a similar name."""
+    """Return the part of an error message on an unknown column that comes before the list of columns.
+
+    It asks "did you mean 'Age'?" if a column has a similar name.
+    """
     lowered = {column.lower(): column for column in columns}
     nearest = get_close_matches(name.lower(), lowered, n=1)
     return f"did you mean {lowered[nearest[0]]!r}? Its columns are " if nearest else "its columns are "
@@ -211,9 +214,10 @@ def _counted(words: Mapping[str, int]) -> str:
 def _persons(
     joint: pd.DataFrame, origin: SourceFileRows, name: str | None, kind: ColumnRole
 ) -> tuple[Owners, dict[str, ColumnReadResult]]:
-    """Return the owner (or user) of each training record, and a dict from the column's name to how it was read.
+    """Return the owner (or user) of each training record, and how the column `name` of owners (or users) was read.
 
-    `name` is the column of owners or users; without one, owners are unknown and the dict is empty.
+    The second result is a dict with the column's name as its only key. With `name` None, owners are unknown and the
+    dict is empty.
     """
     if name is None:
         return UNKNOWN_OWNERS, {}

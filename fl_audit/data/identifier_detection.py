@@ -141,7 +141,9 @@ def most_personal(found: Sequence[IdentifyingColumn], person: str | None) -> Ide
 def _distance_from_person(one: IdentifyingColumn) -> tuple[int, int]:
     """Return a sort key that is smallest for the column that most likely identifies persons.
 
-    Names of a person's number come first, columns found by their values last. Fewer values come before more.
+    Columns that are named like a person's number come first, then other columns that are named like identifiers, and
+    then columns that were recognised by their values. Within each group, columns with fewer different values come
+    first.
     """
     if is_named_so(one.name):
         return (0 if OF_A_PERSON.fullmatch(plain_name(one.name)) else 1), one.values
@@ -255,10 +257,10 @@ def _are_coded(cells: list[str]) -> bool:
 
 
 def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: Integers) -> bool:
-    """Return True if a column determines another one, as an identifier of persons does.
+    """Return True if a column determines another column, as a person's number determines the sex.
 
-    A person's number determines the sex. Columns that are related in another way do not count: an age determines the
-    age group, but in the order of ages, and a code may only rename the values of the other column.
+    Two other relations do not count. A column may determine another one in ascending order, as an age determines the
+    age group. Or both columns may have the same values under other names.
     """
     order = np.argsort(column.to_numpy(), kind="stable")
     same = np.diff(codes[order]) == 0

@@ -82,7 +82,7 @@ def _frame(text: TableText, settings: TableSettings, as_text: bool = False) -> p
 
 
 def _require_names(text: TableText, names: Sequence[str] = ()) -> None:
-    """Refuse a table with lines above its column names, which are recognised by `names` from the settings."""
+    """Refuse a table that has lines, such as a title, above its column names; `names` are some known column names."""
     if above := text.lines_above(names):
         remedy = Remedy("skip-lines", above)
         lines = "a line, such as a title," if above == 1 else f"{above} lines, such as a title,"

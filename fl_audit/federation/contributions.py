@@ -58,7 +58,7 @@ class ContributionByTrial:
     def times(self, counts: Tensor) -> "ContributionByTrial":
         """Return a copy that is zero in the trials in which the unit does not participate.
 
-        `counts`, bool (trials,), is True for the trials in which it participates.
+        `counts`, bool (trials,), says in which trials the unit participates.
         """
         # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
         within = None if self.within is None else torch.where(counts, self.within, 0.5)
@@ -235,9 +235,9 @@ def differing_contributions(
     moment: RoundContext,
     told: tuple[Examples, Examples | None] | None = None,
 ) -> tuple[ContributionByTrial, ContributionByTrial]:
-    """Return two contributions: of the unit of D by which D and D' differ, and of the unit that replaces it in D'.
+    """Return the contribution of the unit that is only in D, and that of the unit that replaces it in D'.
 
-    The second contribution is zero if nothing replaces the unit.
+    The second contribution is zero if D' has no unit in its place.
 
     Parameters
     ----------

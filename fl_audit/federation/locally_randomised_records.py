@@ -113,7 +113,9 @@ def randomised_shard(federation: LoadedFederation, client: int, draws: ClientRan
 def randomised_records(
     federation: LoadedFederation, client: int, seed: int, trial: int, first: int | None = None
 ) -> Lean:
-    """Return the features of a client's randomised records in one trial, (records, *shape), before any frozen core.
+    """Return the features of a client's records after local randomization in one trial, (records, *shape).
+
+    If the model has frozen pretrained layers, the features have not passed through them yet.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ def quantiles_by_round(table: pd.DataFrame, column: str, levels: tuple[float, ..
 
 @dataclass(frozen=True)
 class NonPrivateAccuracy:
-    """Test accuracy of the same training without clipping and noise."""
+    """Test accuracy of a run that repeats another run's training without clipping and noise."""
 
     run: str  # name of the directory of the run without privacy
     trials: int  # number of its trials, at least 1

@@ -124,7 +124,7 @@ def sent_federation(federation: LoadedFederation, knows_all: bool, knows_differi
 
 
 def sent_shard(federation: LoadedFederation, client: int) -> SentShard:
-    """Return a client's shard in the form in which it is sent.
+    """Return a client's records as an object to be sent to the process that runs the client.
 
     Parameters
     ----------

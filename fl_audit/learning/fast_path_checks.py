@@ -1,4 +1,4 @@
-"""Tests of a model before its use: which way of computing its gradients is right, and which work can be left out."""
+"""Tests of a model before its use: whether the fast way computes its gradients rightly, and what can be left out."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -28,7 +28,7 @@ _WORTH, _FEWEST = 0.2, 2**20
 
 @dataclass(frozen=True)
 class _PrefixOutputLayout:
-    """A result of the frozen prefix for one record, which later operations of the model read."""
+    """Layout of one result of the frozen layers for one record; later layers of the model read this result."""
 
     shape: tuple[int, ...]  # shape for one record, including an axis of length 1 for the record
     kind: torch.dtype  # type of the values

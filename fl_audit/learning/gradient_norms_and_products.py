@@ -23,7 +23,7 @@ from fl_audit.learning.stacked_model import StackedModel
 
 
 class GradientNormsAndProducts(NamedTuple):
-    """Norms of unclipped per-record gradients, and their inner products with a vector."""
+    """Norms of unclipped per-record gradients, and their inner products with a given vector per trial."""
 
     norms: Tensor  # L2 norms over all parameters together, float32 (trials, n)
     products: Tensor  # inner products with the vector of the trial, float32 (trials, n); 0 if there are no vectors

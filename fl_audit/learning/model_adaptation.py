@@ -33,14 +33,16 @@ class _NamedInputHook:
 
 
 def unpacked(features: Tensor, inputs: tuple[NamedInput, ...]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the named arrays that rows of numbers consist of, each as (name, array (n, *shape)); integers become int64.
+    """Split rows of numbers into the named arrays of a model's input; yield each as (name, array (n, *shape)).
+
+    Integer arrays are converted to int64.
 
     Parameters
     ----------
     features
         Rows of numbers, one for each record, shape (n, width).
     inputs
-        Named arrays that a row consists of, in order.
+        Name and shape of each array that a row holds, in the order in the row.
     """
     for one, part in zip(inputs, torch.split(features, [one.width for one in inputs], dim=1), strict=True):
         shaped = part.reshape(len(features), *one.shape)

@@ -23,7 +23,7 @@ NO_GRADIENT = (
 
 @dataclass(frozen=True, eq=False)
 class ModelCheckRecords:
-    """Records of the data on which a model is tested, with names for messages."""
+    """Records of the data set on which a user's model is tested, each with a name for error messages."""
 
     features: Tensor  # features of the records, float32 (n, *shape)
     names: tuple[str, ...]  # name of each record for messages

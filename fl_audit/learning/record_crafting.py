@@ -111,7 +111,7 @@ def craft_record(scene: CraftingProblem, others: Tensor, starts: CraftingStarts)
 
 
 def craft_opposite(scene: CraftingProblem, record: CraftedFeatures, starts: CraftingStarts) -> CraftedFeatures:
-    """Return the record whose clipped gradient is farthest from that of a given record, which it replaces.
+    """Craft the record to replace a given one: the clipped gradients of both are as far apart as possible.
 
     Raises `InputError` if the model's gradient is not differentiable with respect to the features.
 
@@ -122,7 +122,7 @@ def craft_opposite(scene: CraftingProblem, record: CraftedFeatures, starts: Craf
     starts
         Records from which the search starts; their classes do not change.
     record
-        Record that is replaced.
+        The given record, which the result replaces.
     """
     features, labels = record.features.unsqueeze(0), torch.tensor([record.label], device=record.features.device)
     own = scene.model.clipped_sum(scene.models, features, labels, scene.clipping_norm).unsqueeze(1)

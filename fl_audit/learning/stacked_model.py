@@ -141,7 +141,7 @@ class StackedModel(ModelPasses):
         return max(1, self._scale * pass_budgets.PASS_BUDGET // self.activations)
 
     def trials_per_pass(self, examples: int) -> int:
-        """Return the number of trials whose activations for this number of examples fit the cache, at least 1."""
+        """Return the number of trials whose activations for `examples` examples together fit the cache, at least 1."""
         return max(1, self._scale * pass_budgets.CACHE_BUDGET // (examples * self.activations))
 
     def clipped_sum(

@@ -85,7 +85,11 @@ def _is_bare(training: RecordedTraining) -> bool:
 
 
 def _claim(steps: Sequence[tuple[float, float, int]], delta: float, records_per_user: int) -> Claim:
-    """Return the claim of DP-SGD steps, given as (noise multiplier, sampling rate, number), for exact accounting."""
+    """Return the claim that a client's DP-SGD steps imply, with exact accounting.
+
+    A step is (noise multiplier, sampling rate, number of such steps). The claim protects a record, or a user if a user
+    has several records.
+    """
     events = [event for noise, rate, count in steps for event in gaussian_rounds(noise, count, rate)]
     unit = Adjacency.ADD_REMOVE_RECORD if records_per_user == 1 else Adjacency.ADD_REMOVE_USER
     return Claim(unit, events, delta)

@@ -336,7 +336,7 @@ class Recorder:
     def outputs_of(
         self, arrays: Mapping[str, Tensor], numbers: Mapping[str, float], evaluation: Mapping[str, float]
     ) -> TrainingOutputs:
-        """Return all outputs of a client: its metrics, and how its returned tensors compare with the private models.
+        """Return a client's outputs: its metrics, and whether its returned tensors are those that Opacus made private.
 
         Parameters
         ----------

@@ -46,5 +46,5 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 
 
 def stored_part(part: Any) -> dict[str, Any]:
-    """Return the stored form of a part, which is a frozen dataclass."""
+    """Return a noise or a participation, which is a frozen dataclass, as a dict of its fields."""
     return asdict(part)

@@ -64,7 +64,10 @@ class Guarantee:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """All claims that hold at the same time; the first is the claim of the reported epsilon."""
+        """All claims that hold at the same time, for example one for each sampling rate of the clients.
+
+        The first is the claim of the reported epsilon.
+        """
         return (self.claim, *self.others)
 
     def reconstruction_bound(self, chance: float) -> float | None:

@@ -100,7 +100,7 @@ class PrivacyCurve:
     def quantile(self, probability: float) -> float:
         """Return the smallest grid point that the loss exceeds with at most the given probability.
 
-        `probability` must exceed `infinity`, the P-mass beyond the grid.
+        `probability` must exceed `infinity`, the probability under P of losses beyond the grid.
         """
         above = np.append(np.cumsum(self.probabilities[::-1])[::-1][1:], 0.0) + self.infinity
         return float(self.losses[int(np.argmax(np.maximum.accumulate(above[::-1])[::-1] <= probability))])
@@ -302,7 +302,11 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
 
 
 def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta: float) -> float:
-    """Return an upper bound on epsilon that holds at the smallest deltas, too (Balle et al. 2020, theorem 21)."""
+    """Return an upper bound on epsilon: the smaller of a bound by Renyi DP and one by the epsilon without sampling.
+
+    The conversion of Renyi DP is theorem 21 of Balle et al. 2020. The bound also holds for deltas that are too small
+    for the numerical loss distributions.
+    """
     return _tail_bound(events, adjacency, delta, Accountant.RDP, gdp_epsilon)
 
 

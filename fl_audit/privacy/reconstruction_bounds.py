@@ -34,9 +34,9 @@ def as_add_remove(claim: Claim) -> Claim:
     """Convert a claim with replace adjacency to add-remove adjacency, which compares a contribution with its absence.
 
     Sensitivities are halved, because leaving a contribution out changes the sum half as much as replacing it. A claim
-    with add-remove adjacency stays as it is. The event of randomised response also stays unchanged, since it always
-    needs a record, and the resulting bound is valid. Raises `InputError` if the noise is scaled to the pair D, D',
-    because such noise gives no guarantee for other records.
+    with add-remove adjacency stays as it is. Events of randomised response stay unchanged too: randomised response
+    always needs a record, so leaving it out is not defined, and the bound with the unchanged event is valid. Raises
+    `InputError` if the noise is scaled to the pair D, D', because such noise gives no guarantee for other records.
     """
     adaptive = "adaptive, noise that is scaled to the longest contribution of anybody"
     found = f"sensitivities are {claim.sensitivities}"

@@ -31,7 +31,8 @@ _WEAK_NOISE = 0.03  # noise multiplier below which sampled releases use a bound 
 def _sampled_divergences(noise_multiplier: float, sampling_rate: float, replaced: bool) -> Floats:
     """Return the Renyi divergence of one Poisson-sampled Gaussian release at each order of `RDP_ORDERS`.
 
-    If `replaced`, the pair is (1-q) N(0) + q N(+Delta/2) against (1-q) N(0) + q N(-Delta/2), as in `pld`.
+    With `replaced`, it is the divergence of (1-q) N(0) + q N(+Delta/2) from (1-q) N(0) + q N(-Delta/2), as in `pld`.
+    Here q is the sampling rate and Delta the sensitivity.
     """
     # D_alpha = log E[(1 - q + q e^ell)^alpha] / (alpha - 1) with ell = (2x - 1) / (2 z^2), x ~ N(0, z^2) (Mironov,
     # Talwar & Zhang 2019, section 3.3); the other direction is smaller (theorem 5). In terms of Delta/2, as for

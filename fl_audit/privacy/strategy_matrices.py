@@ -81,9 +81,9 @@ def banded_coefficients(rounds: int, bands: int) -> Floats:
 
     The file `banded_coefficients.json` has coefficients that minimise the mean squared error of prefix sums, for some
     numbers of bands and rounds. If the given number of bands is in the file, the coefficients are taken from the file.
-    They are those for the smallest number of rounds in the file that is at least `rounds`. If there is none, they are
-    those for the largest number of rounds. If the number of bands is not in the file, the coefficients of the banded
-    square root are returned.
+    The entry is the one with the smallest number of rounds that is at least `rounds`, or, if all are smaller, with the
+    largest number of rounds. If the number of bands is not in the file, the coefficients of the banded square root are
+    returned.
 
     Parameters
     ----------

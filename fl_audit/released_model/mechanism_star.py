@@ -77,11 +77,11 @@ def mechanism_star_gaussian(
     tolerance: float = 1e-6,
     cut: float = 0.0,
 ) -> MechanismEpsilonStar:
-    """Return Epsilon* of a training mechanism and the mean over its models, from known normal distributions of scores.
+    """Return Epsilon* of a training mechanism, and the mean Epsilon* of its models, if scores are normal and known.
 
-    The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from error rates averaged over models. The
-    scores are standardised by each model's population. Then the average FNR at an FPR is the FNR between a mixture of
-    normals for the members and one standard normal for the population.
+    The mechanism's Epsilon* (Negoescu et al. 2023, Eq. 19) is computed from error rates averaged over models. For each
+    model, scores are standardised so that the population is N(0, 1). Then the average FNR at a given FPR is that of a
+    test between a mixture of normals (members) and N(0, 1) (population).
 
     Parameters
     ----------

@@ -155,7 +155,10 @@ def _fit(numbers: Integers, shifted: Floats) -> tuple[Floats, Floats]:
 
 
 def _tail_ranks(total: int, fineness: int) -> Integers:
-    """Return ranks from 1 to `total`: all near both ends, and fewer towards the middle."""
+    """Return ranks from 1 to `total`: all near both ends, and fewer towards the middle.
+
+    The step between ranks is their distance from the nearer end divided by `fineness`, at least 1.
+    """
     # The step between ranks is the distance from the nearer end divided by `fineness`, and at least 1.
     ranks, rank = [1], 1
     while rank <= total // 2:

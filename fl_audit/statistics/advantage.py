@@ -121,9 +121,10 @@ class MeanBettingTest:
         return cls(scaled, np.sqrt(2 * log_threshold / (scaled.size * before)), log_threshold)
 
     def with_numbers(self, values: Floats) -> "MeanBettingTest":
-        """Return the test with the same stakes on other numbers from 0 to 1, shape (n,), to bound their mean.
+        """Return a test of the mean of other numbers, with the stakes that were chosen on this test's numbers.
 
-        The i-th of these numbers must become known at the same time as the i-th of the original numbers.
+        The numbers are from 0 to 1, shape (n,). Stake i depends on the original numbers before the i-th. So the test is
+        valid only if the i-th new number becomes known together with the i-th original one.
         """
         return MeanBettingTest(values, self.stakes, self.log_threshold)
 

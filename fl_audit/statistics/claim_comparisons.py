@@ -59,14 +59,15 @@ def compare_with_claim(
 
     * *kept*: the whole interval is on the right side of the claim; the claim itself counts as right. In a run whose
       verdict is `violated`, the result is *shows no breach by itself* instead.
-    * *broken*: the whole interval is on the wrong side. One interval in 20 at 95 % misses the truth, and a report has
-      many. So the wider interval at `level` decides, and is printed too, if the printed interval is on the wrong side.
+    * *broken*: the whole interval is on the wrong side, and so is the wider interval at `level`, which is then printed
+      as well. If the wider interval contains the claim, it leads to one of the next two results. The wider interval is
+      needed because a report has many intervals: at 95 %, one in 20 misses the truth.
     * *too few trials to tell*: the interval contains the claim and also a value that breaks it twofold.
     * *no contradiction*: the interval contains the claim, but no value that breaks it twofold.
 
-    A value breaks a lower limit, such as for noise, twofold if it is half of the limit. It breaks an upper limit, such
-    as for an advantage or an epsilon, twofold if it is twice the limit. Both are counted from `origin`: with the origin
-    1/2, as for an AUC, twice 0.6 is 0.7. If twice the claim exceeds `largest`, half of the claim is used.
+    A lower limit, such as for noise, is broken twofold by half of the limit. An upper limit, such as for an advantage
+    or an epsilon, is broken twofold by twice the limit. Half and twice refer to the distance from `origin`: with the
+    origin 1/2, as for an AUC, twice 0.6 is 0.7. If twice the claim exceeds `largest`, half of the claim is used.
 
     Two kinds of numbers never give *too few trials to tell*: those whose claim equals `origin`, and lower bounds, whose
     interval has no upper end. A lower bound can break an upper limit, but never keep it.
@@ -86,8 +87,8 @@ def compare_with_claim(
     wide
         Function that returns the interval at a given confidence. If it is None, the printed interval decides.
     level
-        Largest probability on each side with which a number that keeps its claim may be called broken. It is that of
-        the verdict's test if there is one about this number.
+        Error probability on each side of the wider interval: the largest probability of calling a kept claim broken. If
+        the verdict has a test of this number, the test's level is passed.
     sides
         Number of sides on which the interval may miss the truth: 2, or 1 for a bound.
     is_violated

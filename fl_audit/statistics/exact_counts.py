@@ -97,7 +97,7 @@ class BinomialHistogram:
 
     @property
     def distribution(self) -> CountDistribution:
-        """Distribution of the score of a single count, see `scores`, together with the number of counts."""
+        """Distribution of one count's score as defined by `scores`, with the number of counts in the histogram."""
         shares = binom.pmf(np.arange(self.trials + 1), self.trials, self.probability)
         return CountDistribution(np.bincount(self.scores, weights=shares).astype(np.float64), int(self.often.sum()))
 

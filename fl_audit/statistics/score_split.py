@@ -81,10 +81,10 @@ def number_that_chooses(size: int) -> int:
 def number_of_splits(members: Floats, nonmembers: Floats) -> int:
     """Return the number of random splits over which the median of a bound is taken: 1 or 25.
 
-    A table of ranks holds the number of members and nonmembers at each rank. The result is 25 if fewer than about 2^16
-    tables can occur, because there are few scores or few different values. The number of possible tables is estimated
-    by the product of t + 1 over all distinct values, divided by n1 + n0 + 1. Here t is the number of scores with the
-    value.
+    One split is enough if scores are many and mostly different. The criterion is the number of tables of ranks that can
+    occur, where a table holds the numbers of members and of nonmembers at each rank. Below about 2^16 tables, the
+    result is 25. The number of tables is estimated by the product of t + 1 over all distinct values, divided by n1 + n0
+    + 1. Here t is the number of scores that have the value.
 
     Parameters
     ----------

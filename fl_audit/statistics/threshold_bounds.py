@@ -2,24 +2,25 @@
 
 All bounds depend only on the order of the scores: a strictly increasing transformation changes nothing, and infinite
 scores are allowed. The maximum of a lower bound over thresholds is no valid lower bound. So threshold and direction are
-chosen on a fifth of the scores (`score_split`), and the other scores give the bound. Corrections for many thresholds on
-all scores were tried in simulation and lose more. At 500 + 500 scores of a Gaussian with mu = 1, the fifth widens a
-bound by 12 %, and ten thresholds in two directions by 80 %.
+chosen on a fifth of the scores (`score_split`), and the other scores give the bound. In simulations with 500 + 500
+scores of a Gaussian with mu = 1, leaving out this fifth widens a bound by 12 %. The alternative is to use all scores
+and to correct for many thresholds: ten thresholds in two directions widen it by 80 %.
 
 **The order-statistic bound**: a threshold at a rank of the reference scores has a false-positive rate of known
 distribution. The bound holds if scores are independent, and identically distributed within each group. The proof:
 
 * The direction and the rank k are chosen on scores that are not measured. Ties are broken at random, so all measured
   scores differ. This is post-processing and leaves (epsilon, delta)-DP as it is.
-* The threshold is the k-th largest of n measured reference scores. The share V of the reference distribution above it
-  then follows Beta(k, n + 1 - k), whatever that distribution is: it is the k-th smallest of n uniform numbers.
+* The threshold is the k-th largest of n measured reference scores. The probability V of a reference score above this
+  threshold is random, and follows Beta(k, n + 1 - k) for every distribution of reference scores. For V is the k-th
+  smallest of n uniform numbers.
 * Hits are scores of the other group above the threshold. Given the threshold, the number of hits among its n1 scores is
   binomial. Under (epsilon, delta)-DP in both directions the rate of hits is at most g(V) = min(e^epsilon V + delta, 1 -
   e^-epsilon (1 - delta - V)) (Kairouz, Oh & Viswanath 2015, theorem 2.1, for the event and for its complement).
-* So the probability of at least the observed hits is at most p(epsilon) = E P(Binomial(n1, g(V)) >= hits), the mean
-  over that beta distribution. It falls with the hits, so p at the true epsilon is a p-value: it is at most a level with
-  at most that probability. It rises with epsilon, and the bound is the epsilon at which p reaches the level. So the
-  bound exceeds the true epsilon only if p at the true epsilon is below the level.
+* So the probability of at least the observed hits is at most p(epsilon) = E P(Binomial(n1, g(V)) >= hits), where E is
+  over the beta distribution of V. Since p falls with the number of hits, p at the true epsilon is a p-value. Since p
+  rises with epsilon, the bound is the epsilon at which p reaches the level. So the bound exceeds the true epsilon only
+  if the p-value at the true epsilon is below the level. This happens with a probability of at most the level.
 
 With two Clopper-Pearson intervals, half of the level is spent on the false-positive rate. The order-statistic bound
 spends nothing on it, because the distribution of this rate is known, and V enters by its mean and not by its worst
@@ -128,9 +129,10 @@ def _ranks(size: int) -> Integers:
 
 
 def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delta: float, level: float) -> Floats:
-    """Return log((TPR_low - delta) / FPR_high), both Clopper-Pearson bounds at half the level; -infinity if undefined.
+    """Return the lower bound log((TPR_low - delta) / FPR_high) on epsilon; -infinity if it is undefined.
 
-    `hits` and `alarms` need not be integers.
+    `hits` of `first` scores with D and `alarms` of `second` scores with D' are above the threshold; they need not be
+    whole. TPR_low and FPR_high are Clopper-Pearson bounds, each at half of `level`.
     """
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1e-9), first - hits + 1, level / 2), 0.0)
     high = np.where(alarms < second, betaincinv(alarms + 1, np.maximum(second - alarms, 1e-9), 1 - level / 2), 1.0)

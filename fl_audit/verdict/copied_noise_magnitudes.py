@@ -41,8 +41,9 @@ def magnitude_scores(values: Floats) -> Floats:
 def copied_sizes(measured: NoiseMeasurements) -> TestResult:
     """Test whether magnitudes of the noise are copied between coordinates or between rounds, by their correlations.
 
-    Three correlations are tested, with Bonferroni over them: the largest between two coordinates, the largest between
-    two rounds, and that of every round with the next one over all trials and coordinates together.
+    Three correlations of magnitudes are tested, with Bonferroni's correction: the largest between two coordinates, the
+    largest between two rounds, and one correlation of rounds with their next rounds. The last is computed from all
+    trials and coordinates together.
     """
     scores = magnitude_scores(measured.even_sample)
     _, rounds, places = scores.shape

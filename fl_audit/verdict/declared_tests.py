@@ -1,8 +1,8 @@
 """Define the family of tests behind a verdict: their names, their shares of the significance level, their results.
 
-The shares are fixed before any data are seen. Every test is exact or conservative under the claimed distribution, up to
-approximations that its docstring states. By Bonferroni, an honest federation fails one or more of the tests with
-probability at most `FAMILY_LEVEL`.
+Each test's share of the significance level is fixed before any data are seen. Every test is exact or conservative under
+the claimed distribution, or its docstring states the approximations. By Bonferroni, an honest federation fails one or
+more of the tests with probability at most `FAMILY_LEVEL`.
 """
 
 import math
@@ -188,7 +188,7 @@ class TestResult:
 
     @property
     def level(self) -> float:
-        """Significance level of the test, from its name."""
+        """Significance level of the test: its declared part of the level of the whole family."""
         return self.name.level
 
     @property

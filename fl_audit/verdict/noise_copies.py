@@ -159,14 +159,15 @@ def _by_coordinate(measured: NoiseMeasurements) -> Floats:
 
 @of_family(TestName.JOINT_PLACES)
 def joint_places(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the noise of many coordinates is weakly correlated, by all pairs of sampled coordinates, two-sided.
+    """Test whether many coordinates of the noise are slightly correlated, by all pairs of sampled coordinates.
 
-    The statistic is the sum of their squared correlations over rounds.
+    For each pair, the squared correlation of its two coordinates over all rounds of all trials is taken. The statistic
+    is the sum over pairs, and the test is two-sided.
 
-    Noise from low-discrepancy sequences, which fill space evenly, makes the sum too small. With n rounds over all
-    trials, each squared correlation has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and any two are uncorrelated.
-    The p-value is from a shifted gamma distribution with the exact mean, variance and third cumulant: with more
-    coordinates than rounds, the upper tail is far heavier than a normal one.
+    Noise from low-discrepancy sequences, which fill space evenly, makes the sum too small. With n rounds in all trials
+    together, each squared correlation has mean 1/n and variance 2 (n - 1) / (n^2 (n + 2)), and any two are
+    uncorrelated. The p-value is from a shifted gamma distribution with the exact mean, variance and third cumulant:
+    with more coordinates than rounds, the upper tail is far heavier than a normal one.
     """
     vectors = _by_coordinate(measured)
     places, draws = vectors.shape
@@ -205,10 +206,10 @@ def shifted_copies(measured: NoiseMeasurements) -> TestResult:
     """Test for noise that is a shifted copy of other noise of the run, by the largest absolute autocorrelation.
 
     A shift moves the noise by some trials, rounds and coordinates. The statistic of a shift is the sum of n products of
-    two noise values, which has variance n. The products may overlap. Therefore the tail of the sum is bounded by the
-    tail of n / 3 independent products with three times the variance, which has the fourth cumulant of overlapping
-    products. Bonferroni's correction is over all shifts with at least 5,000 products. Only the longest run of
-    neighbouring coordinates in the sample is used.
+    two noise values, which has variance n. The products may overlap, which makes the tail of their sum heavier.
+    Therefore the tail of n / 3 independent products with three times the variance is used, whose sum has the fourth
+    cumulant of overlapping products. Bonferroni's correction is over all shifts with at least 5,000 products. Only the
+    longest run of neighbouring coordinates in the sample is used.
     """
     numbers = [number for number, _ in measured.noise.places]
     edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
@@ -234,7 +235,7 @@ def _shifted_sums(values: Floats) -> tuple[Floats, Floats]:
     """Return, for every shift, the sum of the products of noise values and the number of products.
 
     Both have the shape (trial shifts, round shifts, coordinate shifts). Trials are shifted by fewer than `_MOST_LAGS`.
-    A shift and its reverse have equal sums, so the number of one of them is set to 0.
+    A shift and its reverse have equal sums, so one of them gets 0 as its number of products.
     """
     at_once = max(_MOST_LAGS, min(_TRIALS_AT_ONCE, _MOST_AT_ONCE // values[0].size))
     groups = [values[start : start + at_once] for start in range(0, len(values), at_once)]

@@ -1,12 +1,14 @@
-"""Measure statistics of the noise that an insider, an adversary among the clients, computes without the secret bit.
+"""Measure the noise of releases, by statistics that an insider (an adversarial client) can compute.
 
-The insider knows f(D) and f(D'), one of which is the sum in the release r. So it can compute the noise of the release
-in all directions except that of their difference. Let e = r - (f(D) + f(D'))/2, and let u be the unit vector of f(D) -
-f(D'). Then the residual w = e - <e, u> u has the distribution N(0, sigma^2 (I - uu')) whether D or D' was used. The
-measurement returns sums, a few projections and a small sample, but never whole vectors.
+The insider does not know the secret bit. It knows f(D) and f(D'), one of which is the sum in the release r. So it can
+compute the noise of the release in all directions except the direction of f(D) - f(D'). Let e = r - (f(D) + f(D'))/2,
+and let u be the unit vector of f(D) - f(D'). Then the residual w = e - <e, u> u has the distribution N(0, sigma^2 (I -
+uu')) whether D or D' was used. The measurement returns sums, a few projections and a small sample, but never whole
+vectors.
 
-Distributions of the measured values if a release is the sum of D or of D' plus fresh N(0, sigma^2 I), given all earlier
-releases (a side is a hypothesis, D or D', and the true side is the one that holds):
+If each release is the sum of D or of D' plus fresh noise N(0, sigma^2 I), the measured values have the following
+distributions, given all earlier releases. A side is a hypothesis, D or D', and the true side is the hypothesis that
+holds.
 
 * `total` / sigma^2 is chi-square with `total_freedom` degrees;
 * `squares` / sigma^2 of a tensor is chi-square with its `freedom` degrees. The part of w in tensor g has the smaller
@@ -20,8 +22,8 @@ releases (a side is a hypothesis, D or D', and the true side is the one that hol
   true side is chi-square with as many degrees of freedom as its class has coordinates.
 
 The sampled coordinates are fixed and public. A copy of noise from one coordinate to another is found only if both are
-sampled. So the sample contains neighbouring coordinates, multiples of the length of the first run of neighbours, both
-ends of the model and of every tensor, and the beginnings of the rows of the largest matrix.
+sampled. So the sample contains the first 32 coordinates, some multiples of 32, both ends of the model and of every
+tensor, and the beginnings of the rows of the largest matrix.
 """
 
 import math
@@ -193,7 +195,7 @@ def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: T
 def _grain(seen: ReleaseUnderHypotheses, numbers: Tensor) -> Tensor:
     """Return the float32 rounding step at the largest absolute value in each trial, (trials,).
 
-    The values are those of the release and of the shared sum, at the coordinates in `numbers`.
+    The values are the releases, and the part of the sums that D and D' share, at the coordinates `numbers`.
     """
     largest = torch.maximum(seen.release[:, numbers].abs(), seen.shared[:, numbers].abs()).amax(dim=1)
     return torch.ldexp(torch.ones_like(largest), _exponent(largest) - _SINGLE_BITS)

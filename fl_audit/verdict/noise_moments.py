@@ -84,7 +84,7 @@ def drift_along_gradients(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SHARED_OVER_TRIALS)
 def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
-    """Test whether trials share noise, by the variance of noise sums over trials relative to the remaining variance.
+    """Test whether trials share noise, by two variances: of the noise summed over trials, and of the remainder.
 
     For J coordinates, k rounds and W trials, the ratio of the two variances is F(J k, J k (W - 1)). The test is
     two-sided. Shared noise makes the ratio too large. Noise that cancels between trials, such as antithetic draws,

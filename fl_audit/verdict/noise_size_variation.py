@@ -125,10 +125,11 @@ def even_sizes(measured: NoiseMeasurements) -> TestResult:
 def carried_sizes(measured: NoiseMeasurements) -> TestResult:
     """Test whether the size of the noise in a round depends on its size one to four rounds before, by Student's t.
 
-    The size is the sum of squares. No other test finds noise that is partly reused from the previous round after its
-    coordinates were shuffled. The test is two-sided. It is made for all parameters together and for each tensor, and
-    for each of the four distances, with Bonferroni's correction. If the total noise differs significantly from the
-    claim, the ranks of the sizes are tested instead, and only a positive dependence counts.
+    The size of noise is its sum of squares. No other test finds noise that is partly reused from the previous round
+    after its coordinates were shuffled. The two-sided test is repeated for each tensor and for all parameters together,
+    and for each of the four distances between rounds. Bonferroni's correction is over these repetitions. If the total
+    noise differs significantly from the claim, the ranks of the sizes are tested instead, and only a positive
+    dependence counts.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     found = []

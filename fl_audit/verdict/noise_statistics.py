@@ -73,7 +73,7 @@ class NoiseStatisticsLayout:
     parameters: int  # P, number of scalars of the model
 
     def _entries(self) -> dict[str, tuple[str, ...] | None]:
-        """Return the names of the columns that each field has under one hypothesis; None for a field of one number."""
+        """Return the column names of each field under one hypothesis, by field; None for a field of one column."""
         return {
             "total": None,
             "total_freedom": None,

@@ -1,4 +1,4 @@
-"""Compute p-values of statistics that several tests of the noise use, and the deviations that such tests find."""
+"""Compute p-values that several tests of the noise use, and the smallest deviations that such tests detect."""
 
 import math
 

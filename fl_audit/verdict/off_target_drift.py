@@ -74,10 +74,10 @@ def _chi_square(squares: Floats, looks: int, place: str) -> tuple[float, float, 
 
 
 def _mean_found(places: int, level: float) -> float:
-    """Return the mean of the noise, in its standard deviations, that the chi-square test finds with probability 0.9.
+    """Return the smallest mean of the noise that the chi-square test detects with probability 0.9.
 
-    All coordinates are taken to have this mean. With n coordinates and noncentrality L, the statistic has about the
-    mean n + L and the variance 2 n + 4 L.
+    The unit is the standard deviation of the noise, and every coordinate has this mean. The calculation is a normal
+    approximation: with n coordinates and noncentrality L, the statistic has mean n + L and variance 2 n + 4 L.
     """
     short = chi_square_quantile(1 - level, places) - places
     spread = math.sqrt(2 * places + 4 * short)
@@ -104,9 +104,10 @@ def _sides(measured: NoiseMeasurements) -> list[_StandardisedMeans]:
 
 
 def _standard_mean(noise: Floats) -> float:
-    """Return the sum of the known noise values over the root of their number; NaN if none is known.
+    """Return a statistic of the mean noise, which is N(0, 1) if the noise is as claimed; NaN if no value is known.
 
-    It is N(0, 1) if the noise is as claimed. Noise that is larger than claimed is scaled down to the claimed size.
+    It is the sum of the known values over the root of their number. Noise that is larger than claimed is scaled down to
+    the claimed size first.
     """
     count = int(np.count_nonzero(~np.isnan(noise)))
     return float(np.nansum(reduced_noise(noise))) / math.sqrt(count) if count else math.nan

@@ -242,7 +242,8 @@ def shared_samples(opened: OpenedSecrets) -> TestResult:
 def _repeats_p(samples: OpenedParticipation, repeats: int) -> float:
     """Return an upper bound on the probability that at least `repeats` disjoint pairs of samples are equal.
 
-    Disjoint pairs are independent, and among P pairs there are fewer than P^m / m! sets of m disjoint pairs.
+    It is (P p)^m / m!, where m is `repeats`, P the number of all pairs, and p the probability that a pair is equal.
+    There are at most P^m / m! sets of m disjoint pairs, and disjoint pairs are independent.
     """
     if repeats == 0:
         return 1.0

@@ -114,7 +114,7 @@ class NoiseMeasurements:
 
     @cached_property
     def used_innovations(self) -> Floats:
-        """All innovations that are not NaN, as a flat array."""
+        """All standardised increments of the log-odds (innovations) that are not NaN, as a flat array."""
         return self.innovations[~np.isnan(self.innovations)]
 
     @property
@@ -223,7 +223,10 @@ class NoiseMeasurements:
 
 
 def _without_excess(sample: Floats, owners: list[str]) -> Floats:
-    """Compute `NoiseMeasurements.even_sample` from the sampled noise and the names of the coordinates' tensors."""
+    """Return the sampled noise without significant excess over the claim, as `NoiseMeasurements.even_sample` describes.
+
+    `owners` has the name of each sampled coordinate's tensor.
+    """
     names, which = np.unique(owners, return_inverse=True)
     groups = np.eye(names.size)[which]
     sizes, (trials, rounds, places) = groups.sum(axis=0), sample.shape

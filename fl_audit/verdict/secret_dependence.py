@@ -204,9 +204,10 @@ def _by_side(values: Floats, members: Flags) -> tuple[Floats, Floats]:
 def secret_last_bits(opened: OpenedSecrets) -> TestResult:
     """Test whether the last bits of releases are 1 equally often with D and with D'.
 
-    Over all coordinates, the trials' shares of ones are compared by Student's t, because last bits of one release may
-    depend on each other and need not be fair. At each sampled coordinate, the number of ones with D is hypergeometric,
-    given the number with D and D' together. The smallest p-value is corrected by Bonferroni.
+    One test uses all coordinates. Last bits of one release may depend on each other and need not be fair. So each trial
+    counts by its fraction of ones, and Student's t compares the trials with D and with D'. Further tests use one
+    sampled coordinate each: its number of ones with D is hypergeometric, given its number of ones in all trials. The
+    smallest p-value is corrected by Bonferroni.
     """
     found = if_known(opened.last_bits, NotTestedReason.NOT_OPENED)
     odd = if_known(opened.odd, NotTestedReason.NOT_OPENED)

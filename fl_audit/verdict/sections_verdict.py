@@ -96,7 +96,7 @@ def _counted(number: float) -> str:
 
 
 def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
-    """Return a sentence that states the largest epsilon which a test with this number of attack scores could show."""
+    """Return a sentence on the largest epsilon that a test of as many attack scores as the run has could show."""
     ceiling = of_scores.more["ceiling"]
     only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
     most = f"so many scores could show an epsilon of {number_text(ceiling, 3)} at most"

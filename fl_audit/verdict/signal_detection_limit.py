@@ -2,9 +2,9 @@
 
 The claim lets a target, the unit in which D and D' differ, contribute once, within the clipping norm. A target counts k
 times if the sums contain its contribution k times. This shifts the noise along its contribution by k - 1 lengths of
-that contribution. The smallest shift that is found follows from the distribution of the test, before a run as well as
-after it. A second limit is stated for a target whose contribution has the clipping norm. It does not depend on the
-target's own norm. A target with a smaller norm may count more often before it breaks the claim.
+that contribution. The smallest shift that is found follows from the distribution of the test, so it can be computed
+before a run and after it. A target with a norm below the clipping norm may count more often before it breaks the claim.
+So a second limit is stated for a target whose contribution has the clipping norm.
 """
 
 import math
@@ -32,10 +32,10 @@ _MOST_FREEDOM = 10**6  # with so many degrees of freedom Student's t is normal
 
 @dataclass(frozen=True)
 class NoiseSumAlongTarget:
-    """Drift along a target: the standardised noise in the direction of its contributions, summed over the run.
+    """Noise in the direction of a target's contributions, summed over the run.
 
-    The sum is normal with mean (k - 1) `unit` if the target counts k times. Its standard deviation is the ratio of the
-    real to the claimed standard deviation of the noise.
+    The sum is standardised: it is normal with mean (k - 1) `unit` if the target counts k times. Its standard deviation
+    is the ratio of the real to the claimed standard deviation of the noise.
     """
 
     value: float  # the sum of the noise, divided by the claimed standard deviation
@@ -85,7 +85,7 @@ class SignalDetectionLimit:
 
     @property
     def conclusive(self) -> bool:
-        """True if the test would have found a target whose contribution has the clipping norm and counts 1.5 times."""
+        """True if the test would find, with probability 0.9, a target that counts 1.5 times with the clipping norm."""
         return self.limit <= BREACH
 
     def to_json(self) -> dict[str, Any]:

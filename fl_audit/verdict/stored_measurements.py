@@ -21,7 +21,10 @@ _TARGET_NOISE = ("noise_squares", "noise_rounds", "noise_sum", "signal_sum")
 
 
 def measured_in(run: FinishedRun) -> NoiseMeasurements:
-    """Return the noise measurements of a finished run, which the tests of the verdict take; they are read once."""
+    """Return the noise measurements of a finished run, from which the tests of the verdict are computed.
+
+    The object is built once for each run, and then cached.
+    """
     return run.cached(_measured)
 
 

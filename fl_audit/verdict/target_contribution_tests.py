@@ -211,11 +211,10 @@ def _largest(name: TestName, looks: _NormalDriftSums, variance: float, freedom: 
 
 @of_family(TestName.SIGNAL_TRIAL)
 def signal_trial(measured: NoiseMeasurements) -> TestResult:
-    """Test by t-tests whether the noise of any single trial is shifted, and by an F-test whether shifts vary between
-    trials.
+    """Test whether the noise along the target is shifted in any single trial, and whether shifts vary between trials.
 
-    A t-test detects a target whose contribution is counted many times in one trial. The F-test detects a target that is
-    counted slightly more often in some trials. Bonferroni's correction is over both tests.
+    T-tests of single trials detect a target whose contribution is counted many times in one trial. An F-test detects a
+    target that is counted slightly more often in some trials. Bonferroni's correction is over both tests.
     """
     only_if(measured.rounds > 1, NotTestedReason.ONE_ROUND)
     noise = reduced_noise(measured.target_noise / measured.excess)

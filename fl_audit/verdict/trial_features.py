@@ -174,8 +174,9 @@ def _tail_features(values: Floats) -> Features:
 
 
 def _lag_features(values: Floats) -> Features:
-    """Return the correlation of the noise of consecutive rounds, of rounds two apart, and of the signs in consecutive
-    rounds.
+    """Return each trial's correlations of the noise between rounds that are one apart and two apart.
+
+    For consecutive rounds, the correlation of the noise's signs is added.
     """
     features = {}
     for lag in (1, 2):
@@ -286,7 +287,7 @@ def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
 
 
 def _log_scale(squares: Floats, freedom: int) -> Floats:
-    """Return the log of the mean square of the noise, in units of its standard deviation under N(0, 1) noise.
+    """Return the standardised log of the mean square of the noise: in its standard deviations under N(0, 1) noise.
 
     `squares` are sums over `freedom` noise values.
     """
@@ -294,9 +295,10 @@ def _log_scale(squares: Floats, freedom: int) -> Floats:
 
 
 def _low_bits_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return features that reveal noise of half precision: the standardised sums of the cosines of low bits.
+    """Return features that reveal noise of half precision, by the low bits that half precision lacks.
 
-    There is one feature for each kind of number (`LOW_BITS_KINDS`) of which every trial has enough known values.
+    Each feature is a sum of cosines of low bits, standardised. There is one for each kind of number (`LOW_BITS_KINDS`)
+    of which every trial has enough known values.
     """
     sums, counts = measured.noise.low_bits[known][:, :, 0], measured.noise.low_bits_count[known][:, :, 0]
     offered = ~np.isnan(sums)

@@ -111,9 +111,9 @@ def depends_on_secret(found: VerdictDetails) -> bool:
 def has_open_shares(found: VerdictDetails) -> bool:
     """Return True if the clients' shares of the noise are known to be independent, or if clients add no shares.
 
-    Shares count as independent if they were revealed after the run and no test found copies among them. If
-    clients send copies of one share, their sum has more noise than claimed, but an insider that knows its own share can
-    subtract much of it. So too much noise is harmless only if the result is True.
+    Shares count as independent if they were revealed after the run and no test found copies among them. If clients send
+    copies of one share, the sum has more noise than claimed. But an insider that knows its own share can then subtract
+    much of this noise. So excess noise is harmless only if the result is True.
     """
     name = TestName.SHARE_PAIRS
     is_unopened = (name, NotTestedReason.UNOPENED_SHARES) in found.not_offered

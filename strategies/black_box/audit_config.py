@@ -104,9 +104,10 @@ class AuditConfig:
         Parameters
         ----------
         records
-            Number of records that the target's client holds; None if the app never called `held`.
+            Number of records that the target's client holds; None if the app never passed its records to the function
+            `held`.
         fault
-            Reason why the argument that the app passed to `held` is no data set; empty if it is one.
+            Message that says why the app's argument of `held` is no data set; empty if the argument is a data set.
 
         Raises
         ------

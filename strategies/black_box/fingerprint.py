@@ -23,9 +23,10 @@ _FRAMES = 50  # number of call frames above a mod that are searched for its Clie
 def fingerprint(strategy: object, arguments: Mapping[str, object] | None = None) -> str:
     """Return a digest, 12 hexadecimal digits, of the code and settings of a strategy and of all strategies it wraps.
 
-    Settings are numbers, booleans, and strings of letters, hyphens and underscores. Other strings are left out, because
-    they are often file names with a time. The code is that of the app's modules that define the strategy, and of the
-    app's modules that these import. For a class of an installed library it is the code of the class alone.
+    Settings are numbers, booleans, and strings of letters, hyphens and underscores. Other strings do not count, because
+    many are file names with a timestamp, which differ between equal runs. The code is the text of the app's modules
+    that define the strategy, and of the app's modules that these import. Of an installed library, only the text of the
+    strategy's class counts.
 
     Parameters
     ----------

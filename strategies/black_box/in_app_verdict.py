@@ -43,9 +43,10 @@ _CLIENTS, _ZERO = "replies of clients", "an update of exactly zero"
 def _refusals(
     kind: str, seen: Sequence[Transcript], present: NDArray[np.bool_], probe: str | None
 ) -> Iterator[TrialErrorShares]:
-    """Yield each kind of failure in the trials, with its share under D and D'.
+    """Yield each kind of failure, with the share of trials with D and of trials with D' in which it occurred.
 
-    They are refusals (named `kind`), errors of clients, and the error `probe` on an update of zero.
+    There are three kinds: refusals of the app, which are reported under the name `kind`; errors of clients; and the
+    error `probe`, which the app raised on an update of zero.
     """
 
     def refusal(what: str, said: str, refused: Iterable[bool]) -> TrialErrorShares:

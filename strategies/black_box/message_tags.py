@@ -49,7 +49,7 @@ class UpdateFormat(StrEnum):
 
 
 class AbsentTargetMetrics(StrEnum):
-    """The metrics that the target's client reports in a trial without its contribution."""
+    """Treatment of the metrics in the target's reply in a trial without its contribution: kept, or set to 0."""
 
     KEPT = "kept"  # metrics and example count are unchanged, since the claim covers models alone
     WITHHELD = "withheld"  # metrics and example count are 0, since the claim covers everything that a client sends

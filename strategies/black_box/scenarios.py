@@ -1,4 +1,7 @@
-"""The scenarios (conditions) of black-box trials: what the target sends under D and D', other clients, the model."""
+"""The scenarios of black-box trials.
+
+A scenario says what the target sends under D and under D', what the other clients send, and which model is trained.
+"""
 
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.strategies.black_box.scenario import (

@@ -119,9 +119,9 @@ def _spared(trial: int) -> AbstractContextManager[None]:
 
 
 def _played(reply: Message, received: dict[str, Arrays], note: TrialTag) -> Floats | None:
-    """Change a reply of the target's client in place as `note` demands; return the update that the client learned.
+    """Change the target client's reply in place as the trial's tag `note` demands; return the update that was learned.
 
-    It is None if no record of the reply has the shapes of the received model.
+    The result is None if no record of the reply has the shapes of the received model.
     """
     assert note.action is not None
     update = None

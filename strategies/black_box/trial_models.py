@@ -86,7 +86,7 @@ def template_of(arrays: Mapping[str, NDArray[np.generic]]) -> ModelWithDirection
 
 
 def is_moved_by(direction: Direction, name: str, array: NDArray[np.generic]) -> bool:
-    """Return whether a direction stands for updates of one kind of tensor, and the given tensor is of this kind.
+    """Return whether a direction moves all tensors of one kind, such as integers, and the given tensor is of that kind.
 
     Parameters
     ----------
@@ -128,8 +128,9 @@ def update_of(
     model
         Model of the trial, which has the directions as vectors.
     norm
-        Clipping norm. The length of the update is `part.length` times this norm. It is the L2 norm of the whole update,
-        or of its part in each tensor (EVERY_TENSOR), or the change of each value (SCALAR, COUNTER, SWITCH, RUNNING).
+        Clipping norm, by which `part.length` is multiplied. The product is the L2 norm of the update in most
+        directions. In direction EVERY_TENSOR it is the norm of the update in each tensor. In directions SCALAR,
+        COUNTER, SWITCH and RUNNING it is the change of each value in the tensors of that kind.
     """
     length, update = part.length * norm, np.zeros(model.size)
     match schedule:

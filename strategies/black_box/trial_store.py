@@ -65,7 +65,7 @@ class StoredTrials:
 
     @property
     def chosen_update(self) -> str:
-        """The kind of update that told D from D' best in the first trials, or the only kind."""
+        """Kind of update under which the first trials best distinguished D from D', or the only kind."""
         if len(self.contributions) == 1:
             return self.contributions[0]
         return str(_read(self.directory / _CHOICE)["contribution"])
@@ -139,7 +139,10 @@ class StoredTrials:
 
     @property
     def is_new(self) -> bool:
-        """Whether no trial has been started yet: `keep_unrefuted`, which precedes the first trial, was not called."""
+        """Whether no trial has been started yet.
+
+        Trials start after `keep_unrefuted` was called, which writes a file by which this property decides.
+        """
         return not (self.directory / _STILL).exists()
 
     def is_present(self, trial: int) -> bool:

@@ -233,9 +233,10 @@ class AppTrialRunner:
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
     def _pulls(self) -> dict[int, TargetAction]:
-        """Return crafted actions of the clients other than the target's, by node ID: half pull one way, half against.
+        """Return crafted updates for the clients other than the target's, keyed by node ID.
 
-        In a mean both halves cancel. In a median they let the target's client decide. An odd last client has no entry.
+        Half of these clients send the crafted update and half its negative; of an odd number, the last client has no
+        entry. In a mean both halves cancel. In a median they leave the decision to the target's client.
         """
         others = sorted(node for node in self.roll.partitions if node != self._target)
         ways = (TargetAction.CRAFTED, TargetAction.CRAFTED_OPPOSITE)

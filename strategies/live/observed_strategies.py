@@ -160,7 +160,10 @@ def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[
 
 
 def _weight(reply: Any, key: str) -> float:
-    """Return the weight that a reply of either Flower interface states; 0 without a valid one."""
+    """Return the weight of a client in the average, as its reply of either Flower interface states it.
+
+    The result is 0 if the reply states no finite weight of at least 0.
+    """
     if isinstance(reply, Message):
         records = reply.content.metric_records.values() if reply.has_content() else ()
         named = next((one.get(key) for one in records), None)

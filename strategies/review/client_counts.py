@@ -55,8 +55,8 @@ def asked_of(strategy: Strategy, nodes: int) -> int:
 def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tuple[int, list[str]]:
     """Return the number of clients for a review, and remarks on it.
 
-    If neither reviewer nor app gives a number, the smallest suitable number is returned. It is suitable if the strategy
-    then asks as many clients per round as the DP wrapper expects.
+    If neither reviewer nor app gives a number, and the strategy would ask fewer clients per round than the DP wrapper
+    expects, the number is raised: to the smallest one with which the strategy asks as many as expected.
 
     Parameters
     ----------

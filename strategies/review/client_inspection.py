@@ -110,7 +110,7 @@ def _limited(seconds: float) -> Iterator[None]:
 
 @dataclass
 class _InspectedClients:
-    """Answers an app's server with the app's own clients, and records their training."""
+    """Clients of an app under review: they answer the messages of the app's server, and their training is recorded."""
 
     app: AppDescription  # Flower app with the clients
     client: ClientApp  # its ClientApp

@@ -118,7 +118,10 @@ def _in_file(path: Path, name: str) -> Iterator[RecordPrivacyMention]:
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield (package, bound name) for each import in a syntax node; the name is "" if nothing is bound."""
+    """Yield the package of each import in a syntax node, with the name that the import defines in the module.
+
+    The name is "" for an import by a function call, which defines none.
+    """
     match node:
         case ast.Import(names=names):
             for one in names:

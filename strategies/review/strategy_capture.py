@@ -176,7 +176,10 @@ def _caught_starts() -> Iterator[None]:
 def _old_start(
     strategy: OldStrategy, config: ServerConfig | None, grid: Grid, workflow: Any = None
 ) -> _StrategyStarted:
-    """Return an exception that reports the start of a strategy of Flower's old interface, with rounds and model."""
+    """Return the exception by which a captured app reports that it starts a strategy of Flower's old interface.
+
+    It holds the strategy, the number of rounds and the initial model.
+    """
     model = strategy.initialize_parameters(manager_of(grid))
     arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
     rounds = (config or ServerConfig()).num_rounds
@@ -261,7 +264,7 @@ def _within_masks(app: AppDescription, mods: Sequence[Mod]) -> tuple[Sequence[Mo
 
 
 def _in_new_form(mod: Mod) -> Mod:
-    """Return the mod that replaces a mod of Flower's old interface in the new one; return other mods unchanged."""
+    """Convert a mod of Flower's old client interface to its counterpart in the new one; return other mods unchanged."""
     if getattr(mod, "__module__", "").startswith("flwr.client.mod"):
         found: Callable[..., Any] | None = getattr(new_mods, name_of(mod), None)
         if isinstance(found, type):

@@ -1,6 +1,7 @@
 """Execution and results of the runs behind the figures: each run is carried out once, then read from its directory.
 
-Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy.
+The paper measures the trade-off of privacy and accuracy by phi: the relative loss of the attack's AUC, divided by the
+relative loss of accuracy.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

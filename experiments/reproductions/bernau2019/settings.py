@@ -51,7 +51,7 @@ class Randomizer(StrEnum):
 
 @dataclass(frozen=True)
 class DataSetRunExtent:
-    """The numbers of records, epochs and trials, and the noise levels, of a data set in the full or the quick form."""
+    """Size of the experiment on one data set, in a full or a quick run: records, epochs, trials and noise levels."""
 
     records: int  # targets, of which half are members on average
     epochs: int  # largest number of passes over the members without central DP

@@ -110,7 +110,9 @@ def _beliefs(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
 
 
 def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int) -> PaperClaim:
-    """Return the claim that the insider's belief exceeds rho_beta in at most a share delta of the trials.
+    """Return the claim that the insider's belief exceeds rho_beta in at most a fraction delta of the trials.
+
+    Rho_beta is the paper's bound on the posterior belief.
 
     Parameters
     ----------

@@ -110,7 +110,10 @@ def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
 
 
 def _training_scores(run: Path) -> list[Floats]:
-    """Return the scores (transformed losses) of each model on D, whether the model was trained on D or on D'."""
+    """Return the scores (transformed losses) that each trial's final model gives to the records of D.
+
+    Models that were trained on D' are included.
+    """
     public, _ = read_public(run)
     federation = load_federation(public)
     models = torch.cat([load_file(path)["models"] for path in sorted((run / "public").glob("models-*.safetensors"))])

@@ -67,7 +67,7 @@ def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarT
     task
         The classification task of the paper.
     context
-        Data directory, form and engine.
+        Settings of the reproduction; the data directory, the extent (full or quick) and the engine are used.
 
     Raises
     ------

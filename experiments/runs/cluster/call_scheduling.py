@@ -144,7 +144,7 @@ class CallScheduler:
                 return
 
     def _make_part(self, compartment: int, line: _CallQueue) -> None:
-        """Make some of the waiting calls in an idle process, and put lost calls back."""
+        """Execute some of the waiting client calls in an idle process, and put lost calls back into the queue."""
         process = self._pool.take(compartment)
         with self._changed:
             calls = self._part(line, process)
@@ -156,7 +156,7 @@ class CallScheduler:
             line.idle += bool(calls)
 
     def _end(self, line: _CallQueue, error: Exception) -> None:
-        """Report an error as the outcome of all waiting calls of a queue, whose thread ends because of it."""
+        """Report an error as the outcome of all waiting calls of a queue, because the error ends the queue's thread."""
         with self._changed:
             left, line.calls = line.calls, []
             line.threads, line.idle = line.threads - 1, line.idle - 1

@@ -186,7 +186,7 @@ class PatchedRuntime:
         grid
             The grid that Flower's runtime passes to the ServerApp.
         context
-            The context that it passes along.
+            The context that Flower's runtime passes to the ServerApp.
         """
         # Kept here: what it refers to in Ray must not be let go, in another thread, while Ray is being shut down.
         self._grids.append(ClientPoolFlowerGrid(grid, self, self._retries, context))

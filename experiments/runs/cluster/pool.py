@@ -161,10 +161,11 @@ class ClientPool:
         return self._outcome(process, begun)
 
     def wait_for_results(self, process: ClientProcess, under_way: int) -> CallReplies:
-        """Wait for the client calls in progress in a process, and return their results.
+        """Wait for a process that makes client calls, and return the results of those that are done.
 
-        A single call is awaited to its end. Several calls are awaited for at most `SECONDS_OF_A_CALL` (0.1 seconds).
-        After that time only the current call may still be in progress, and the calls behind it are not made.
+        A single call is awaited to its end. With several calls, the process begins no further call after
+        `SECONDS_OF_A_CALL` (0.1 seconds). The calls that it has not begun are not made, and one that it has begun
+        continues.
 
         Parameters
         ----------
@@ -259,7 +260,7 @@ class ClientPool:
         )
 
     def _outcome(self, process: ClientProcess, reference: Any) -> CallReplies:
-        """Wait for the results of calls in a process, and return them."""
+        """Wait for the results of calls in a process; raise `LostCallsError` if its machine is lost meanwhile."""
         try:
             with call_error_if_full():
                 while not ray.wait([reference], timeout=_SECONDS_BETWEEN_LOOKS)[0]:

@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 
 
 class OutOfTimeError(Exception):
-    """Raised when the time for trials is over; the audit then uses the trials played so far."""
+    """Raised when the time for trials is over; the audit is then decided by the trials that have been run."""
 
 
 FEWEST_OF_EACH = 10
@@ -101,11 +101,11 @@ class TrialErrorShares:
 
 
 class OthersNoiseShareReason(StrEnum):
-    """The reason why a distinguisher that uses the replies of all other clients does not refute a claim.
+    """Reason why a test that uses the other clients' replies does not refute a claim: they may contain noise.
 
-    SHARES: the other clients reply differently each time to the same model, and the difference may be their share of
-    the noise. SHARES_OUTSIDE: the results of the other clients were fixed, but different values arrived each time, so
-    Flower mods (code around a client) may add noise.
+    SHARES: to the same model, the other clients reply differently each time. The difference may be their share of the
+    noise. SHARES_OUTSIDE: the other clients' results were fixed, but different values arrived each time. So Flower
+    mods, which run code around a client, may add noise.
     """
 
     SHARES = "shares"

@@ -61,9 +61,9 @@ class GaussianMuEstimate:
 
 
 def noise_reading(claim: StatedClaim, attempt: DistinguisherTest) -> GaussianMuEstimate | None:
-    """Return an estimate of the noise from a test's trials; None if the noise does not look Gaussian.
+    """Return estimates of shift, noise and mu from a distinguisher's trials, for the case that the noise is Gaussian.
 
-    Also None with fewer than 20 trials with D or fewer than 20 with D'.
+    The result is None if a test rejects normal noise, or with fewer than 20 trials with D or with D'.
 
     Parameters
     ----------

@@ -162,7 +162,9 @@ class LinearSketch:
 
 
 def sketch(shapes: Mapping[str, tuple[int, ...]]) -> LinearSketch:
-    """Return the linear sketch for models with the given shapes of tensors; it is the same in every process.
+    """Return the linear map that reduces models with tensors of the given shapes to few numbers.
+
+    The map is the same in every process.
 
     `shapes` is keyed by the names of the tensors, in the order in which they are flattened. Raises `InputError` if
     there are no parameters.

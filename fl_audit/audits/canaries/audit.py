@@ -41,5 +41,5 @@ class CanaryAudit(PairAudit):
         return ClientRole.CANARY if federation.public.is_canary(client) else super().role(federation, client)
 
     def opens_secrets(self, public: "Federation") -> bool:
-        """Return False, since the verdict needs only the coins of the canaries and no secret of the challenger."""
+        """Return False: the verdict needs no disclosed secret of the challenger, only the coins of the canaries."""
         return False

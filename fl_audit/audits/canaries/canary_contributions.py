@@ -1,8 +1,8 @@
 """Compute the contributions of canary clients in a simulated training, and the scores of canaries from a release.
 
 A canary is a random direction that a secret coin includes in a round or leaves out. Directions are derived from the
-public seed, the trial, the round and the canary. Decoys are directions that no client ever sends. They are scored too
-if canaries that are out send nothing, because their scores show the null distribution.
+public seed, the trial, the round and the canary. Decoys are directions that no client ever sends, so their scores show
+the null distribution. They are scored only if a canary that is left out sends nothing, not if it sends its negative.
 """
 
 from dataclasses import dataclass

@@ -73,8 +73,8 @@ def from_all_iterates(
     """Return an estimate of epsilon and a lower bound on it, from the cosines of canaries with all releases.
 
     Each canary is sent in every round. The estimate uses the largest cosine of each direction over the rounds, as in
-    the paper. The bound on mu is sqrt(rounds) times a bound on the mean cosine of one round. Raises `InputError` if
-    shapes do not match or a number is out of its range.
+    Andrew et al. 2023. The bound on mu is sqrt(rounds) times a bound on the mean cosine of one round. Raises
+    `InputError` if shapes do not match or a number is out of its range.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ def certify(
 
 
 def over_the_training(claim: Claim, excess: float) -> float:
-    """Return epsilon of the whole training, by the claimed accountant, if the noise is not as claimed.
+    """Return epsilon of the whole training, by the claimed accountant, if the noise differs from the claimed noise.
 
     The noise of each round is the claimed noise divided by `excess`.
 

@@ -220,7 +220,7 @@ def approximate_inverse(epsilon: float, delta: float) -> Inverse:
 
 
 def is_possible(guesses: Guesses, tail: float, inverse: Inverse) -> bool:
-    """Return whether `guesses.right` or more right guesses can have the probability `tail` under a trade-off curve.
+    """Return whether a trade-off curve allows at least `guesses.right` right guesses with probability `tail`.
 
     The computation is explained in the module's docstring.
 

@@ -72,7 +72,10 @@ class GuaranteeForBelief:
 
 @dataclass(frozen=True)
 class GuaranteesByBelief:
-    """The claim of a run, from which alternative guarantees with other bounds on the posterior belief are computed."""
+    """Alternative guarantees for the claim of a run: what it would guarantee with more or less noise.
+
+    There is one alternative for each of several bounds on the posterior belief.
+    """
 
     claim: Claim
 

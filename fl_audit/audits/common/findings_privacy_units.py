@@ -73,10 +73,10 @@ def _epsilon(run: FinishedRun, size: int) -> float:
 
 
 def _size(claimed: Unit, asked: Unit, relation: Relation, sizes: GroupSizes) -> int | None:
-    """Return how many claimed units change if one unit of the kind `asked` changes; None if this is unknown.
+    """Return how many units of the claim change if one unit of the kind `asked` changes; None if this is unknown.
 
-    If the claimed unit is larger, only a part of it changes. This replaces the claimed unit, which is two changes under
-    add-remove.
+    If the claim protects larger units, only a part of one of them changes, which counts as its replacement. Under
+    add-remove adjacency a replacement is two changes.
     """
     changed = 1 if relation is Relation.REPLACE else 2
     of_user = None if sizes.clients_of_user is None else changed * sizes.clients_of_user

@@ -148,9 +148,9 @@ def _spread(run: FinishedRun, column: str, cut: float) -> EpsilonStarSummary:
 
 @dataclass(frozen=True)
 class ClientEpsilonStar:
-    """Quantiles over the trials of Epsilon* of one client's records, in nats.
+    """Quantiles, over the trials, of the Epsilon* of one client's records; in nats.
 
-    They are infinite if Epsilon* is unbounded.
+    A quantile is infinite if Epsilon* is unbounded.
     """
 
     client: int  # number of the client

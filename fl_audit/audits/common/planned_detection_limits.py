@@ -56,5 +56,5 @@ def _share_of_rounds(public: Federation) -> float:
 
 
 def _share_of_turns(public: Federation) -> float:
-    """Return the largest share of the rounds in which a unit is scheduled to be available."""
+    """Return the largest fraction of the rounds in which a unit may participate, before any sampling."""
     return public.mechanism.participation.participations(public.rounds) / public.rounds

@@ -23,7 +23,10 @@ _UNUSED = "test records were not used in training"
 
 
 def beside_text(numbers: evidence.ModelAccuracyFinding) -> str:
-    """Return the accuracies without privacy and of the most frequent class, in brackets; empty if both are unknown."""
+    """Return two accuracies for comparison, as text in brackets: without privacy, and of the most frequent class.
+
+    An unknown accuracy is left out; if both are unknown, the text is empty.
+    """
     known = []
     if numbers.unprotected is not None:
         known.append(f"{percent(numbers.unprotected.final)} without privacy")

@@ -14,7 +14,7 @@ from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
 
 class TargetsGuaranteeTests(GuaranteeTests):
-    """Base class of the tests of the guarantee by audits with many targets.
+    """Base class for audits with many targets: how they test whether a run keeps its guarantee.
 
     The noise is measured only along the contributions of the targets.
     """

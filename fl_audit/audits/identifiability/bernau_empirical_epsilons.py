@@ -92,7 +92,7 @@ def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstima
 
 
 def _sampled_epsilon(signal: float, claim: Claim) -> float:
-    """Return the claim's epsilon if, in every round, sensitivity over standard deviation of the noise were `signal`."""
+    """Return the epsilon of the claim's releases if the noise had `signal` as sensitivity over standard deviation."""
     z = claim.noise_multiplier
     if signal == 0 or z is None:
         return 0.0

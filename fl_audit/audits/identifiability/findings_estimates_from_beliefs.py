@@ -117,9 +117,9 @@ def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, floa
 
 
 def _curve(run: FinishedRun, claimed: float) -> tuple[DeltaEstimatesAtEpsilon, ...]:
-    """Return estimates of delta at nine epsilons, equally spaced from 0.
+    """Return estimates of delta at nine equally spaced epsilons, from 0 to `claimed`.
 
-    The last one is `claimed`, or the 90 % quantile of the absolute log-odds if this is smaller.
+    If the 90 % quantile of the absolute log-odds is below `claimed`, the epsilons end at this quantile.
     """
     odds, bits, confidence, points = run.log_odds, run.bits, run.facts.confidence, []
     seen = float(np.quantile(np.abs(odds), 0.9))

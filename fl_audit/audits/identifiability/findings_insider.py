@@ -100,7 +100,7 @@ def measure_insiders(run: FinishedRun, _: Findings) -> SeveralInsidersFinding | 
 
 @dataclass(frozen=True)
 class LlrIncrementTestFinding:
-    """The result of testing that the innovations are independent N(0, 1)."""
+    """Result of testing whether the standardised increments of the insider's log-odds are independent N(0, 1)."""
 
     check: LlrIncrementTest
 

@@ -22,9 +22,10 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
         require_computable_llr(public)
 
     def judge(self, run: FinishedRun) -> VerdictDetails | None:
-        """Return the judgement of the guarantee by tests of log-likelihood ratios and noise, or from scores.
+        """Return the result of testing the guarantee; None without an insider.
 
-        Scores are used if the insider has no likelihood ratios. None without an insider.
+        The tests use the insider's log-likelihood ratios and its measurements of the noise. If the insider has no
+        log-likelihood ratios, they use its scores.
         """
         guarantee, scores, confidence = run.facts.stated_guarantee, run.insider_scores, run.facts.confidence
         if scores is not None:
@@ -37,7 +38,7 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
         return pairs_covered("this pair", facts)
 
     def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
-        """Return by how much noise must be too small for a planned run to detect it; None if the run has no insider."""
+        """Return the smallest lack of noise that a planned run would detect; None if the run has no insider."""
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:

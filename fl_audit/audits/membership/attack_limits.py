@@ -137,7 +137,10 @@ class _Tradeoff:
 
 
 def _corners(curve: pld.PrivacyCurve) -> tuple[Floats, Floats]:
-    """Return P(L <= l) and P'(L > l) for the privacy loss L of P against P', at the grid points l >= 0 of its curve."""
+    """Return P(L <= l) and P'(L > l) at each grid point l >= 0 of a privacy curve.
+
+    L is the loss log(P / P') of the two distributions P and P' that the curve compares.
+    """
     # One more point below the grid: if losses below 0 are almost impossible, the grid begins above 0.
     losses = np.append(curve.losses[0] - curve.interval, curve.losses)
     kept = losses > -curve.interval / 2

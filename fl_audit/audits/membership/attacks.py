@@ -150,7 +150,7 @@ def _own_scores(name: str, answers: ModelOutputs, membership: TargetMembership, 
 
 
 def _of_records(answers: T | None, attack: str) -> T:
-    """Return the values unchanged, or raise `InputError` if they are None because targets are not single records."""
+    """Return an attack's inputs unchanged; raise `InputError` if they are None because a target has several records."""
     accepted = f"accepted about clients are {' and '.join(OF_ANY_UNIT)}"
     require(answers is not None, f"attack '{attack}' is asked about records: {accepted}")
     assert answers is not None

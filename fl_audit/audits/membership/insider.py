@@ -241,10 +241,10 @@ def _of_clients(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[_Alignment, _Alignment]:
-    """Return the two alignments of `_alignments` if the units are clients.
+    """Return the noise's products with each client's contribution, and the contributions' norms, as `_alignments` does.
 
-    They are sums over the rounds that whitening combines. The second alignment leaves out the quantile bits, because
-    after a small update their noise would hide the noise on the sum.
+    They are sums over the rounds that whitening combines. The first alignment includes the quantile bits. The second
+    one leaves them out, because after a small update their noise would hide the noise on the sum.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit = _unit_of_bits(federation, sigma)

@@ -52,18 +52,20 @@ def rmia_scores(
 ) -> Floats:
     """Return the RMIA score of each target in each trial, from 0 to 1, shape (trials, targets); higher for members.
 
-    The ratio of a record is the confidence of the attacked model in it, divided by the mean confidence of reference
-    models. The score of a target is the share of population records whose ratio, times gamma, is at most the target's
-    ratio. The mean confidence of reference models in a target is (mean_in + mean_out) / 2 online and ((1 + a) mean_out
-    + 1 - a) / 2 offline. Here mean_in and mean_out are means over reference models with and without the target. For a
-    population record, mean_out is over all reference models, and online it is the mean confidence itself.
+    The ratio of a record is the confidence of the attacked model in the record, divided by the mean confidence of
+    reference models. The score of a target is the fraction of population records whose ratio, times gamma, is at most
+    the target's ratio. Let mean_in and mean_out be the mean confidences in a target over reference models with and
+    without the target. The mean confidence in the target is (mean_in + mean_out) / 2 online, and ((1 + a) mean_out + 1
+    - a) / 2 offline. No reference model used a population record, so its mean_out is over all of them. Its mean
+    confidence is mean_out online, and follows from mean_out by the same formula offline.
 
     Source: Zarifzadeh, Liu & Shokri 2024, Low-cost high-power membership inference attacks, equations 2 to 4 and
-    appendix B.2. (The code run_rmia of ML Privacy Meter differs in two points. It takes the mean over the larger half
-    of a population record's confidences, as if half of the models had used it, and it counts > where the paper has >=.)
+    appendix B.2. The code run_rmia of ML Privacy Meter differs from the paper in two points. For a population record it
+    takes the mean over the larger half of the confidences, as if half of the models had used the record. It compares
+    ratios by > where the paper has >=.
 
-    Raises `InputError` if shapes do not match, a log-probability is not finite or above 0, or a target has no reference
-    model on a side that is used.
+    Raises `InputError` if shapes do not match, or if a log-probability is not finite or above 0. It also raises it if a
+    target has no reference model without the target, or, online, none with the target.
 
     Parameters
     ----------

@@ -183,7 +183,7 @@ def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
 
 
 def _fewer_kind(is_in: Flags) -> int:
-    """Return the number of members or of nonmembers, whichever is smaller."""
+    """Return the size of the smaller group, members or nonmembers."""
     return int(min(is_in.sum(), (~is_in).sum()))
 
 

@@ -173,9 +173,10 @@ def _scalars_a_trial(features: WhiteBoxFeatures, rule: WhiteBoxSettings) -> int:
 
 
 def _checked(features: WhiteBoxFeatures, membership: TargetMembership, known: Flags) -> Flags:
-    """Return `known` as a bool array; raise `InputError` if its shape or type is wrong.
+    """Return `known` as a bool array, after checks.
 
-    Also raised if one half of a trial's targets, the known or the other one, has fewer than 2 members or 2 nonmembers.
+    Raises `InputError` if its shape or type is wrong. It is also raised if the known or the other half of a trial's
+    targets has fewer than 2 members or fewer than 2 nonmembers.
     """
     shape = (membership.trials, membership.targets)
     found = (features.trials, features.targets)

@@ -95,8 +95,9 @@ def record_membership_guess(record_loss: ArrayLike, common_losses: ArrayLike) ->
     """Return whether the adversary guesses that x was used: its loss is at most the mean loss of the common records.
 
     The record x is the one in which D and D' differ, and the common records are those in both. The result is bool,
-    shape (...). In trials with D the rule is the same as with the mean loss of D. A threshold from the data set that
-    was used would reveal the secret.
+    shape (...). The threshold is the same in trials with D and with D', since a threshold from the data set that was
+    used would reveal the secret. In trials with D, the mean loss of all records of D as the threshold would lead to the
+    same guesses.
 
     Source: the adversary of Yeom et al. 2018 in experiment 2 of Bernau et al. 2021.
 

@@ -11,7 +11,7 @@ from fl_audit.federation.finished_run import FinishedRun
 def candidate_ranks(run: FinishedRun) -> Integers | None:
     """Return the rank of the true candidate among the attacker's guesses in each trial, 1 for the first, (trials,).
 
-    None if the run is no reconstruction audit, or without an insider.
+    The result is None if the run is no reconstruction audit, or if it has no insider.
     """
     return run.cached(_ranks)
 

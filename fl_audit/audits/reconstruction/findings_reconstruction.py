@@ -62,9 +62,9 @@ class CandidateRanksFinding:
 
 
 def measure_reconstruction(run: FinishedRun, _: Findings) -> CandidateRanksFinding | None:
-    """Return how often the true candidate was guessed, with the limits of the guarantee.
+    """Return how often the adversary guessed the true candidate, with the limits of the guarantee.
 
-    None if the run is no reconstruction audit, or without an insider or a guarantee.
+    The result is None if the run is no reconstruction audit, or if it has no insider or no guarantee.
     """
     ranks, table, guarantee = candidate_ranks(run), run.tables.targets, run.facts.guarantee
     if ranks is None or table is None or guarantee is None:

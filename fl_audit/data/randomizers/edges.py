@@ -27,7 +27,8 @@ class RandomisedEdges:
     e^epsilon / (1 + e^epsilon). The matrix stays symmetric, and self-loops are left out. Then every node gets "at least
     one symmetric edge" (Bernau et al. 2019, section 4.3, which does not say how): in the order of the nodes, each node
     without an edge is joined to the next node, and the last node to the one before it. This post-processing costs no
-    privacy. If the post-processing may have added an edge, this edge exists in any case and carries no information.
+    privacy. It hides the randomised response of some pairs: where it would add the edge anyway, the observed edge
+    carries no information.
 
     Graphs are packed as in `fl_audit.data.packed_graphs`. The number of nodes is not randomised, so graphs of different
     sizes are distinguished with certainty. Raises `InputError` if epsilon is negative or not finite.

@@ -91,7 +91,10 @@ class CorrelatedGaussian(MechanismNoise):
         return self._event(multiplier, self.rounds, participation).noise_multiplier
 
     def events_of_each(self, rounds: AccountedRounds) -> tuple[tuple[ReleaseEvent, ...], ...]:
-        """Return the release events: one Gaussian release, which represents all rounds, for the only kind of client."""
+        """Return one Gaussian release that represents all rounds together.
+
+        It stands in a tuple of its own, since there is one kind of client: the server adds the noise.
+        """
         return ((self._event(rounds.multiplier, rounds.count, rounds.participation),),)
 
     def joint_sensitivity(self, participation: "Participation") -> float:

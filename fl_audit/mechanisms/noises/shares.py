@@ -43,9 +43,10 @@ class ClientsNoise(MechanismNoise):
 
 
 def root_of_shares(clients: int, threat_model: ThreatModel) -> float:
-    """Return the square root of the number of unknown noise shares in the smallest release that an adversary sees.
+    """Return the square root of the number of clients' noise shares that hide the target from an adversary.
 
-    It is 1 for the server, which sees single contributions. Raises `InputError` if all shares are known.
+    An insider sees sums of all shares, of which it knows its own and those of its colluders. The server sees single
+    contributions, so the result is 1. Raises `InputError` if the adversary knows all shares.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from fl_audit.errors import require
 
 @dataclass(frozen=True)
 class ParticipationSettings:
-    """Configured settings of participation, from which a rule is built."""
+    """Settings that a configuration has for participation, from which the rule of participation is built."""
 
     name: str | None  # name of the rule in the configuration; None leaves it to the other settings
     rate: Fraction  # probability with which a unit participates in a round of its turn, exactly as written
@@ -156,7 +156,7 @@ class Participation(ABC):
 
 
 def in_turn(drawn: Flags, turn: Integers | None, units: Integers) -> Flags:
-    """Restrict a random sample to the units that have their turn in the round, and return it, bool (trials, units).
+    """Restrict a random sample to the units that may participate in the round; return it, bool (trials, units).
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class PoissonSampling(Participation):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return True if the configuration has a sampling rate below 1."""
+        """Return True if a configuration that names no rule means Poisson sampling: if its sampling rate is below 1."""
         return settings.rate < 1
 
     def participations(self, rounds: int) -> int:

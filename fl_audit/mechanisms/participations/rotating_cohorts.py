@@ -52,7 +52,7 @@ class RotatingCohorts(Participation):
 
     @classmethod
     def is_meant(cls, settings: ParticipationSettings) -> bool:
-        """Return True if the configuration has a cohort size."""
+        """Return True if a configuration that names no rule means rotating cohorts: if it has a cohort size."""
         return settings.cohort is not None
 
     @property
@@ -62,7 +62,7 @@ class RotatingCohorts(Participation):
 
     @property
     def known_separation(self) -> int | None:
-        """Smallest number of rounds from one participation of a client to its next; it is public."""
+        """Smallest number of rounds from one participation of a client to its next, which everybody knows."""
         return self.separation
 
     def participations(self, rounds: int) -> int:
@@ -108,9 +108,9 @@ class RotatingCohorts(Participation):
         return f"In rounds in which {differing} is not in the cohort it changes nothing."
 
     def turn_words(self, rounds: int) -> str:
-        """Return a sentence on the place of the differing client in the order of cohorts; "" if `first` is None.
+        """Return a sentence for reports: the differing client is in the first cohort, and takes part in so many rounds.
 
-        It says that this client comes first, and in how many of the rounds it therefore takes part.
+        The result is "" if the position of the differing client is not fixed (`first` is None).
         """
         if self.first is None:
             return ""
