@@ -209,7 +209,7 @@ def _play_wave(
 
 
 def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:
-    """Return the challenger's log of secrets, which are opened after training; None if the audit opens none."""
+    """Return a log of the challenger's secrets, which it discloses after training; None if the audit discloses none."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):

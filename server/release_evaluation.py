@@ -240,7 +240,7 @@ class CheckpointSelector:
 
 @dataclass
 class ReleaseEvaluator:
-    """Evaluator that applies functions to each release of several batches, and collects their columns."""
+    """Evaluator of the releases of several trial batches, which collects columns of the result tables."""
 
     federation: LoadedFederation  # the federation with its data
     challenger: SeededChallenger  # knows the membership, and so the training records of each trial

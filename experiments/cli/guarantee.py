@@ -91,7 +91,7 @@ class AccountingOptions:
     def claim(
         self, adjacency: Adjacency, events: "tuple[ReleaseEvent, ...]", delta: float, accountant: Accountant
     ) -> "Claim":
-        """Return the claim that a training with some releases makes.
+        """Return the claim of a training with the given releases, with prior and sensitivities from the options.
 
         Parameters
         ----------

@@ -125,7 +125,7 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
 
 
 def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
-    """Return the figure of the rates and their bound by epsilon, which can be read without colours."""
+    """Return a figure of identification rates and their bound against epsilon; it can be read without colours."""
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]

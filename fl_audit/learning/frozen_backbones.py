@@ -38,7 +38,7 @@ _WANTED = (
 
 @dataclass(frozen=True)
 class BackboneWeights:
-    """A file with the weights of a model's frozen convolutional core (backbone)."""
+    """Reference to a file with weights of a frozen backbone, the convolutional core of a model."""
 
     path: str  # absolute path of the file
     digest: str  # SHA-256 digest of the file, in hexadecimal

@@ -65,7 +65,10 @@ class LocalDPSGDSettings:
         return (self.schedule.epochs or 1) * batches_per_epoch(records, self.schedule.batch)
 
     def mean_batch(self, records: int) -> float:
-        """Return the expected batch size for this number of records; a step divides its sum of gradients by it."""
+        """Return the expected batch size for a client with `records` records.
+
+        A step of DP-SGD divides its sum of clipped gradients by this number.
+        """
         return records / batches_per_epoch(records, self.schedule.batch)
 
     def update_variance(self, records: int) -> float:

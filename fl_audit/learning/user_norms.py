@@ -141,7 +141,10 @@ def _is_gram_cheaper(rows: int, outs: int, ins: int, own: float) -> bool:
 
 
 def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _GramScratchMemory) -> Tensor:
-    """Return the squared norms, float64 (axis, users), from Gram matrices of output gradients and inputs."""
+    """Return the squared norms of users' summed gradients of a layer, float64 (axis, users).
+
+    They are computed from the Gram matrices of the output gradients `own` and of the inputs `right`.
+    """
     (axis, users, rows, outs), ins = own.shape, right.shape[3]
     together, found = max(1, pass_budgets.GRADIENT_BUDGET // (axis * rows * (outs + ins + 2 * rows))), []
     inputs = memory.kept.get(memory.key)

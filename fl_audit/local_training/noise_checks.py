@@ -20,7 +20,7 @@ def _claimed(step: PrivateStep) -> float:
 
 
 def _is_bare(step: PrivateStep) -> bool:
-    """Return True if a step added no noise, except for the rounding of sums."""
+    """Return True if a step added no noise, or so little that it can be the rounding error of sums."""
     return step.noise is None or step.noise.scale <= 1e-4 * step.norm
 
 

@@ -16,7 +16,7 @@ class StopReplay(BaseException):
 
 @dataclass
 class ReplayInputs:
-    """Mini-batches of a training, with the random states and the weights at each draw, which a replay can follow."""
+    """What a replay needs of a training: its mini-batches, and the random states and weights when each was drawn."""
 
     batches: list[list[int]] = field(default_factory=list)
     datasets: list[object] = field(default_factory=list)  # the data set of each mini-batch

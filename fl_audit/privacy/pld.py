@@ -199,8 +199,8 @@ class PrivacyCurvePair:
 def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int, count: int, longest: float) -> float:
     """Return the width of the grid on which privacy losses are composed.
 
-    It gives `points` grid points per standard deviation of one release's loss. It is larger if a grid for losses up to
-    `longest` would have too many points. `count` is the number of releases.
+    There are at least `points` grid points per standard deviation of one release's loss, unless a grid for losses up to
+    `longest` would then be too large. `count` is the number of releases.
     """
     deviation = math.sqrt(sum(times * distribution.deviation**2 for distribution, times in distributions))
     wanted = deviation / (points * math.sqrt(count))

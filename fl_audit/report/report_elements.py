@@ -124,9 +124,9 @@ class ReportNumber:
 
     @property
     def comparison_in_brackets(self) -> str:
-        """The comparison of the number with its claim, as text in brackets to follow the number in a sentence.
+        """Text such as " (comparison)", which states after a number how the number compares with its claim.
 
-        The text is empty if the reading is `KEPT` or `ALONE`, or if there is none.
+        The text is empty if the claim is kept, or if nothing is compared.
         """
         if self.reading in (None, ClaimStatus.KEPT, ClaimStatus.ALONE):
             return ""
@@ -146,9 +146,10 @@ class ReportNumber:
 
     @property
     def text(self) -> str:
-        """The number with its interval (or "no interval" if its width is 0), and its reading in brackets, if any.
+        """The number with its interval, and in brackets how the number compares with its claim.
 
-        The reading is left out if the claim is kept.
+        An interval of width 0 is written as "no interval". The comparison is left out if there is none, or if the claim
+        is kept.
 
         Examples
         --------
@@ -184,7 +185,7 @@ class ReportNumber:
         return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
 
     def _wide(self) -> Callable[[float], Ends] | None:
-        """Return the function that gives the interval at any confidence; None if there is none."""
+        """Return the function that maps a confidence to the number's interval; None if the number has no interval."""
         if self.wide is not None:
             return self.wide
         if self.confidence is None or not 0 < self.confidence < 1:

@@ -269,7 +269,7 @@ def _checked(scores: NDArray[np.floating], who: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Splits:
-    """Scores of both groups with their random splits, which all methods share."""
+    """The scores of members and nonmembers, and their random splits; all bound methods use the same splits."""
 
     members: Floats
     nonmembers: Floats

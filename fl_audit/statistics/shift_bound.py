@@ -139,7 +139,10 @@ def spread_of_parts(parts: Floats) -> float:
 
 
 def _root_of_sizes(n1: int, n0: int) -> float:
-    """Return the noncentrality of Student's two-sample t if the means differ by one standard deviation."""
+    """Return the noncentrality of Student's two-sample t if the means differ by one standard deviation.
+
+    `n1` and `n0` are the sizes of the two samples.
+    """
     return math.sqrt(n1 * n0 / (n1 + n0))
 
 

@@ -169,7 +169,7 @@ def noise_total(measured: NoiseMeasurements) -> TestResult:
 def noise_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in the direction of f(D) - f(D'), by a one-sided chi-square test.
 
-    The statistic is the sum of the squared innovations.
+    The statistic is the sum of squares of the noise in this direction, each divided by the claimed variance.
     """
     return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), NotTestedReason.NO_DIFFERENCE)
 

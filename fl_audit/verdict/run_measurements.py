@@ -182,7 +182,7 @@ class NoiseMeasurements:
 
     @cached_property
     def sampled_trials(self) -> Flags:
-        """Mask of the trials whose sampled noise is tested, bool (trials,).
+        """Mask of the trials whose noise at the sampled coordinates is tested, bool (trials,).
 
         Trials in which rounding hides the noise are left out. If the others need too much memory, evenly spaced ones
         are taken.

@@ -56,7 +56,7 @@ class StoredTrials:
 
     @property
     def pilots(self) -> int:
-        """Number of first trials that alternate between the kinds of update; 0 if there is only one kind."""
+        """Number of trials at the beginning that alternate between kinds of update; 0 if there is only one kind."""
         return LESSONS * len(self.contributions) if len(self.contributions) > 1 else 0
 
     def contribution(self, trial: int) -> str:
@@ -143,7 +143,7 @@ class StoredTrials:
         return not (self.directory / _STILL).exists()
 
     def is_present(self, trial: int) -> bool:
-        """Return whether a trial uses D; the audit's seed decides by a fair coin."""
+        """Return whether a trial uses D: the trial's fair coin, which is derived from the audit's seed."""
         return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
 
     def add(self, trial: int, seen: Transcript) -> None:

@@ -39,7 +39,7 @@ class VirtualClientGrid(DelegatingGrid):
         return Grid.get_nodes(self)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages to the seats in order, and return their IDs; messages beyond the last seat get no reply."""
+        """Send messages to the simulated clients, one each, and return their IDs; further messages get no reply."""
         asked = list(messages)
         nodes = [message.metadata.dst_node_id for message in asked]
         for kind in self.most:

@@ -193,9 +193,9 @@ class CallScheduler:
                 yield call
 
     def _made(self, line: _CallQueue, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
-        """Make calls in a process and report outcomes; return the lost calls and Ray's error message.
+        """Run calls in a process and report their outcomes; return the calls without a result, and an error message.
 
-        The message is empty if the process died, and None if no call was lost.
+        The message is that of Ray, or empty if the process died. It is None if no call was lost.
         """
         left = calls
         try:

@@ -38,7 +38,7 @@ class CallReply(NamedTuple):
 
 
 class CallReplies(NamedTuple):
-    """Results of the finished client calls of one Ray call, and the number of its client calls that are in progress."""
+    """What one Ray call returns: results of finished client calls, and the number of client calls still in progress."""
 
     made: list[CallReply]
     under_way: int

@@ -124,7 +124,7 @@ def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _where(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that names one tensor, if the difference between D and D' is far clearer there than elsewhere.
+    """Return a cause that names one tensor, if this tensor distinguishes D from D' far better than all others do.
 
     Otherwise the cause is empty.
     """

@@ -43,7 +43,7 @@ class RotatingCohorts(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Build the rule from the configured cohort size; raise `InputError` if there is none."""
+        """Build the participation rule from the configured cohort size; raise `InputError` if no size is configured."""
         if settings.cohort is None:
             raise InputError(
                 "sampling is 'cohort' and cohort is left out: accepted is the number of clients of a round"
