@@ -50,7 +50,7 @@ class _ReleaseRecorder:
     norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
     def start(self, batch: TrialBatch, models: Tensor) -> Array:
-        """Record the initial models of a batch, (trials, parameters), and return all of them as a Flower array."""
+        """Record initial models of a batch for the run directory, and return those of all trials as a Flower array."""
         self.initial[batch.name] = models[: self._kept(batch)].clone()
         return Array(*pack(models.numpy()))
 

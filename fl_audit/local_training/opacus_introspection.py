@@ -127,8 +127,8 @@ def count_multiplier_of(optimizer: DPOptimizer) -> float | None:
 def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
     """Return the sensitivity of the count of gradients within the norm, which adaptive clipping releases.
 
-    It is at least one half. It is up to 1 if Opacus divides the count by the size of the sample, because one record
-    changes this size, too.
+    The sensitivity is at least one half. If Opacus divides the count by the size of the sample, the sensitivity can be
+    larger, because one record changes this size, too.
     """
 
     def told(count: int, size: int) -> float:

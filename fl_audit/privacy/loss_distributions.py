@@ -160,7 +160,10 @@ class _GaussianLoss:
         return ell if self.sampling_rate == 1 else _log_mixture(self.sampling_rate, ell)
 
     def _outcome(self, loss: Floats) -> Floats:
-        """Return the outcome that has each loss; -infinity for losses below that of every outcome."""
+        """Return the outcome of the release at which the privacy loss has each given value.
+
+        The result is -infinity where the given loss is smaller than the loss of every outcome.
+        """
         q, mu = self.sampling_rate, self.mu
         if q == 1:
             return loss / mu + (0.0 if self.replaced else mu / 2)

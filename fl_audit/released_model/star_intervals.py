@@ -5,9 +5,9 @@ percentile bootstrap intervals. Epsilon* of any sample is above 0, so without a 
 includes 0, and with a large leak the reversed percentile interval is too low. A bootstrap resamples each set with
 replacement, i.e. it draws how often each loss occurs. Many losses are first put into cells (bins), and the bootstrap
 draws the number of losses in each cell, which has the same multinomial distribution as with resampling. In either set,
-a cell holds at most a hundredth of the losses on its outer side, towards the nearer end. So an error rate changes by at
-most 1 % across a cell, which is far less than its variation between bootstrap samples. With up to 4000 losses, every
-distinct loss has its own cell and binning loses nothing.
+a cell holds at most a hundredth of the losses between the cell and the nearer end of the sorted losses. So an error
+rate changes by at most 1 % across a cell, which is far less than its variation between bootstrap samples. With up to
+4000 losses, every distinct loss has its own cell and binning loses nothing.
 
 For the empirical Epsilon*, the confidence interval is valid for any two distributions of losses. Few losses decide the
 largest ratio, so a bootstrap does not show its error. Instead a simultaneous confidence band of each distribution

@@ -130,10 +130,10 @@ def _estimate(shift: float, root: float, degrees: int, probability: float) -> Sh
 
 
 def spread_of_parts(parts: Floats) -> float:
-    """Return the root of the sum over trials of (part - mean part)^2.
+    """Return the square root of the sum over trials of (part - mean part)^2.
 
-    It is the noncentrality of t in `gaussian_slope` for a true slope of 1. `parts`, (n,), says which part of a member
-    each trial includes.
+    `parts`, shape (n,), says which part of a member each trial includes. If scores truly rise by one standard deviation
+    per member, the result is the noncentrality of the t statistic in `gaussian_slope`.
     """
     return float(np.linalg.norm(parts - parts.mean()))
 

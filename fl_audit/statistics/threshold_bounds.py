@@ -271,7 +271,11 @@ def _distributions_of_rank(counts: CountsAboveThreshold) -> tuple[tuple[float, f
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return rules with thresholds at ranks; the criterion is the order-statistic bound expected from each rule."""
+    """Return candidate thresholds, which are ranks of scores with D', and how well each is expected to do.
+
+    The first array holds the order-statistic bound that is expected for each threshold, and the other arrays are as in
+    `_by_rank`.
+    """
     fpr, thresholds, alarms = _by_rank(way)
     # The choosing scores are uncertain as well, so the effective number is 1 / (1 / measuring + 1 / choosing).
     parts = zip(way.measuring, way.choosing, strict=True)

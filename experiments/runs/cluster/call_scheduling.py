@@ -65,7 +65,7 @@ class _CallQueue:
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
     def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
-        """Record how many seconds the given calls took for each record of their clients.
+        """Record how many seconds the finished calls took for each record of their clients.
 
         Later estimates of the duration of calls of the same type use this number.
         """
@@ -128,7 +128,7 @@ class CallScheduler:
                     threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
 
     def _serve(self, compartment: int, line: _CallQueue) -> None:
-        """Make the waiting calls of a compartment until the pool is closed; the body of a thread."""
+        """Make the waiting calls of a compartment, the clients that may share processes, until the pool is closed."""
         while True:
             with self._changed:
                 while not self._changed.wait_for(lambda: line.calls, _SECONDS_BETWEEN_LOOKS):
