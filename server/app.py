@@ -221,8 +221,8 @@ def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Roun
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
     """Yield functions from a release to columns of results.
 
-    If members' losses stay with their owners, one of the functions returns no columns. It stores the population losses
-    in `losses`, keyed by batch and release.
+    If members' losses stay with their owners, one of the functions returns no columns. This function stores the
+    population losses in `losses`, keyed by batch and release.
     """
 
     def kept_population(release: evaluation.ReleaseWithOutputs) -> TrialBatchColumns:

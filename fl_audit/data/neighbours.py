@@ -169,8 +169,8 @@ def _check_replacements(inside: int, outside: Records | None, unit: Unit = Unit.
 def choose_client(rule: NeighbourRule, shards: Sequence[Shard], records: Records) -> NeighbourPair:
     """Return the number of the client by which two neighbouring federations differ.
 
-    The second element of the pair says what replaces this client in D'. It is 0, the number of the only replacement, if
-    clients are replaced, and None if they are added or removed.
+    The second element of the pair says what replaces this client in D'. If clients are replaced, this element is 0, the
+    number of the only replacement. If clients are added or removed, it is None.
 
     Parameters
     ----------

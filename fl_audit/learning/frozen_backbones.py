@@ -45,7 +45,7 @@ class BackboneWeights:
 
 
 class VggCore(nn.Module):
-    """The 13 convolutions of VGG-16 with frozen weights, whose names `features.N.weight` are those of torchvision.
+    """The 13 convolutions of VGG-16 with frozen weights, named `features.N.weight` as in torchvision.
 
     Grey images are repeated in the three colour channels. Colours are standardised as in torchvision. The adaptive
     average pooling to 7x7 is left out, because it would only repeat values for small images.

@@ -111,8 +111,8 @@ class PrivateUpdates:
 class GradientCanaries:
     """Artificial records (canaries) of an audit, each defined by its gradient alone.
 
-    They are sampled and clipped like records. The sampling rate and the expected batch size remain those of the
-    client's records without canaries.
+    Canaries are sampled and clipped like records. They change neither the sampling rate nor the expected batch size,
+    which follow from the client's real records.
 
     Source: Nasr et al. 2023, arXiv 2302.07956.
     """

@@ -2,9 +2,9 @@
 
 The gradient of a layer is a sum of outer products d a^T over records and output positions. Here d is a gradient at the
 layer's outputs, and a is an input of the layer. Let D and A be the matrices with the rows d and a of one user. The
-squared norm of the user's sum is the inner product of the two small Gram matrices D D^T and A A^T. It is computed from
-them or from the sum itself, whichever is cheaper. Gram matrices are computed in float64, because cancellation would
-otherwise spoil the norms of sums.
+squared norm of the user's sum is the inner product of the two small Gram matrices D D^T and A A^T. The norm is computed
+from these matrices or from the sum itself, whichever is cheaper. Gram matrices are computed in float64, because
+cancellation would otherwise spoil the norms of sums.
 """
 
 import math

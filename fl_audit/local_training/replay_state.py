@@ -60,7 +60,7 @@ def random_states() -> dict[str, Any]:
 
 
 def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return True if two states of the global random generators are equal, so that nothing was drawn in between.
+    """Return True if two states of the global random generators are equal: then nothing was drawn in between.
 
     Parameters
     ----------

@@ -150,9 +150,9 @@ class AdaptiveClipping:
     """Clipping to a norm C that follows a noisy estimate of a quantile of the contributions' norms.
 
     Each unit also contributes a bit, which is 1 if its contribution has at most the norm C. The sum of the bits, each
-    minus 1/2, is released with noise. It gives the noised share of contributions with at most the norm C. The next
-    round's norm is C exp(-eta (share - gamma)), where eta is the learning rate and gamma the target share. The noise on
-    the sum of contributions is scaled to the clipping norm of its round.
+    minus 1/2, is released with noise. The released sum gives the noised share of contributions with at most the norm C.
+    The next round's norm is C exp(-eta (share - gamma)), where eta is the learning rate and gamma the target share. The
+    noise on the sum of contributions is scaled to the clipping norm of its round.
 
     Source: Andrew, Thakkar, McMahan & Ramaswamy 2021, "Differentially private learning with adaptive clipping",
     algorithm 1.

@@ -154,7 +154,7 @@ class PrivacyCurvePair:
     def _log_odds_at(self, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
         """Return a bound on the log-odds of the true training set, in nats.
 
-        It is exceeded with probability at most `delta`.
+        The log-odds exceed the bound with probability at most `delta`.
         """
         return self.quantile(delta) if sensitivities is SignalToNoiseAdaptivity.FIXED else self.composed_quantile(delta)
 
@@ -309,7 +309,7 @@ def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta
 def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float) -> float:
     """Return log-odds, at least 0, that are exceeded with at most the given probability.
 
-    The bound also holds with adaptive sensitivities. It is Mironov's conversion (2017, proposition 3), by Markov's
+    The bound also holds with adaptive sensitivities. It follows from Rényi DP by Mironov 2017, proposition 3: Markov's
     inequality for e^((alpha - 1) L).
     """
 

@@ -72,7 +72,7 @@ class LossCells(NamedTuple):
 def loss_cells(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
     """Put losses into cells (bins), and return the number and mean of losses in each cell.
 
-    The first result is for the members, the second for the population. Both have the same cells.
+    The first result is for the members, the second for the population. The cells of both are the same.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
 def _least_within(low: Floats, high: Floats, cut: float, delta: float) -> float:
     """Return a lower bound on the largest ratio of error rates at the thresholds that the stability cut keeps.
 
-    It is infinite if the cut can keep no threshold.
+    The bound is infinite if the cut can keep no threshold.
     """
     # Suppose that a given threshold lies within the cut. Rates rise with the threshold, so all larger thresholds whose
     # rates are proven to be below 1 - cut also lie within it, and all smaller thresholds whose rates are proven to be

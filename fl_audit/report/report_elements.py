@@ -115,9 +115,9 @@ class ReportNumber:
 
     @property
     def reading_text(self) -> str:
-        """Text that says how the number compares with its claim; the row's note if there is no claim.
+        """Text that says how the number compares with its claim; without a claim, the note of the number's table row.
 
-        If another interval than the row's decided the comparison, this interval is stated too.
+        If the comparison was decided by another interval than the shown one, the text states this interval too.
         """
         found = self.claim_comparison
         return self.note if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)

@@ -3,7 +3,8 @@
 A higher score means that D was used more likely; log-odds are the best scores. The bounds are on the epsilon of
 (epsilon, delta)-DP in both directions (D against D' and D' against D) at the given delta. Scores must be independent,
 and identically distributed within each group. All methods except `gaussian-shift` choose a threshold and a direction on
-a fifth of the scores and measure on the others (`score_split`). They depend only on ranks and accept infinite scores.
+a fifth of the scores and measure on the others (`score_split`). These methods depend only on ranks and accept infinite
+scores.
 """
 
 import math

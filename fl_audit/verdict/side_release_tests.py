@@ -60,7 +60,7 @@ def share_pairs(opened: OpenedSecrets) -> TestResult:
 
 @of_opened(TestName.BIT_NOISE)
 def bit_noise(opened: OpenedSecrets) -> TestResult:
-    """Test whether the noise of the quantile bits consists of independent draws of N(0, 1).
+    """Test whether the noise on the quantile bits of adaptive clipping consists of independent N(0, 1) draws.
 
     Size, mean, repeated values, shape, and a difference in size between D and D' are tested, by exact or limiting
     distributions. The smallest p-value is corrected by Bonferroni.

@@ -76,8 +76,8 @@ def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
 def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
     """Return the limit of detection: how many times a target's contribution must count for the tests to find it.
 
-    It is computed from each trial's sum of noise over rounds. The claim allows a contribution to count once. The result
-    also has the number of trials that suffice to find a contribution that counts 1.5 times.
+    The limit is computed from each trial's sum of noise over rounds. The claim allows a contribution to count once. The
+    result also has the number of trials that suffice to find a contribution that counts 1.5 times.
     """
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))

@@ -94,7 +94,7 @@ def label_of(one: Point) -> str:
 
 
 def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
-    """Return the p-values of Kolmogorov-Smirnov tests of mixtures that are fitted to the scores of one setting.
+    """Fit mixtures to the scores of one setting, and return the p-values of their Kolmogorov-Smirnov tests.
 
     There is one row for each model, number of scores and number of components.
     """

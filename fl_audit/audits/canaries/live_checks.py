@@ -165,7 +165,7 @@ def doubts_about(
         The complete rounds, in which every canary answered once.
     opened
         Scores and coins of canaries, (rounds, canaries), and scores of decoys, (rounds, decoys), in the complete
-        rounds.
+        rounds. Decoys are directions that nobody sends.
     guarantee
         The claimed guarantee of the training.
     hidden

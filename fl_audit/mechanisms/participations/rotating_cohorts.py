@@ -103,7 +103,7 @@ class RotatingCohorts(Participation):
     def curve_words(self, differing: str) -> str:
         """Return a sentence for reports on rounds in which the differing unit is not in the cohort.
 
-        It says that the unit changes nothing in these rounds.
+        The sentence says that the unit changes nothing in these rounds.
         """
         return f"In rounds in which {differing} is not in the cohort it changes nothing."
 
