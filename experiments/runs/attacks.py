@@ -46,7 +46,7 @@ def with_attacks(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFr
     Parameters
     ----------
     plan
-        The audit plan of the run.
+        The audit plan, which names the attacks.
     store
         The store with the results of the trials.
     targets

@@ -78,7 +78,7 @@ def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Recor
     Parameters
     ----------
     public
-        Public description of the federation.
+        Public description of the federation, which names the replacement.
     split
         Records inside and outside D.
     shard

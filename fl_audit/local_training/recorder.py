@@ -294,7 +294,7 @@ class Recorder:
         Parameters
         ----------
         accountant
-            The Opacus accountant.
+            The Opacus accountant that was asked.
         delta
             Delta at which epsilon was asked for.
         epsilon

@@ -154,7 +154,7 @@ class StoredTrials:
         trial
             Number of the trial, from 1.
         seen
-            Transcript of the trial.
+            What was recorded in the trial.
         """
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
         arrays["was_a_trial"] = np.array([seen.contributed, seen.has_release])

@@ -215,7 +215,7 @@ def gain(
     Parameters
     ----------
     runs
-        Findings of the runs.
+        Results of the runs, with the AUC of each attack in each trial.
     stronger
         Name of the attack whose AUC enters with a plus sign.
     weaker

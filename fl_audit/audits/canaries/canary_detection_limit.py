@@ -72,7 +72,7 @@ def planned_canaries(federation: LoadedFederation, guarantee: Guarantee, trials:
     Parameters
     ----------
     federation
-        The federation of the run.
+        The federation, with its mechanism and its canaries.
     guarantee
         Guarantee that the run tests.
     trials
