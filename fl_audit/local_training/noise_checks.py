@@ -58,7 +58,7 @@ def _noise_distribution(evidence: RecordedTrainings) -> str:
 
 
 def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
-    """Return the first noise values of each step, so that repeated draws can be found.
+    """Return the first noise values of each step that added noise, so that repeated draws can be found.
 
     A step with fewer than three values is left out, because so few could be equal by chance.
     """

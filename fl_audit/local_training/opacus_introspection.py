@@ -63,7 +63,7 @@ def inner_sampler(sampler: Any) -> Any:
 
 
 def is_part(sampler: Any) -> bool:
-    """Return True if `BatchMemoryManager` has just drawn a part of a mini-batch that is not its last part."""
+    """Return True if `BatchMemoryManager` has just drawn a part of a mini-batch, and further parts will follow."""
     if not isinstance(sampler, BatchSplittingSampler):
         return False
     return bool(sampler.optimizer._step_skip_queue and sampler.optimizer._step_skip_queue[-1])
@@ -199,7 +199,7 @@ def record_gradients_of(optimizer: DPOptimizer, is_kept: bool) -> tuple[int | No
 
 
 def positions_of(drawn: Any) -> list[int] | None:
-    """Return the positions that a sampler drew; None if it drew no integers, e.g. for a stream or a mapping."""
+    """Return the positions in the data set that a sampler drew; None if it drew no integers, e.g. for a stream."""
     if not isinstance(drawn, Iterable) or isinstance(drawn, Mapping):
         return None
     try:

@@ -16,7 +16,7 @@ class StopReplay(BaseException):
 
 @dataclass
 class ReplayInputs:
-    """What a replay needs of a training: its mini-batches, and the random states and weights when each was drawn."""
+    """Data of a training that a replay needs: mini-batches, and the random states and weights when each was drawn."""
 
     batches: list[list[int]] = field(default_factory=list)
     datasets: list[object] = field(default_factory=list)  # the data set of each mini-batch

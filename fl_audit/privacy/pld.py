@@ -138,7 +138,7 @@ class PrivacyCurvePair:
         return 2 * max(curve.infinity for curve in self.curves)
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on delta at `epsilon`, the larger of both directions."""
+        """Return an upper bound on delta at `epsilon`, the larger one of the deltas of both directions."""
         return max(curve.delta(epsilon) for curve in self.curves)
 
     def epsilon(self, delta: float) -> float:

@@ -53,7 +53,7 @@ class ScoreMoments(_Summary):
 
     @property
     def is_sound(self) -> bool:
-        """Return whether the values are valid: non-negative integer counts, finite means, finite squares at least 0."""
+        """Return whether the values are valid: counts are integers from 0, all values finite, `squares` at least 0."""
         finite = bool(np.all(np.isfinite(self.mean) & np.isfinite(self.squares) & (self.squares >= 0)))
         return finite and _are_counts(self.count)
 

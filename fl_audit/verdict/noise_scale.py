@@ -186,9 +186,10 @@ def noise_tensor(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_PLACE)
 def noise_place(measured: NoiseMeasurements) -> TestResult:
-    """Test whether there is too little noise at any sampled coordinate or in any class of coordinates: chi-square.
+    """Test whether there is too little noise at any sampled coordinate, or in any group of coordinates.
 
-    A class holds every 31st coordinate. The smallest lower-tail p-value is corrected by Bonferroni.
+    A group holds every 31st coordinate. The smallest lower-tail p-value of the chi-square tests is corrected by
+    Bonferroni.
     """
     trials, rounds, _ = measured.sample.shape
     squares = np.sum(np.square(measured.sample), axis=(0, 1))

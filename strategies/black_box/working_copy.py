@@ -107,7 +107,7 @@ class WorkingCopy:
     def restore(self, thoroughly: bool = True) -> None:
         """Restore the copy to its first state.
 
-        If `thoroughly` is false, this is done only after a write to the copy was observed.
+        If `thoroughly` is false, the copy is restored only if a write to it was observed.
         """
         if not (thoroughly or self._is_written):
             return

@@ -75,7 +75,7 @@ def play(data: Sequence[MembershipDatasetRecipe], context: ItemContext, adding: 
 
 
 def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
-    """Return the planned runs of each setting, which decide the cheapest undecided claims first.
+    """Plan how many runs each setting needs; the undecided claims that are cheapest to decide come first.
 
     The new runs cost at most `budget` core-seconds.
     """

@@ -38,7 +38,7 @@ class CallReply(NamedTuple):
 
 
 class CallReplies(NamedTuple):
-    """What one Ray call returns: results of finished client calls, and the number of client calls still in progress."""
+    """Reply of one Ray call: results of finished client calls, and the number of client calls still in progress."""
 
     made: list[CallReply]
     under_way: int

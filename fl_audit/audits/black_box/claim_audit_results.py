@@ -31,7 +31,7 @@ CHUNK = 20
 
 @dataclass(frozen=True)
 class TrialBudget:
-    """How many trials and distinguishers each stage of a black-box audit uses.
+    """Numbers of trials and distinguishers that each stage of a black-box audit uses.
 
     Raises `InputError` if a number of trials is not a multiple of `CHUNK` or is below 2 * `CHUNK`. The error is also
     raised if `stages` and `shares` differ in length, or if the shares do not add up to 1.
