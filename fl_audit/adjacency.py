@@ -21,7 +21,7 @@ class Relation(StrEnum):
 
 
 class Adjacency(StrEnum):
-    """Unit of privacy and relation between neighbouring data sets; values are the names in configurations."""
+    """Unit of privacy and relation between neighbours; each value is its name in configurations and reports."""
 
     ADD_REMOVE_RECORD = "add-remove-record"
     REPLACE_RECORD = "replace-record"

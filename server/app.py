@@ -50,7 +50,10 @@ class _ReleaseRecorder:
     norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
     def start(self, batch: TrialBatch, models: Tensor) -> Array:
-        """Record initial models of a batch for the run directory, and return those of all trials as a Flower array."""
+        """Record initial models of a batch for the run directory, and return those of all trials as a Flower array.
+
+        `models` has shape (trials, parameters).
+        """
         self.initial[batch.name] = models[: self._kept(batch)].clone()
         return Array(*pack(models.numpy()))
 

@@ -61,7 +61,8 @@ class LossesAndMembership(Protocol):
 
     @property
     def target_of_records(self) -> "Integers":
-        """Number of the target to which each record of an array of losses belongs, shape (records,)."""
+        """Index of the target to which the record in each column of `differing_losses` belongs, (differing records,).
+        """
 
     @property
     def common_losses(self) -> "Floats":

@@ -124,7 +124,7 @@ class ReportNumber:
 
     @property
     def comparison_in_brackets(self) -> str:
-        """Text such as " (comparison)", which states after a number how the number compares with its claim.
+        """Text in brackets that states, after a number, how the number compares with its claim.
 
         The text is empty if the claim is kept, or if nothing is compared.
         """

@@ -271,9 +271,9 @@ def _distributions_of_rank(counts: CountsAboveThreshold) -> tuple[tuple[float, f
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return candidate thresholds, which are ranks of scores with D', and how well each is expected to do.
+    """Return the candidate thresholds of `_by_rank`, and how well each is expected to do.
 
-    The first array holds the order-statistic bound that is expected for each threshold, and the other arrays are as in
+    The first array holds the order-statistic bound that is expected for each threshold. The other arrays are those of
     `_by_rank`.
     """
     fpr, thresholds, alarms = _by_rank(way)

@@ -143,7 +143,7 @@ class StoredTrials:
         return not (self.directory / _STILL).exists()
 
     def is_present(self, trial: int) -> bool:
-        """Return whether a trial uses D: the trial's fair coin, which is derived from the audit's seed."""
+        """Return whether a trial uses D; a fair coin decides, which is derived from the audit's seed."""
         return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
 
     def add(self, trial: int, seen: Transcript) -> None:

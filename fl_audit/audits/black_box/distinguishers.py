@@ -86,7 +86,7 @@ def _weights(columns: Floats, present: Flags) -> Floats:
 class Distinguisher:
     """A trained rule for one scenario and one group of features.
 
-    It also names the inequality of the claim that the rule is most likely to refute.
+    A distinguisher also names the inequality of the claim that its rule is most likely to refute.
     """
 
     kind: str  # name of the scenario

@@ -41,7 +41,7 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
-        """Return the smallest factor by which the target's influence may exceed the claim and a planned run detects it.
+        """Return the limit of detection: the smallest multiple of the target's claimed influence that a run would find.
 
         The result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
         """
