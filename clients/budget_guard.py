@@ -81,7 +81,7 @@ def _told_at_the_site() -> Iterator[None]:
 
 
 def _refusal(ledger: Path, line: LedgerTraining, budget: float, delta: float) -> str | None:
-    """Count one more round of a run; return None, or the reason to refuse it. The caller holds the ledger's lock."""
+    """Return why a client must not answer in one more round of a run; count the round and return None if it may."""
     counter = ledger.with_name(f"{ledger.name}.rounds") / line.name
     if all(one.name != line.name for one in read_ledger(ledger)):
         # The counter is written before the ledger's line, so a line without a counter means that the counter was lost.

@@ -56,7 +56,7 @@ def contribute_members(
     Parameters
     ----------
     federation
-        The federation.
+        The federation, with the client's records and the mechanism.
     client
         Number of the client.
     task
@@ -94,7 +94,7 @@ def contribute_as_victim(
     Parameters
     ----------
     federation
-        The federation.
+        The federation, with the victim's records and the mechanism.
     task
         Models, round and participating records of the victim.
     membership

@@ -29,7 +29,7 @@ class EscapingConsole(Console):
 def console(stderr: bool = False) -> Console:
     """Return a console of the library rich that shows square brackets as they are, and escapes control characters.
 
-    It writes to standard output, or with `stderr` to standard error.
+    The console writes to standard output, or with `stderr` to standard error.
     """
     return EscapingConsole(stderr=stderr, markup=False)
 

@@ -21,7 +21,7 @@ class Relation(StrEnum):
 
 
 class Adjacency(StrEnum):
-    """Unit of privacy together with the relation between neighbours, by its name in configurations and reports."""
+    """Unit of privacy and relation between neighbours; each value is its name in configurations and reports."""
 
     ADD_REMOVE_RECORD = "add-remove-record"
     REPLACE_RECORD = "replace-record"
@@ -58,7 +58,7 @@ class Adjacency(StrEnum):
 
     @property
     def sensitivity_words(self) -> str:
-        """L2 sensitivity of a sum of clipped contributions in words, such as "the clipping norm"."""
+        """The L2 sensitivity of a sum of clipped contributions, as a phrase such as "the clipping norm"."""
         match self.relation:
             case Relation.ADD_REMOVE:
                 return "the clipping norm"

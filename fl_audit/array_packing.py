@@ -35,7 +35,7 @@ class FlowerArrayArguments(NamedTuple):
 
 
 class FlowerArray(Protocol):
-    """An array in a Flower message: its bytes, and the name of the format in which they are."""
+    """An array in a Flower message: its bytes, and the name of their format."""
 
     stype: str
     data: bytes

@@ -1,4 +1,4 @@
-"""Write counts with their nouns."""
+"""Counts with their nouns in the singular or plural, such as "2 trials"."""
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

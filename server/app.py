@@ -50,7 +50,10 @@ class _ReleaseRecorder:
     norms: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
     def start(self, batch: TrialBatch, models: Tensor) -> Array:
-        """Record the initial models of a batch, (trials, parameters), and return all of them as a Flower array."""
+        """Record initial models of a batch for the run directory, and return those of all trials as a Flower array.
+
+        `models` has shape (trials, parameters).
+        """
         self.initial[batch.name] = models[: self._kept(batch)].clone()
         return Array(*pack(models.numpy()))
 
@@ -209,7 +212,7 @@ def _play_wave(
 
 
 def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:
-    """Return the challenger's log of secrets, which are opened after training; None if the audit opens none."""
+    """Return a log of the challenger's secrets, which it discloses after training; None if the audit discloses none."""
     public = federation.public
     audit = audit_of(public)
     if not audit.opens_secrets(public):
@@ -221,8 +224,8 @@ def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> Roun
 def _findings(plan: FederationPlan, losses: dict[tuple[str, int], Floats]) -> Iterator[evaluation.ReleaseFinding]:
     """Yield functions from a release to columns of results.
 
-    If members' losses stay with their owners, one of the functions returns no columns. It stores the population losses
-    in `losses`, keyed by batch and release.
+    If members' losses stay with their owners, one of the functions returns no columns. This function stores the
+    population losses in `losses`, keyed by batch and release.
     """
 
     def kept_population(release: evaluation.ReleaseWithOutputs) -> TrialBatchColumns:

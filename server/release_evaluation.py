@@ -181,8 +181,8 @@ def loss_threshold(release: ReleaseWithOutputs) -> TrialBatchColumns:
 class CheckpointSelector:
     """Early stopping: selects for every trial the release with the smallest mean loss over the population sample.
 
-    It uses releases and records outside of all training sets, so it is post-processing and does not affect the
-    guarantee.
+    The selection uses only releases, and records outside of all training sets. So it is post-processing and does not
+    affect the guarantee.
     """
 
     patience: int  # number of evaluated releases without a smaller loss after which training ends, from 1
@@ -240,7 +240,7 @@ class CheckpointSelector:
 
 @dataclass
 class ReleaseEvaluator:
-    """Evaluator that applies functions to each release of several batches, and collects their columns."""
+    """Evaluator of the releases of several trial batches, which collects columns of the result tables."""
 
     federation: LoadedFederation  # the federation with its data
     challenger: SeededChallenger  # knows the membership, and so the training records of each trial

@@ -116,7 +116,7 @@ def discover_clients(grid: ReplyTimeoutGrid, federation: LoadedFederation) -> Cl
 def _first_needed(federation: LoadedFederation) -> list[int]:
     """Return the clients that are asked to load their data before round 1, at most `_MOST_ASKED`.
 
-    They are the insiders, holders of targets up to half of that number, and then other clients of the first cohort.
+    The insiders come first, then holders of targets (at most `_MOST_ASKED` / 2), then other clients of round 1.
     """
     cohort = federation.public.cohort(1)
     apart = {*federation.insiders, *islice(federation.holders, _MOST_ASKED // 2)}

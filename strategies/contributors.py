@@ -49,7 +49,7 @@ class ClientRoles:
 
 @dataclass(frozen=True)
 class ContributingClient:
-    """A client that is asked to contribute to a round, with trials and settings for its message."""
+    """A client that is asked to contribute to a round, with the trials and settings that its message states."""
 
     client: int  # partition of the client
     # Ascending indices, within the batch, of the trials to which the client contributes; None for all trials.
@@ -290,7 +290,10 @@ In a block, 2,049 roundings of relative error 2**-24 change the norm by half of 
 
 
 def _lengths_at_most(rows: Floats32) -> Floats:
-    """Return upper bounds of the L2 norms of rows, (trials,), larger by about 0.02 % and faster than exact norms."""
+    """Return an upper bound of each row's L2 norm, (trials,).
+
+    A bound exceeds the norm by about 0.02 %, and is computed faster than the exact norm.
+    """
     whole = rows.shape[1] // _BLOCK * _BLOCK
     blocks, rest = rows[:, :whole].reshape(len(rows), -1, _BLOCK), rows[:, whole:]
     with np.errstate(over="ignore"):

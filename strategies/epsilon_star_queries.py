@@ -117,7 +117,7 @@ class EpsilonStarQueries(RunQueries):
         ]
 
     def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
-        """Read the answers of an exchange of messages; raises `FederationError` if an answer is impossible."""
+        """Read the answers of an exchange of messages; raise `FederationError` if an answer is missing or invalid."""
         for batch in self.batches:
             for kind, release in self._asked(exchange):
                 replies = [found[ReplyIdentity(client, kind, batch.name)] for client in range(self.clients)]

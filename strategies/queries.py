@@ -109,7 +109,7 @@ _NOTHING = _AccountantHistoryEntry(np.nan, np.nan, 0)
 
 @dataclass
 class AccountantStateCollector(RunQueries):
-    """Collects the state of each client's privacy accountant, which clients send with their contributions."""
+    """Query that collects the state of each client's privacy accountant; contributions contain this state."""
 
     evaluated: Sequence[int]  # numbers of the releases to report; 0 is the initial model
     shards: Sequence[int]  # number of records of each client

@@ -98,7 +98,7 @@ class ReleaseScoringQueries(RunQueries):
         return {}
 
     def answers(self, exchange: int) -> list[ReplyIdentity]:
-        """Return the keys of the answers expected in an exchange: one per adversary and batch of trials."""
+        """Return the keys of the answers that an exchange must bring: one for each adversary and batch of trials."""
         return [
             ReplyIdentity(client, _OBSERVE, batch.name) for batch in self._asked(exchange) for client in self.insiders
         ]

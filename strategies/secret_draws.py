@@ -172,7 +172,7 @@ class PrefetchingChallenger(SeededChallenger):
     _drawn: dict[tuple[int, int], Future[Tensor]] = field(init=False, default_factory=dict)
 
     def standard_normals(self, trials: Sequence[int], server_round: int, size: int, number: int = 0) -> Tensor:
-        """Return the draws of `SeededChallenger`, and start drawing set 0 of the next round."""
+        """Return the draws of `SeededChallenger`; a call for set 0 also starts drawing set 0 of the next round."""
         if number != 0:
             return super().standard_normals(trials, server_round, size, number)
         ready = self._drawn.pop((trials[0], server_round), None)

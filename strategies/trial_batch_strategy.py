@@ -215,7 +215,7 @@ class TrialBatchStrategy(Strategy):
         return side
 
     def _shown_participation(self, batch: TrialBatch) -> Tensor | None:
-        """Return which units take part, as far as the adversary may know it, bool (trials, units); None if all do.
+        """Return which units take part, as far as the adversary may know, bool (trials, units); None if all take part.
 
         If the participation of the target is secret, the column of the target is False.
         """

@@ -117,8 +117,8 @@ def configuration(
     has_random_records
         Whether random records take the place of a data set.
     uses_all_cores
-        Number of client calls that the local engine on the CPU makes at a time: one per core if true, otherwise the
-        fixed number of the setting.
+        Whether the local engine on the CPU makes as many client calls at a time as there are cores. Otherwise it makes
+        the fixed number of the setting.
     """
     setting, is_threaded = SETTINGS[name], engine is Engine.LOCAL and device is Device.CPU
     data = {"clients": 10, **setting.data}

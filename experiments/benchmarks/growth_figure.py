@@ -41,7 +41,7 @@ class ScalingFit(NamedTuple):
 
 
 def slope_of(sizes: Floats, costs: Floats) -> ScalingFit:
-    """Return a constant plus a power function of size that passes through the costs at the two largest sizes.
+    """Fit a cost that grows with size, as a constant plus a power function through the costs at the two largest sizes.
 
     The constant is the cost at the smallest size. With two sizes, the power is 1. The function is constant if the cost
     at the largest size hardly exceeds the cost at the smallest size.

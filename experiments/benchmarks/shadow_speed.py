@@ -35,7 +35,8 @@ _RATE, _BATCH = 0.001, 64
 class ShadowSpeedSetting(NamedTuple):
     """A case of the benchmark: a model, the sizes of its data, and the accepted speed-up.
 
-    `target` is the smallest accepted ratio of the time of a plain loop over models to the time of stacked models.
+    `target` is the smallest accepted speed-up: the time of a plain loop over models divided by the time of stacked
+    models.
     """
 
     name: str

@@ -40,7 +40,7 @@ def write_result(result: ClaimAudit, found: Sequence[DistinguisherFinding], name
     result
         Result of the audit.
     found
-        Its findings.
+        Distinguishers that the audit tested, with their results.
     name
         Name of the audited mechanism.
     directory

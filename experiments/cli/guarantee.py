@@ -91,7 +91,7 @@ class AccountingOptions:
     def claim(
         self, adjacency: Adjacency, events: "tuple[ReleaseEvent, ...]", delta: float, accountant: Accountant
     ) -> "Claim":
-        """Return the claim that a training with some releases makes.
+        """Return the claim of a training with the given releases, with prior and sensitivities from the options.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class AccountingOptions:
         delta
             Delta of the claim, above 0 and below 1.
         accountant
-            The accountant of the claim's guarantee.
+            The accountant that derives epsilon from the claim.
         """
         chosen_by = choice(SignalToNoiseAdaptivity, "--sensitivities", self.sensitivities)
         return late_privacy.claim.Claim(adjacency, events, delta, self.prior, accountant, chosen_by)

@@ -2,7 +2,7 @@
 
 A run can be ended at any moment, because its files are written atomically (`atomic_files`, `trial_batch_store`), and a
 guard process ends the processes that it started (`process_guard`). Threads of Flower and Ray may wait for each other at
-this moment. They are therefore not shut down in order.
+this moment, so they are not shut down in order.
 """
 
 import os

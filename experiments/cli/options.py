@@ -81,14 +81,14 @@ def print_json(values: object) -> None:
 
 
 def end_if_violated(verdict: str, is_failure: bool) -> None:
-    """End the command with exit status 4 if the verdict is "violated" and this counts as a failure.
+    """End the command with exit status 4 if the verdict is "violated" and the user asked for this status.
 
     Parameters
     ----------
     verdict
         The verdict, as reports name it.
     is_failure
-        Whether the user asked for this exit status.
+        Whether the user wants a violation to be a failure of the command.
     """
     if is_failure and verdict == "violated":
         raise typer.Exit(VIOLATED)

@@ -30,8 +30,9 @@ class Series:
 def series_of(run: Run) -> list[Series]:
     """Return the time series of a finished run over its rounds, as means or maxima over the trials.
 
-    They are accuracy, Epsilon* (a model's privacy risk), noise, sensitivity and belief, which is the insider's
-    posterior probability of the data set that was really used. Series that the run does not have are left out.
+    The series are accuracy, Epsilon* (a model's privacy risk), noise, sensitivity and belief. The belief is the
+    insider's posterior probability of the data set that was really used. Series that the run does not have are left
+    out.
     """
     releases, rounds = run.releases, run.rounds
     if "log_odds" in rounds and "bit" in run.trials:

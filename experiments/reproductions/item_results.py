@@ -109,7 +109,7 @@ class ItemResult:
 
     @property
     def computed(self) -> tuple[int, tuple[str, ...]]:
-        """Number of printed values that are computed by a formula without any run, and sentences on differences.
+        """Number of the paper's printed values that a formula gives without any run, and sentences on differences.
 
         There is one sentence for each printed value that differs from the computed value.
         """

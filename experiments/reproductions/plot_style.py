@@ -174,11 +174,11 @@ def empty_panel(axes: Axes, title: str, reason: str) -> None:
     Parameters
     ----------
     axes
-        The panel.
+        Axes of the empty panel.
     title
-        Its title.
+        Text above the panel.
     reason
-        Why it is empty.
+        Text inside the panel: why the panel is empty.
     """
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=SMALL_TEXT_SIZE, fontweight="bold")

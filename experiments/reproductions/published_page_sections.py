@@ -82,7 +82,10 @@ def _escaped(record: Record) -> str:
 
 
 def _one_block(html: str) -> str:
-    """Return HTML without empty lines, which would end a block in Markdown, and without attributes for styles."""
+    """Return HTML as one Markdown block: without empty lines, which would end the block.
+
+    Attributes for styles and the heading "Where ours differs, and why" are removed as well.
+    """
     plain = html.replace("<h3>Where ours differs, and why</h3>", "")
     bare = re.sub(r' (?:class|data-label|scope|tabindex|role|aria-label)="[^"]*"', "", plain)
     return "\n".join(line for line in bare.splitlines() if line.strip())

@@ -37,16 +37,16 @@ def with_attacks(plan: ResolvedAudit, store: TrialBatchStore, targets: pd.DataFr
     """Return the table of targets with further columns: the results of every configured attack.
 
     Targets are units whose membership in the training data is drawn at random in each trial. A membership attack adds a
-    column of scores. An attack that learns from other trials adds a second column if there are at least 64 trials:
-    there, the scores of one half of the trials are computed from the other half alone. The attack on an attribute adds
-    four columns: the true values and three kinds of guesses.
+    column of scores. An attack that learns from other trials adds a second column if there are at least 64 trials. For
+    the second column, the attack learns from the first half of the trials alone and attacks the second half. The attack
+    on an attribute adds four columns: the true values and three kinds of guesses.
 
     Raises `InputError` if there are too few trials for an attack.
 
     Parameters
     ----------
     plan
-        The audit plan of the run.
+        The audit plan, which names the attacks.
     store
         The store with the results of the trials.
     targets

@@ -26,7 +26,7 @@ def first_problem(error: ValidationError, model: type[BaseModel], missing: str) 
     model
         Pydantic model of the whole configuration.
     missing
-        Purpose of the required section, in case it is missing.
+        End of the message if a required section is missing: what the section is needed for.
     """
     problems = error.errors(include_url=False)
     # Of a choice that is open to the user's own, what is wrong with the user's own says more than the list of ours.

@@ -174,7 +174,7 @@ class _MessageExchange:
         self._changed = threading.Condition()
 
     def next_calls(self, most: int) -> list[_Call]:
-        """Return the next messages, at most `most`, to different clients that are not busy, after waiting for them.
+        """Wait for messages to clients that are not busy; return at most `most` of them, one for each client.
 
         The list is empty if no messages are left or the exchange has ended.
         """

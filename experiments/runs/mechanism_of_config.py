@@ -114,7 +114,7 @@ def _participation(config: RunConfig) -> Participation:
 
 
 def units_of(records: Records) -> int:
-    """Return the number of distinct users of records, each of which has a user."""
+    """Return the number of users, the persons whom records are about; each record must have a user."""
     return int(users_of(records).max()) + 1
 
 

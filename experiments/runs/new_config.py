@@ -187,8 +187,8 @@ def _trials(wishes: ConfigRequest, plan: ResolvedAudit) -> tuple[int, list[str]]
 def data_name(data: str) -> str:
     """Return the setting `data.name` for the data that a user names: a data set, a loader, a file or a directory.
 
-    It is the given name for a data set or `package.module:loader`, else "csv", "npz" or "images". Raises `InputError`
-    if there is no data set or file of this name.
+    For a data set or `package.module:loader`, the setting is the given name. For a file or directory, it is "csv",
+    "npz" or "images". Raises `InputError` if there is no data set or file of this name.
     """
     names = [entry.name for entry in available_datasets() if entry.name not in _OF_FILES]
     path = expanded_path(data)

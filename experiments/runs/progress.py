@@ -70,10 +70,11 @@ def no_runs_progress(total: int) -> AbstractContextManager[Callable[[str], Calla
 
 @contextmanager
 def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], None]]]:
-    """Show the progress of several runs together, which have `total` trial-rounds, with the name of the current run.
+    """Show a common progress bar for several runs, with the name of the current run.
 
-    The `with` block receives a function, and calls it with the name of each run that begins. That call returns a second
-    function, which the run calls with the number of newly finished trial-rounds.
+    A trial-round is one round of one trial, and `total` is their number in all runs. The `with` block receives a
+    function, and calls it with the name of each run that begins. That call returns a second function, which the run
+    calls with the number of newly finished trial-rounds.
     """
     with _display(total) as show:
         show(0, "starting")

@@ -129,7 +129,7 @@ def _replay_batch(federation: LoadedFederation, stored: dict[str, Tensor]) -> Re
 
 
 def stored_rounds(federation: LoadedFederation, stored: dict[str, Tensor]) -> Iterator[ServerRound]:
-    """Yield the server's rounds of some trials, from the first to the last round, from their stored releases.
+    """Rebuild the server's rounds of some trials from stored releases, and yield them from the first to the last.
 
     Parameters
     ----------

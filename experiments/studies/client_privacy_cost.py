@@ -167,8 +167,8 @@ def accuracy_figure(table: pd.DataFrame) -> Figure:
 def conclusions(table: pd.DataFrame) -> list[str]:
     """Return one sentence per federation on the smallest epsilon at which little accuracy is lost.
 
-    Little is at most 0.1 below the accuracy without privacy. If no epsilon reaches this, the sentence says so. `table`
-    has the rows of `_points`.
+    Little means that the accuracy is at most 0.1 below the accuracy without privacy. If no epsilon achieves this
+    accuracy, the sentence says so. `table` has the rows of `_points`.
     """
     said = []
     for name, found in table.groupby("federation", sort=False):

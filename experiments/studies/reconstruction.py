@@ -3,10 +3,10 @@
     python -m fl_audit.experiments.studies.reconstruction [--data-dir DIR] [--out DIR] [--quick]
         [--only rates|pictures|quality] [--reference PYTHON DIR]
 
-`rates`: the rate of identifying the right candidate, by epsilon, next to its bound. It is given for the optimal attack
-on worst-case candidates, which are as far apart as possible; for trials on handwritten digits; and for the same trials
-with half of the noise, to which the bound does not apply. `pictures`: digits, and their reconstructions without noise
-and at epsilon 100, 10 and 1. `quality`: similarity of reconstructions for batches of 1, 4 and 16 images, from one
+`rates`: the rate of identifying the right candidate, by epsilon, next to its bound. The rate is given for the optimal
+attack on worst-case candidates, which are as far apart as possible; for trials on handwritten digits; and for the same
+trials with half of the noise, to which the bound does not apply. `pictures`: digits, and their reconstructions without
+noise and at epsilon 100, 10 and 1. `quality`: similarity of reconstructions for batches of 1, 4 and 16 images, from one
 gradient and from local training; with `--reference` compared with the authors' code
 (github.com/JonasGeiping/invertinggradients), cloned to DIR, in a Python that has torch and torchvision.
 
@@ -125,7 +125,7 @@ def _rates(epsilon: float, trials: int) -> _RatePoint:
 
 
 def _draw_rates(points: Sequence[_RatePoint]) -> Figure:
-    """Return the figure of the rates and their bound by epsilon, which can be read without colours."""
+    """Return a figure of identification rates and their bound against epsilon; it can be read without colours."""
     figure = new_figure(4.6)
     axes = figure.add_subplot()
     epsilon = [one.epsilon for one in points]

@@ -47,7 +47,7 @@ _STEP = (
 def chance_text(sweep: SweepResults) -> str:
     """Return a sentence on the mean Epsilon* of untrained models, which shows what chance alone reaches.
 
-    The text is empty if it was not computed for such models.
+    The text is empty if Epsilon* was not computed for untrained models.
     """
     if UNTRAINED not in sweep.models or not (known := sweep.models[UNTRAINED].dropna()).size:
         return ""

@@ -197,7 +197,7 @@ def _play_on_ray(
 
 
 def _failure(error: RayError) -> str:
-    """Return in words why the task of a point failed."""
+    """Return a text that says why the Ray task of a sweep's point failed."""
     if not isinstance(error, RayTaskError):
         return f"its process ended ({type(error).__name__})"
     is_expected = isinstance(error.cause, InputError | FederationError)

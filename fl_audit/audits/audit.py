@@ -61,7 +61,7 @@ class LossesAndMembership(Protocol):
 
     @property
     def target_of_records(self) -> "Integers":
-        """Index of the target to which each column of `differing_losses` belongs, shape (differing records,)."""
+        """Index of the target to which the record in each column of `differing_losses` belongs, (records,)."""
 
     @property
     def common_losses(self) -> "Floats":

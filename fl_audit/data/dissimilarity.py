@@ -243,9 +243,10 @@ def _fast_structural(left: SsimWindows, right: SsimWindows) -> tuple[Floats, flo
 
 
 def _denominator(left: SsimWindows, right: SsimWindows) -> tuple[Floats32, Floats32]:
-    """Return two arrays, (w, n, 4) and (w, 4, m), whose matrix product is the denominator of SSIM.
+    """Return two arrays, (windows, n, 4) and (windows, 4, m), whose matrix product is the denominator of SSIM.
 
-    The denominator is (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2).
+    The denominator is (mean(x)^2 + mean(y)^2 + C1)(var(x) + var(y) + C2) for windows x of the n left and y of the m
+    right images.
     """
     light, contrast = left.mean**2 + _STABLE_LUMINANCE, left.variance + _STABLE_CONTRAST
     mine = [light * contrast, light, contrast, np.ones_like(light)]

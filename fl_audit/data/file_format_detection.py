@@ -21,8 +21,8 @@ class _FileFormat:
     def is_kind_of(self, content: bytes) -> bool:
         """Return True if a file's content begins with magic bytes of this format.
 
-        Short ASCII magic bytes could also be the start of a CSV file's column name. They count only if the content also
-        has a zero byte, which text does not have.
+        Short ASCII magic bytes could also be the start of a CSV file's column name. These bytes count only if the
+        content also has a zero byte, which text does not have.
         """
         found = next((one for one in self.begins if content.startswith(one)), None)
         return found is not None and (len(found) > _WORD or not found.isascii() or b"\0" in content)

@@ -63,7 +63,7 @@ def array_of(records: Records, name: str) -> NDArray[np.generic]:
     records
         Records of several named arrays.
     name
-        Name of one of them.
+        Name of the array to return.
     """
     before = list(takewhile(lambda one: one.name != name, records.inputs))
     one, start = records.inputs[len(before)], width_of(tuple(before))

@@ -105,10 +105,12 @@ def choose_neighbour(rule: NeighbourRule, inside: Records, outside: Records | No
     """Return the position in D of the record by which D and D' differ, and the position of its replacement.
 
     The replacement is a record outside D. Its position is None if the record is removed, or if the replacement will be
-    crafted too (`CRAFTED_OPPOSITE`). A choice by rank takes the record, or the pair of both, from a ranking by
-    dissimilarity. A random choice draws both. A choice of a crafted record draws them too; the crafted record later
-    takes the place of the drawn record of D. A record that is chosen by its index is replaced by the outside record
-    most dissimilar to it.
+    crafted too (`CRAFTED_OPPOSITE`). The rule chooses in one of four ways:
+
+    - By rank: records, or pairs of a record and its replacement, are ranked by dissimilarity.
+    - Random: both records are drawn.
+    - Crafted: both records are drawn. The crafted record later takes the place of the drawn record of D.
+    - By index: the replacement is the outside record most dissimilar to the record with this index.
 
     Parameters
     ----------
@@ -167,8 +169,8 @@ def _check_replacements(inside: int, outside: Records | None, unit: Unit = Unit.
 def choose_client(rule: NeighbourRule, shards: Sequence[Shard], records: Records) -> NeighbourPair:
     """Return the number of the client by which two neighbouring federations differ.
 
-    The second element of the pair says what replaces this client in D'. It is 0, the number of the only replacement, if
-    clients are replaced, and None if they are added or removed.
+    The second element of the pair says what replaces this client in D'. If clients are replaced, this element is 0, the
+    number of the only replacement. If clients are added or removed, it is None.
 
     Parameters
     ----------

@@ -106,8 +106,8 @@ def comparable(records: Records) -> Records:
     """Return records with graphs unpacked, so that two records can be compared feature by feature.
 
     A packed graph becomes a vector of 0 and 1: for each node whether it is present, and for each pair of nodes whether
-    they are joined. The Euclidean distance of two graphs is then the square root of the number of nodes and pairs in
-    which they differ. Nodes are not matched. Records without graphs are unchanged.
+    they are joined. The squared Euclidean distance of two graphs then counts the nodes and pairs in which they differ.
+    Nodes are not matched. Records without graphs are unchanged.
     """
     if not records.graphs:
         return records

@@ -111,9 +111,9 @@ def select_records(
 
 
 def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool) -> tuple[Integers, Integers]:
-    """Return a random order of the records, and the ascending sizes at which it may be cut.
+    """Return a random order of the records, and the ascending sizes that a selection of its first records may have.
 
-    With `by_user`, the records of a user are consecutive, and cuts are between users.
+    With `by_user`, the records of a user are consecutive, and a selection contains only whole users.
     """
     if not by_user:
         return random.permutation(len(pool)), np.arange(1, len(pool) + 1)

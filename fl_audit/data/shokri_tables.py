@@ -26,7 +26,7 @@ _COMMA, _ZERO = ord(","), ord("0")
 
 @dataclass(frozen=True)
 class BinaryTable:
-    """Describe a published data set of records with 0/1 features and labels 1 to `classes`."""
+    """Description of a published data set whose records have features 0 or 1, and labels from 1 to `classes`."""
 
     name: str  # name in the catalogue, of its folder in the data directory, and of its .npz file
     title: str  # name in descriptions

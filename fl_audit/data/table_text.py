@@ -90,9 +90,9 @@ def read_table_text(
     """Read a table file as text, and detect its encoding and separator if they are not given.
 
     Excel workbooks and Parquet files become CSV. The encoding is that of a byte-order mark, UTF-8, or one that
-    charset-normalizer detects. If several encodings are likely, one is preferred by which the beginning of the file
-    contains `names`, and then a Western one. The separator is the character that splits the first lines into equally
-    many cells.
+    charset-normalizer detects. Of several likely encodings, the function prefers those in which the beginning of the
+    file contains `names`, and among them a Western one. The separator is stated by a first line such as `sep=;`.
+    Without this line, it is the character that splits the first lines into equally many cells.
 
     Parameters
     ----------

@@ -70,7 +70,9 @@ class EncodedTexts:
 
 
 def encode_texts(texts: Sequence[str], settings: TextSettings, what: str) -> EncodedTexts:
-    """Encode texts as token ids with an attention mask (1 at tokens, 0 at padding), or by the user's tokenizer.
+    """Encode texts as token ids with an attention mask, which is 1 at tokens and 0 at padding.
+
+    If the settings name a tokenizer of the user, it encodes the texts instead.
 
     Parameters
     ----------

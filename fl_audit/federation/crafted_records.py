@@ -84,7 +84,10 @@ def craft_pair(federation: LoadedFederation, models: Tensor, box: FeatureBounds,
 
 
 def _starts(federation: LoadedFederation, box: FeatureBounds, source: np.random.Generator) -> CraftingStarts:
-    """Return starting points: half of random features, half of records of D, with random labels."""
+    """Return starting points for the search of a crafted record, with random labels.
+
+    Half of them have random features within the bounds, and half have the features of random records of D.
+    """
     ordinary = source.integers(len(federation.common.labels), size=STARTS // 2)
     drawn = source.random((STARTS - len(ordinary), *box.low.shape), dtype=np.float32)
     random = box.low + torch.from_numpy(drawn).to(box.low.device) * (box.high - box.low)

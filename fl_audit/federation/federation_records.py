@@ -71,18 +71,19 @@ def victim_of(public: Federation, inside: Records, shards: tuple[Integers, ...])
 
 
 def outside_of(public: Federation, split: Split, shard: Integers) -> tuple[Records | None, Integers]:
-    """Return the records that replace the differing unit in D', and the positions of the others outside D.
+    """Return the records that replace the differing unit in D', and the positions of all other records outside D.
 
-    The replacement is None if D' is D without the unit.
+    The records are None if D' is D without the unit.
 
     Parameters
     ----------
     public
-        Public description of the federation.
+        Public description of the federation, which names the replacement.
     split
         Records inside and outside D.
     shard
-        Positions in D of the records of the client that holds the differing unit.
+        Positions in D of the records of the client that holds the differing unit. They matter only if the unit is this
+        client.
     """
     number, everything = public.pair.replacement, np.arange(0 if split.outside is None else len(split.outside))
     if public.pair.opposite is not None:

@@ -1,8 +1,9 @@
 """Compute the sum of a round under the hypotheses D and D', in a form that an adversary can compare with the release.
 
 The adversary knows every public value, all units but the differing one, and which of them participated. From these
-values it computes the sum of the round under D and under D'. It subtracts the noise that it knows from the release. It
-whitens noise that is correlated over rounds, which means that it combines releases so that their noise is independent.
+values it computes the sum of the round under D and under D'. From the release, the adversary subtracts the noise that
+it knows. If noise is correlated over rounds, it whitens the noise: it combines releases so that the noise of the
+combinations is independent.
 """
 
 from typing import NamedTuple, assert_never

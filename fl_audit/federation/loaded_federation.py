@@ -127,7 +127,7 @@ class LoadedFederation:
 
     @property
     def insider(self) -> int:
-        """Number of the first insider; 0 if the federation has a single client."""
+        """Number of the client that is the first insider; 0 if the federation has a single client."""
         return self.insiders[0] if self.insiders else 0
 
     def colluders(self, insider: int) -> tuple[int, ...]:
@@ -215,7 +215,7 @@ class LoadedFederation:
 
     @property
     def common_records(self) -> Integers:
-        """Positions in D of the records that belong to no target, which are those of `common`."""
+        """Positions in D of the records that belong to no target; `common` holds these records."""
         return np.delete(np.arange(len(self.training.labels)), self.target_records)
 
     @cached_property

@@ -244,12 +244,14 @@ def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRo
 
 
 def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
-    """Return the tensors of a round that the run directory stores, by name: release or model, and side information.
+    """Return those tensors of a round that are written to the run directory, keyed by name.
+
+    They are the release or the model, depending on the view, and the side information.
 
     Parameters
     ----------
     view
-        View that clients have of the round.
+        Whether the clients see the release or only the new model.
     made
         All that the server knows of the round.
     """

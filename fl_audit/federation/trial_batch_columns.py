@@ -31,7 +31,7 @@ class TrialBatchColumns:
     def __or__(self, other: "TrialBatchColumns") -> "TrialBatchColumns":
         """Return the columns of both values; if both have a column of the same name, that of `other` is taken.
 
-        The rows of both `tallies` are joined instead.
+        In the table `tallies`, the rows of both values are joined instead.
         """
         tables = [entry.name for entry in fields(TrialBatchColumns) if entry.name not in ("insider_clients", "tallies")]
         joined = {name: {**getattr(self, name), **getattr(other, name)} for name in tables}

@@ -52,9 +52,9 @@ def _captured_graph(compute: Compute, inputs: Inputs) -> CapturedCall:
 
 
 class GraphedCalls:
-    """Caller of tensor functions, which launches a call as a CUDA graph if its input shapes have recurred often enough.
+    """Caller of tensor functions; from a certain number of equal calls on, it launches a call as a CUDA graph.
 
-    An object is for a single thread.
+    Calls are equal if they have the same name and input shapes. An object is for a single thread.
 
     Parameters
     ----------

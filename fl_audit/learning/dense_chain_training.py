@@ -101,7 +101,7 @@ def dense_chain(
 
 
 def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
-    """Yield each part of a module with its name, in the order in which nested `nn.Sequential` call them."""
+    """Yield the layers of a module with their names; nested `nn.Sequential` are split, in the order of their calls."""
     if type(module) is not nn.Sequential or _is_altered(module):
         yield name, module
         return

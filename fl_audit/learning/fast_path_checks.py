@@ -187,9 +187,9 @@ def _agrees_in_double(passes: ModelPasses, models: Tensor, portion: Microbatch, 
 
 
 def _stacked_sums(passes: ModelPasses, models: Tensor, portion: Microbatch) -> Tensor | None:
-    """Return each trial's sum of gradients clipped to norm 1, computed by stacked layers.
+    """Return each trial's sum of gradients clipped to norm 1, computed by stacked layers, for a test of these layers.
 
-    None if the model has no stacked layers, or if they fail. Each stacked layer must be called exactly once. The
+    The result is None if the model has no stacked layers, if they fail, or if one is not called exactly once. The
     function also sets `passes.activations`.
     """
     if passes.parts.stacked is None:

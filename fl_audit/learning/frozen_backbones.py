@@ -38,14 +38,14 @@ _WANTED = (
 
 @dataclass(frozen=True)
 class BackboneWeights:
-    """A file with the weights of a model's frozen convolutional core (backbone)."""
+    """Reference to a file with weights of a frozen backbone, the convolutional core of a model."""
 
     path: str  # absolute path of the file
     digest: str  # SHA-256 digest of the file, in hexadecimal
 
 
 class VggCore(nn.Module):
-    """The 13 convolutions of VGG-16 with frozen weights, whose names `features.N.weight` are those of torchvision.
+    """The 13 convolutions of VGG-16 with frozen weights, named `features.N.weight` as in torchvision.
 
     Grey images are repeated in the three colour channels. Colours are standardised as in torchvision. The adaptive
     average pooling to 7x7 is left out, because it would only repeat values for small images.

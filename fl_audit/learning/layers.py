@@ -244,7 +244,7 @@ class StackedNormalisation(StackedLayer):
         return parameter.reshape(len(parameter), *([1] * middle), *parameter.shape[1:], *([1] * trailing))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the normalised inputs times each trial's scale plus its shift, and record the call."""
+        """Normalise the inputs, apply each trial's scale and shift, and record the call for a backward pass."""
         frame, standardised = self.frame, self._standardise(inputs)
         if frame.is_shared(inputs):
             standardised = standardised.repeat(frame.trials, *([1] * (inputs.dim() - 1)))

@@ -113,14 +113,14 @@ class ClippedSumInputs(Microbatch):
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
     def portion(self, rows: slice, some: slice) -> Microbatch:
-        """Return the examples of one pass, with features as float32.
+        """Return the examples that one pass computes, with features as float32.
 
         Parameters
         ----------
         rows
-            Slice of the trials that the pass computes.
+            Trials of the pass, as a slice.
         some
-            Slice of each trial's examples that the pass computes, among the `width` examples of a trial.
+            Examples of the pass, as a slice of each trial's `width` examples.
         """
         counted = None if self.counted is None else self.counted[rows, some]
         index = some if self.chosen is None else self.chosen[rows, some]

@@ -40,9 +40,10 @@ class RecordedFactoryCall:
 
 @lru_cache(maxsize=2)
 def _run_twice(spec: ModelSpec, factory: Callable[..., nn.Module]) -> RecordedFactoryCall:
-    """Run a factory twice to find out how its initial weights follow from torch's random numbers.
+    """Run a factory twice, and return its model with data from which the initial weights of other trials follow.
 
-    If they do not, `weights` and `draws` are None, and the factory must be run for every trial.
+    In the result, `weights` and `draws` are both None if the weights do not follow from recorded random numbers of
+    torch. The factory must then be run for every trial.
     """
     first = _fingerprint(_drawn(spec, generator(1, Purpose.INITIAL_WEIGHTS)))
     gc.collect()  # modules of libraries refer to themselves, and a large one would stay for a while

@@ -258,7 +258,7 @@ class ModelPasses:
         return torch.cat([gradients[name].reshape(*shape, width) for name, width in widths], dim=2)
 
     def explaining(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
-        """Convert an exception of the user's model within a `with` block into an `InputError` with layer and record.
+        """Convert an exception of the user's model in a `with` block into an `InputError` that names layer and record.
 
         Parameters
         ----------

@@ -173,7 +173,7 @@ def _refuse_another_in_training(module: nn.Module, features: Tensor) -> None:
 
 
 def _refuse_another_after_a_step(module: nn.Module, features: Tensor, source: torch.Generator) -> None:
-    """Raise `InputError` if, after a step, outputs depend on the mode, or on buffers that training changes."""
+    """Raise `InputError` if, after a step, training mode or the buffers that it changes make outputs different."""
     # Spectral normalisation is alike in both modes at first: its buffers, which training mode moves, fit the first
     # weights, and not those after a step.
     subject = sharing_copy(module).train()

@@ -103,7 +103,10 @@ def step(
 def _moved(
     optimizer: ServerOptimizer, models: Tensor, gradients: Tensor, moments: tuple[Tensor, ...], steps: int
 ) -> tuple[Tensor, ...]:
-    """Return the models after step number `steps`, from 1, and the new moments, each (trials, parameters)."""
+    """Return the models after one optimizer step, followed by the new moments; all have shape (trials, parameters).
+
+    `steps` is the number of this step, from 1; Adam needs it for its bias correction.
+    """
     match optimizer.kind:
         case ServerOptimizerKind.SGD:
             return (models - optimizer.learning_rate * gradients,)

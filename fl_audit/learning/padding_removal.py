@@ -20,7 +20,7 @@ _WORTH = 2**20
 
 
 def shortened(inputs: tuple[NamedInput, ...], width: int) -> tuple[NamedInput, ...]:
-    """Return the named arrays of rows from which tokens at the end were cut off.
+    """Return the layout of rows (names and shapes of arrays) after tokens at the end were cut off.
 
     Parameters
     ----------

@@ -65,7 +65,10 @@ class LocalDPSGDSettings:
         return (self.schedule.epochs or 1) * batches_per_epoch(records, self.schedule.batch)
 
     def mean_batch(self, records: int) -> float:
-        """Return the expected batch size for this number of records; a step divides its sum of gradients by it."""
+        """Return the expected batch size for a client with `records` records.
+
+        A step of DP-SGD divides its sum of clipped gradients by this number.
+        """
         return records / batches_per_epoch(records, self.schedule.batch)
 
     def update_variance(self, records: int) -> float:
@@ -108,8 +111,8 @@ class PrivateUpdates:
 class GradientCanaries:
     """Artificial records (canaries) of an audit, each defined by its gradient alone.
 
-    They are sampled and clipped like records. The sampling rate and the expected batch size remain those of the
-    client's records without canaries.
+    Canaries are sampled and clipped like records. They change neither the sampling rate nor the expected batch size,
+    which follow from the client's real records.
 
     Source: Nasr et al. 2023, arXiv 2302.07956.
     """

@@ -46,7 +46,10 @@ class FeatureBounds:
         return torch.minimum(torch.maximum(features, self.low), self.high)
 
     def rounded(self, features: Tensor) -> Tensor:
-        """Return features (n, *shape), binary ones rounded to `low` or `high`; derivatives ignore the rounding."""
+        """Return features (n, *shape) in which binary ones are rounded to `low` or `high`, whichever is nearer.
+
+        Gradients pass through the rounding unchanged.
+        """
         nearest = torch.where(features - self.low < self.high - features, self.low, self.high)
         return features + (torch.where(self.binary, nearest, features) - features).detach()
 

@@ -318,5 +318,5 @@ def _of_factory(
     records: ModelCheckRecords | None,
     known: ModelExecutionProfile | None,
 ) -> StackedModel:
-    """Build the stacked model of a user's factory once per process; the factory is a part of the cache's key."""
+    """Build the stacked model of a user's factory; for each factory, a process builds and checks the model once."""
     return _built(spec, records, known)

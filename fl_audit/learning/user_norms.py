@@ -2,9 +2,9 @@
 
 The gradient of a layer is a sum of outer products d a^T over records and output positions. Here d is a gradient at the
 layer's outputs, and a is an input of the layer. Let D and A be the matrices with the rows d and a of one user. The
-squared norm of the user's sum is the inner product of the two small Gram matrices D D^T and A A^T. It is computed from
-them or from the sum itself, whichever is cheaper. Gram matrices are computed in float64, because cancellation would
-otherwise spoil the norms of sums.
+squared norm of the user's sum is the inner product of the two small Gram matrices D D^T and A A^T. The norm is computed
+from these matrices or from the sum itself, whichever is cheaper. Gram matrices are computed in float64, because
+cancellation would otherwise spoil the norms of sums.
 """
 
 import math
@@ -141,7 +141,10 @@ def _is_gram_cheaper(rows: int, outs: int, ins: int, own: float) -> bool:
 
 
 def _by_gram(own: Tensor, right: Tensor, bucket: Bucket, has_bias: bool, memory: _GramScratchMemory) -> Tensor:
-    """Return the squared norms, float64 (axis, users), from Gram matrices of output gradients and inputs."""
+    """Return the squared norms of users' summed gradients of a layer, float64 (axis, users).
+
+    They are computed from the Gram matrices of the output gradients `own` and of the inputs `right`.
+    """
     (axis, users, rows, outs), ins = own.shape, right.shape[3]
     together, found = max(1, pass_budgets.GRADIENT_BUDGET // (axis * rows * (outs + ins + 2 * rows))), []
     inputs = memory.kept.get(memory.key)

@@ -51,7 +51,7 @@ class PrivateModels:
         return found
 
     def set_to(self, weights: Mapping[str, Tensor]) -> None:
-        """Set the tensors of the models that Opacus made private to recorded weights with the same names and shapes."""
+        """Copy recorded weights into the models that Opacus made private; other names and shapes are skipped."""
         live = self.tensors()
         with torch.no_grad():
             for name, value in weights.items():

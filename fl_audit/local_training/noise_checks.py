@@ -20,7 +20,7 @@ def _claimed(step: PrivateStep) -> float:
 
 
 def _is_bare(step: PrivateStep) -> bool:
-    """Return True if a step added no noise, except for the rounding of sums."""
+    """Return True if a step added no noise, or so little that it can be the rounding error of sums."""
     return step.noise is None or step.noise.scale <= 1e-4 * step.norm
 
 
@@ -58,7 +58,7 @@ def _noise_distribution(evidence: RecordedTrainings) -> str:
 
 
 def _heads(training: RecordedTraining) -> list[tuple[float, ...]]:
-    """Return the first noise values of each step, so that repeated draws can be found.
+    """Return the first noise values of each step that added noise, so that repeated draws can be found.
 
     A step with fewer than three values is left out, because so few could be equal by chance.
     """

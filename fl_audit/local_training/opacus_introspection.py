@@ -63,7 +63,7 @@ def inner_sampler(sampler: Any) -> Any:
 
 
 def is_part(sampler: Any) -> bool:
-    """Return True if `BatchMemoryManager` has just drawn a part of a mini-batch that is not its last part."""
+    """Return True if `BatchMemoryManager` has just drawn a part of a mini-batch, and further parts will follow."""
     if not isinstance(sampler, BatchSplittingSampler):
         return False
     return bool(sampler.optimizer._step_skip_queue and sampler.optimizer._step_skip_queue[-1])
@@ -127,8 +127,8 @@ def count_multiplier_of(optimizer: DPOptimizer) -> float | None:
 def _moved_count(optimizer: AdaClipDPOptimizer) -> float:
     """Return the sensitivity of the count of gradients within the norm, which adaptive clipping releases.
 
-    It is at least one half. It is up to 1 if Opacus divides the count by the size of the sample, because one record
-    changes this size, too.
+    The sensitivity is at least one half. If Opacus divides the count by the size of the sample, the sensitivity can be
+    larger, because one record changes this size, too.
     """
 
     def told(count: int, size: int) -> float:
@@ -199,7 +199,7 @@ def record_gradients_of(optimizer: DPOptimizer, is_kept: bool) -> tuple[int | No
 
 
 def positions_of(drawn: Any) -> list[int] | None:
-    """Return the positions that a sampler drew; None if it drew no integers, e.g. for a stream or a mapping."""
+    """Return the positions in the data set that a sampler drew; None if it drew no integers, e.g. for a stream."""
     if not isinstance(drawn, Iterable) or isinstance(drawn, Mapping):
         return None
     try:

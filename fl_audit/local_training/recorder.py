@@ -126,7 +126,7 @@ class Recorder:
 
     @property
     def is_of_replay(self) -> bool:
-        """Whether steps are compared with another training, so that workers must not load data ahead."""
+        """Whether steps are compared with another training; workers of data loaders must then not load data ahead."""
         return self._kept > 0
 
     def record_draws(self, iterator: Any, drawn: Any) -> Any:
@@ -295,7 +295,7 @@ class Recorder:
         Parameters
         ----------
         accountant
-            The Opacus accountant.
+            The Opacus accountant that was asked.
         delta
             Delta at which epsilon was asked for.
         epsilon

@@ -16,7 +16,7 @@ class StopReplay(BaseException):
 
 @dataclass
 class ReplayInputs:
-    """Mini-batches of a training, with the random states and the weights at each draw, which a replay can follow."""
+    """Data of a training that a replay needs: mini-batches, and the random states and weights when each was drawn."""
 
     batches: list[list[int]] = field(default_factory=list)
     datasets: list[object] = field(default_factory=list)  # the data set of each mini-batch
@@ -60,7 +60,7 @@ def random_states() -> dict[str, Any]:
 
 
 def are_same_states(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return True if two states of the global random generators are equal, so that nothing was drawn in between.
+    """Return True if two states of the global random generators are equal: then nothing was drawn in between.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ class UnaccountedTensorChange:
 
 @dataclass(frozen=True)
 class TrainingOutputs:
-    """Outputs of a client or of a training function: metrics, and how its tensors compare with the private model."""
+    """Outputs of a client or a training function: metrics, and how returned tensors compare with the private model."""
 
     numbers: Mapping[str, float] = field(default_factory=dict)  # metrics, by name
     evaluation: Mapping[str, float] = field(default_factory=dict)  # metrics of an evaluation, by name

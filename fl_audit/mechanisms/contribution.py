@@ -57,12 +57,13 @@ class LocalTraining:
 class PrivateTraining:
     """Contribution of local DP-SGD: a client trains on its own records by DP-SGD and sends its model update.
 
-    The update is not clipped, because it is private already. After one step it is a noised clipped sum times public
-    numbers; after several steps its distribution has no closed form.
+    The update is not clipped, because it is private already. After one step, the update is a noised sum of clipped
+    gradients, times public constants. After several steps, its distribution has no closed form.
 
     Source: Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1, run by each client.
 
-    Raises `InputError` if there is no shard (a client's records), if a shard has no records, or if `hiding` is below 1.
+    Raises `InputError` if there is no shard (a client's records), if a shard has no records, or if `hiding`, the factor
+    by which other clients' noise increases the noise multiplier, is below 1.
     """
 
     # Training of a client in a round. Each step samples a record with probability 1 / (steps per epoch).
@@ -149,9 +150,9 @@ class AdaptiveClipping:
     """Clipping to a norm C that follows a noisy estimate of a quantile of the contributions' norms.
 
     Each unit also contributes a bit, which is 1 if its contribution has at most the norm C. The sum of the bits, each
-    minus 1/2, is released with noise. It gives the noised share of contributions with at most the norm C. The next
-    round's norm is C exp(-eta (share - gamma)), where eta is the learning rate and gamma the target share. The noise on
-    the sum of contributions is scaled to the clipping norm of its round.
+    minus 1/2, is released with noise. The released sum gives the noised share of contributions with at most the norm C.
+    The next round's norm is C exp(-eta (share - gamma)), where eta is the learning rate and gamma the target share. The
+    noise on the sum of contributions is scaled to the clipping norm of its round.
 
     Source: Andrew, Thakkar, McMahan & Ramaswamy 2021, "Differentially private learning with adaptive clipping",
     algorithm 1.

@@ -167,8 +167,8 @@ class Mechanism:
     def noise_scale(self, local_sensitivity: Floats, threat_model: ThreatModel, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the noise that an adversary does not know, shaped as `local_sensitivity`.
 
-        The noise is that of the round's sum, or of one client's clipped sum if clients take one noised step per round
-        (DP-SGD). The result is 0 without noise, and NaN if clients take several noised steps per round.
+        The noise is on the round's sum. If clients take one noised step per round (DP-SGD), it is on one client's
+        clipped sum. The result is 0 without noise, and NaN if clients take several noised steps per round.
 
         Parameters
         ----------
@@ -190,8 +190,8 @@ class Mechanism:
     def server_scale(self, local_sensitivity: Floats, norms: Floats | None = None) -> Floats:
         """Return the standard deviation of the server's noise in each trial.
 
-        For correlated noise, it is that of the independent draws z. It is NaN if clients add the noise during their
-        training.
+        For correlated noise, the result is the standard deviation of the independent draws z. It is NaN if clients add
+        the noise during their training.
 
         Parameters
         ----------

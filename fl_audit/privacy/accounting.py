@@ -235,7 +235,7 @@ def mu_of_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float
     Parameters
     ----------
     accountant
-        The accountant.
+        Method that computes epsilon from mu.
     epsilon
         Largest accepted epsilon, at least 0.
     delta

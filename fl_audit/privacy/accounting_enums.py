@@ -53,7 +53,7 @@ class StrategyMatrixKind(StrEnum):
 
 
 class MultiplierReference(StrEnum):
-    """Quantity to which a noise multiplier refers: their product is the standard deviation of the noise.
+    """Quantity that is multiplied by a noise multiplier to get the standard deviation of the noise.
 
     SENSITIVITY is the largest change of the sum between neighbours, which is twice the clipping norm for replace.
     CLIPPING_NORM is the convention of Opacus, TensorFlow Privacy and dp-accounting for every adjacency.

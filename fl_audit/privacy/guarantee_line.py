@@ -1,7 +1,8 @@
 """Write a guarantee as one line, in the same form wherever it is printed or stored.
 
-The line has all values that are needed to compare two guarantees: epsilon and delta, the accountant, the adjacency, the
-unit, and the Gaussian parameter mu of the whole privacy profile with the error of its fit (arXiv 2503.10945).
+The line has all values that are needed to compare two guarantees: epsilon and delta, the accountant, the adjacency and
+the unit. It also has the Gaussian parameter mu that fits the whole privacy profile, and the error of this fit (arXiv
+2503.10945).
 """
 
 from collections.abc import Mapping, Sequence

@@ -142,8 +142,8 @@ def _classic_scale(delta: float) -> float:
 def rho_alpha(epsilon: float, delta: float) -> float:
     """Return the bound of Bernau et al. 2021 on the adversary's advantage, 2 Phi(eps / (2 sqrt(2 ln(1.25/delta)))) - 1.
 
-    It is the paper's theorem 3, and holds for noise calibrated by the paper's Eq. (1), sigma = Delta sqrt(2
-    ln(1.25/delta)) / eps, where Delta is the sensitivity. It does **not** hold for noise calibrated by a tight
+    The bound is the paper's theorem 3, and holds for noise calibrated by the paper's Eq. (1), sigma = Delta sqrt(2
+    ln(1.25/delta)) / eps, where Delta is the sensitivity. The bound does **not** hold for noise calibrated by a tight
     accountant such as `gdp`: this noise is smaller, so the true advantage is larger. Under `rdp-classic` it is slightly
     violated at small epsilon (about .20 to .45 at delta .001).
 

@@ -64,7 +64,8 @@ class LedgerTraining:
     def noise_multiplier(self) -> float:
         """Noise multiplier relative to the real sensitivity of the sum.
 
-        It is the stated noise multiplier divided by `sensitivity_ratio`, the real sensitivity over the stated one.
+        This value is the stated noise multiplier divided by `sensitivity_ratio`, the real sensitivity over the stated
+        one.
         """
         return self.terms.noise_multiplier / self.sensitivity_ratio
 

@@ -85,7 +85,7 @@ class GriddedLogOdds:
     def cdf(self, log_odds: ArrayLike) -> Floats:
         """Return the distribution function P(L <= x) of the log-odds L at each x of `log_odds`.
 
-        It is a step function with steps at the grid points.
+        The function has steps at the grid points.
         """
         index = np.searchsorted(self.values, np.asarray(log_odds, dtype=np.float64), side="right")
         return np.asarray(np.append(0.0, self.cumulative)[index], dtype=np.float64)

@@ -97,8 +97,9 @@ def _negligible(masses: Floats) -> int:
 def _split_cells(first: int, interval: float, upper: Floats, lower: Floats) -> Floats:
     """Return the P-mass at each grid point, from the P-masses `upper` and Q-masses `lower` of the cells.
 
-    Cell i, with masses p and q, begins at the loss a = (first + i) h. Its upper end gets (p - q e^a) / (1 - e^-h), so
-    that the Q-mass is preserved, too.
+    Cell i, with masses p and q, begins at the loss a = (first + i) h, where h is `interval`. The grid point at its
+    upper end gets the mass (p - q e^a) / (1 - e^-h), and its lower end gets the rest of p. Then the Q-mass is
+    preserved, too.
     """
     ends = (first + np.arange(upper.size)) * interval
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -160,7 +161,10 @@ class _GaussianLoss:
         return ell if self.sampling_rate == 1 else _log_mixture(self.sampling_rate, ell)
 
     def _outcome(self, loss: Floats) -> Floats:
-        """Return the outcome that has each loss; -infinity for losses below that of every outcome."""
+        """Return the outcome of the release at which the privacy loss has each given value.
+
+        The result is -infinity where the given loss is smaller than the loss of every outcome.
+        """
         q, mu = self.sampling_rate, self.mu
         if q == 1:
             return loss / mu + (0.0 if self.replaced else mu / 2)

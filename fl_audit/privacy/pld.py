@@ -138,7 +138,7 @@ class PrivacyCurvePair:
         return 2 * max(curve.infinity for curve in self.curves)
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on delta at `epsilon`, the larger of both directions."""
+        """Return an upper bound on delta at `epsilon`, the larger one of the deltas of both directions."""
         return max(curve.delta(epsilon) for curve in self.curves)
 
     def epsilon(self, delta: float) -> float:
@@ -154,7 +154,7 @@ class PrivacyCurvePair:
     def _log_odds_at(self, delta: float, sensitivities: SignalToNoiseAdaptivity) -> float:
         """Return a bound on the log-odds of the true training set, in nats.
 
-        It is exceeded with probability at most `delta`.
+        The log-odds exceed the bound with probability at most `delta`.
         """
         return self.quantile(delta) if sensitivities is SignalToNoiseAdaptivity.FIXED else self.composed_quantile(delta)
 
@@ -199,8 +199,8 @@ class PrivacyCurvePair:
 def _interval(distributions: Sequence[tuple[LossDistribution, int]], points: int, count: int, longest: float) -> float:
     """Return the width of the grid on which privacy losses are composed.
 
-    It gives `points` grid points per standard deviation of one release's loss. It is larger if a grid for losses up to
-    `longest` would have too many points. `count` is the number of releases.
+    There are at least `points` grid points per standard deviation of one release's loss, unless a grid for losses up to
+    `longest` would then be too large. `count` is the number of releases.
     """
     deviation = math.sqrt(sum(times * distribution.deviation**2 for distribution, times in distributions))
     wanted = deviation / (points * math.sqrt(count))
@@ -313,7 +313,7 @@ def _epsilon_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, delta
 def _log_odds_bound(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, probability: float) -> float:
     """Return log-odds, at least 0, that are exceeded with at most the given probability.
 
-    The bound also holds with adaptive sensitivities. It is Mironov's conversion (2017, proposition 3), by Markov's
+    The bound also holds with adaptive sensitivities. It follows from Rényi DP by Mironov 2017, proposition 3: Markov's
     inequality for e^((alpha - 1) L).
     """
 

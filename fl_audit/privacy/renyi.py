@@ -77,7 +77,8 @@ def _log_mixture(q: float, ell: Floats) -> Floats:
 def _seen_divergences(noise_multiplier: float, sampling_rate: float) -> Floats:
     """Return the Renyi divergence of one Poisson-sampled Gaussian release with visible participation, per order.
 
-    It is ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1), an average over participating or not.
+    It is ln(1 - q + q e^((alpha - 1) alpha / (2 z^2))) / (alpha - 1), where q is the sampling rate, z the noise
+    multiplier and alpha the order.
     """
     exponents = (RDP_ORDERS - 1) * RDP_ORDERS / (2 * noise_multiplier**2)
     large = np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + exponents)

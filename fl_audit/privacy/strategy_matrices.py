@@ -109,7 +109,7 @@ def _optimised() -> dict[tuple[int, int], list[float]]:
 def inverse(strategy: Floats) -> Floats:
     """Return the inverse C^-1 of a strategy matrix C, float64 (rounds, rounds).
 
-    The noise of round t is row t of C^-1 times the independent draws z of all rounds.
+    Let z be the independent draws of all rounds. The noise of round t is row t of C^-1 z.
     """
     return np.asarray(solve_triangular(strategy, np.eye(strategy.shape[0]), lower=True), dtype=np.float64)
 

@@ -53,7 +53,7 @@ class ScoreMoments(_Summary):
 
     @property
     def is_sound(self) -> bool:
-        """Return whether the values are valid: non-negative integer counts, finite means, finite squares at least 0."""
+        """Return whether the values are valid: counts are integers from 0, all values finite, `squares` at least 0."""
         finite = bool(np.all(np.isfinite(self.mean) & np.isfinite(self.squares) & (self.squares >= 0)))
         return finite and _are_counts(self.count)
 
@@ -136,17 +136,17 @@ def joint_moments(parts: Sequence[ScoreMoments]) -> ScoreMoments:
 def epsilon_star_of_moments(
     members: ScoreMoments, population: ScoreMoments, delta: float, cut: float = PARAMETRIC_CUT
 ) -> Floats:
-    """Return the parametric Epsilon* of each model, shape (...), from moments of two sets of scores.
+    """Return the parametric Epsilon* of each model, shape (...), from moments of members' and the population's scores.
 
-    The result equals that of `parametric_epsilon_star` for the same losses. It is NaN where the members or the
-    population have fewer than two records.
+    A score is a transformed loss. The result equals that of `parametric_epsilon_star` for the same losses. It is NaN
+    where the members or the population have fewer than two records.
 
     Parameters
     ----------
     members
-        Moments of the scores of members, computed with the same range of losses as `population`.
+        Number, mean and squared deviations of the members' scores.
     population
-        Moments of the scores of the population.
+        The same for the scores of the population. Both must be computed with the same range of losses.
     delta
         Delta of Epsilon*, at least 0 and below 1.
     cut

@@ -219,7 +219,7 @@ def mechanism_lower_bound(
 
 
 def _rates_below(members: Floats, population: Floats, ranks: Integers) -> Floats:
-    """Return the share of each model's member losses strictly below its r-th smallest population loss.
+    """Return the shares of each model's member losses below its r-th smallest population loss, for every r of `ranks`.
 
     The result has the shape (models, ranks).
     """

@@ -43,7 +43,7 @@ def value_by_chance(sizes: tuple[int, int], delta: float, cut: float, rng: np.ra
     sizes
         Number of losses of members and of the population, each at least 2.
     rng
-        Generator of the samples.
+        Generator that draws the samples.
     delta
         Delta of Epsilon*, at least 0 and below 1. With delta and cut both 0 the value is infinite.
     cut

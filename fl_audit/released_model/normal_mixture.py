@@ -233,7 +233,7 @@ def ks_check(scores: ArrayLike, components: int, evaluation_size: int, rng: np.r
     scores
         Scores to fit, finite, shape (n,).
     components
-        Number of components of the fit.
+        Number of normal components of the fitted mixture.
     evaluation_size
         Number of scores that are held out, from 1 to n - 2; in the paper from 100 to 1000.
     rng

@@ -80,7 +80,7 @@ def _checked_losses(losses: ArrayLike, what: str, at_least: int = 2) -> Floats:
 
 
 def checked_pair(member_losses: ArrayLike, population_losses: ArrayLike, at_least: int = 2) -> tuple[Floats, Floats]:
-    """Return the losses of members and of the population as float64, shapes (..., m) and (..., p).
+    """Check losses of members and of the population; return them as float64, shapes (..., m) and (..., p).
 
     Raises `InputError` if leading axes differ, a set has too few losses, or a loss is negative or not finite.
 

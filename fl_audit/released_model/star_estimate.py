@@ -291,7 +291,7 @@ def _mixture_draws(
 ) -> Floats:
     """Return Epsilon* of mixtures that are refitted to bootstrap samples, shape (replicates,).
 
-    It is infinite for a sample of equal scores.
+    For a sample of equal scores, Epsilon* is infinite.
     """
     found = []
     used = [_some(each, rng) for each in scores]

@@ -5,9 +5,9 @@ percentile bootstrap intervals. Epsilon* of any sample is above 0, so without a 
 includes 0, and with a large leak the reversed percentile interval is too low. A bootstrap resamples each set with
 replacement, i.e. it draws how often each loss occurs. Many losses are first put into cells (bins), and the bootstrap
 draws the number of losses in each cell, which has the same multinomial distribution as with resampling. In either set,
-a cell holds at most a hundredth of the losses beyond it. So an error rate changes by at most 1 % across a cell, which
-is far less than its variation between bootstrap samples. With up to 4000 losses, every distinct loss has its own cell
-and binning loses nothing.
+a cell holds at most a hundredth of the losses between the cell and the nearer end of the sorted losses. So an error
+rate changes by at most 1 % across a cell, which is far less than its variation between bootstrap samples. With up to
+4000 losses, every distinct loss has its own cell and binning loses nothing.
 
 For the empirical Epsilon*, the confidence interval is valid for any two distributions of losses. Few losses decide the
 largest ratio, so a bootstrap does not show its error. Instead a simultaneous confidence band of each distribution
@@ -72,7 +72,7 @@ class LossCells(NamedTuple):
 def loss_cells(member_losses: Floats, population_losses: Floats) -> tuple[LossCells, LossCells]:
     """Put losses into cells (bins), and return the number and mean of losses in each cell.
 
-    The first result is for the members, the second for the population. Both have the same cells.
+    The first result is for the members, the second for the population. The cells of both are the same.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def _ratios(over: Floats, under: Floats, delta: float) -> Floats:
 def _least_within(low: Floats, high: Floats, cut: float, delta: float) -> float:
     """Return a lower bound on the largest ratio of error rates at the thresholds that the stability cut keeps.
 
-    It is infinite if the cut can keep no threshold.
+    The bound is infinite if the cut can keep no threshold.
     """
     # Suppose that a given threshold lies within the cut. Rates rise with the threshold, so all larger thresholds whose
     # rates are proven to be below 1 - cut also lie within it, and all smaller thresholds whose rates are proven to be

@@ -132,7 +132,7 @@ def add_legend(axes: Axes, columns: int = 1) -> None:
 
 
 def _is_narrow(axes: Axes) -> bool:
-    """Return whether the figure is narrower than `WIDTH`, like the figures of reports, so that its text is wrapped."""
+    """Return whether the figure is narrower than `WIDTH`; the text of such figures, as in reports, must be wrapped."""
     figure = axes.get_figure(root=True)
     return figure is not None and bool(figure.get_figwidth() < WIDTH)
 

@@ -115,18 +115,18 @@ class ReportNumber:
 
     @property
     def reading_text(self) -> str:
-        """Text that says how the number compares with its claim; the row's note if there is no claim.
+        """Text that says how the number compares with its claim; without a claim, the note of the number's table row.
 
-        If another interval than the row's decided the comparison, this interval is stated too.
+        If the comparison was decided by another interval than the shown one, the text states this interval too.
         """
         found = self.claim_comparison
         return self.note if found is None else reading_text(found.reading, _wide_json(found), self.limit, self.is_share)
 
     @property
     def comparison_in_brackets(self) -> str:
-        """The comparison of the number with its claim, as text in brackets to follow the number in a sentence.
+        """Text in brackets that states, after a number, how the number compares with its claim.
 
-        The text is empty if the reading is `KEPT` or `ALONE`, or if there is none.
+        The text is empty if the claim is kept, or if nothing is compared.
         """
         if self.reading in (None, ClaimStatus.KEPT, ClaimStatus.ALONE):
             return ""
@@ -146,9 +146,10 @@ class ReportNumber:
 
     @property
     def text(self) -> str:
-        """The number with its interval (or "no interval" if its width is 0), and its reading in brackets, if any.
+        """The number with its interval, and in brackets how the number compares with its claim.
 
-        The reading is left out if the claim is kept.
+        An interval of width 0 is written as "no interval". The comparison is left out if there is none, or if the claim
+        is kept.
 
         Examples
         --------
@@ -184,7 +185,7 @@ class ReportNumber:
         return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
 
     def _wide(self) -> Callable[[float], Ends] | None:
-        """Return the function that gives the interval at any confidence; None if there is none."""
+        """Return the function that maps a confidence to the number's interval; None if the number has no interval."""
         if self.wide is not None:
             return self.wide
         if self.confidence is None or not 0 < self.confidence < 1:

@@ -16,8 +16,8 @@ class ScoreDistribution(StrEnum):
     whose rounds have Gaussian noise that is scaled to the global sensitivity, so that the signal-to-noise ratio depends
     on earlier rounds. This training is mu-GDP, but its epsilon may be smaller than the epsilon of the Gaussian
     mechanism with the same mu. A lower bound that is computed from mu may then exceed the true epsilon. Another example
-    is randomised response at epsilon 1. It is mu-GDP with mu = 1.23, and a Gaussian mechanism with this mu has epsilon
-    5.58 at delta 1e-5.
+    is randomised response. Randomised response at epsilon 1 is mu-GDP with mu = 1.23, and a Gaussian mechanism with
+    this mu has epsilon 5.58 at delta 1e-5.
     """
 
     ANY = "any"

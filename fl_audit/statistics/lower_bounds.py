@@ -3,7 +3,8 @@
 A higher score means that D was used more likely; log-odds are the best scores. The bounds are on the epsilon of
 (epsilon, delta)-DP in both directions (D against D' and D' against D) at the given delta. Scores must be independent,
 and identically distributed within each group. All methods except `gaussian-shift` choose a threshold and a direction on
-a fifth of the scores and measure on the others (`score_split`). They depend only on ranks and accept infinite scores.
+a fifth of the scores and measure on the others (`score_split`). These methods depend only on ranks and accept infinite
+scores.
 """
 
 import math
@@ -269,7 +270,7 @@ def _checked(scores: NDArray[np.floating], who: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Splits:
-    """Scores of both groups with their random splits, which all methods share."""
+    """The scores of members and nonmembers, and their random splits; all bound methods use the same splits."""
 
     members: Floats
     nonmembers: Floats

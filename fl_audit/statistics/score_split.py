@@ -44,7 +44,7 @@ _BEGINNING = 1024  # number of rows of a table of ranks that are compared first
 class TwoSampleScores(NamedTuple):
     """Scores of both groups in one part of a split, or their ranks from 0.
 
-    They are ascending in each group and have the shapes (n1,) and (n0,).
+    The values of each group are ascending, and their shapes are (n1,) and (n0,).
     """
 
     first: Floats

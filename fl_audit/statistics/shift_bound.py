@@ -130,16 +130,19 @@ def _estimate(shift: float, root: float, degrees: int, probability: float) -> Sh
 
 
 def spread_of_parts(parts: Floats) -> float:
-    """Return the root of the sum over trials of (part - mean part)^2.
+    """Return the square root of the sum over trials of (part - mean part)^2.
 
-    It is the noncentrality of t in `gaussian_slope` for a true slope of 1. `parts`, (n,), says which part of a member
-    each trial includes.
+    `parts`, shape (n,), says which part of a member each trial includes. If scores truly rise by one standard deviation
+    per member, the result is the noncentrality of the t statistic in `gaussian_slope`.
     """
     return float(np.linalg.norm(parts - parts.mean()))
 
 
 def _root_of_sizes(n1: int, n0: int) -> float:
-    """Return the noncentrality of Student's two-sample t if the means differ by one standard deviation."""
+    """Return the noncentrality of Student's two-sample t if the means differ by one standard deviation.
+
+    `n1` and `n0` are the sizes of the two samples.
+    """
     return math.sqrt(n1 * n0 / (n1 + n0))
 
 

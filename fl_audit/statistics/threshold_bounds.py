@@ -205,10 +205,10 @@ def _where_allowed(tpr: tuple[float, float], fpr: BetaExpectation, delta: float,
 
 
 def _by_rank(way: ScoreSplit) -> _Rules:
-    """Return candidate thresholds at some ranks of the measuring scores with D'.
+    """Return candidate thresholds, which are scores with D' from the measuring part, at some of their ranks.
 
-    The first array holds the expected FPR of each threshold, the second the thresholds. The third holds the number of
-    measuring scores with D' above each threshold.
+    The first array holds the expected FPR of each threshold, and the second array the thresholds. The third array holds
+    how many scores with D' in the measuring part exceed each threshold.
     """
     size = way.measuring.second.size
     tried = _ranks(size)
@@ -275,7 +275,11 @@ def _distributions_of_rank(counts: CountsAboveThreshold) -> tuple[tuple[float, f
 
 
 def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return rules with thresholds at ranks; the criterion is the order-statistic bound expected from each rule."""
+    """Return the candidate thresholds of `_by_rank`, and how well each is expected to do.
+
+    The first array holds the order-statistic bound that is expected for each threshold. The other arrays are those of
+    `_by_rank`.
+    """
     fpr, thresholds, alarms = _by_rank(way)
     # The choosing scores are uncertain as well, so the effective number is 1 / (1 / measuring + 1 / choosing).
     parts = zip(way.measuring, way.choosing, strict=True)
@@ -285,7 +289,7 @@ def _by_order(way: ScoreSplit, delta: float, level: float) -> _Rules:
 
 
 def _rate_at(way: ScoreSplit, fpr: Floats) -> Floats:
-    """Return the true-positive rate at each false-positive rate in `fpr`, estimated from the choosing scores."""
+    """Return an estimate of the true-positive rate at each false-positive rate in `fpr`."""
     # Between choosing reference scores the TPR is interpolated. Beyond the largest it falls as a power of the FPR, with
     # the exponent between the largest and the third largest score. A threshold so far out is then neither taken to be
     # as good as the largest score, nor excluded where the first group lies far above the reference.

@@ -24,7 +24,7 @@ _MOST_ROUNDS = 4096
 
 
 def magnitude_scores(values: Floats) -> Floats:
-    """Return Phi^-1(2 Phi(|v|) - 1) for each value v; the results are N(0, 1) if the values are.
+    """Return Phi^-1(2 Phi(|v|) - 1) for each value v; the results are N(0, 1) if the values v are N(0, 1).
 
     Parameters
     ----------

@@ -159,8 +159,8 @@ class NoiseMeasurer:
     def _projections(self, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
         """Return the whitened projections V'w of the noise w on the public directions V, (trials, directions).
 
-        The covariance before whitening is sigma^2 (I - bb'), where b = V'u and u is the unit vector along `difference`.
-        `along` is the noise along u. `inverse` is 1 / ||f(D) - f(D')||, or 0.
+        Before whitening, the covariance is sigma^2 (I - bb'), where b = V'u and u is the unit vector along
+        `difference`. `along` is the noise along u. `inverse` is 1 / ||f(D) - f(D')||, or 0 where this norm is 0.
         """
         raw = self._evenly_spaced_columns(residual).float() @ self.directions
         towards = (self._evenly_spaced_columns(difference).float() @ self.directions).double() * inverse.unsqueeze(1)

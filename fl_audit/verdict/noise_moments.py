@@ -3,8 +3,8 @@
 A mean that is not 0 shows that the released sum is not the claimed one. The release always shifts in one direction if
 contributions are not clipped, if the sum is divided by the wrong number, or if a record counts more than once.
 Independent noise adds up at a known rate. Shared noise adds up faster, and noise that cancels adds up more slowly. The
-tests estimate the scale of the noise from the measurements, so more noise than claimed does not fail them. They are
-still exact under the claimed distribution.
+tests estimate the scale of the noise from the measurements, so more noise than claimed does not fail them. Under the
+claimed distribution, the tests are still exact.
 """
 
 import math

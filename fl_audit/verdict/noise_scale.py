@@ -169,7 +169,7 @@ def noise_total(measured: NoiseMeasurements) -> TestResult:
 def noise_along_record(measured: NoiseMeasurements) -> TestResult:
     """Test whether there is too little noise in the direction of f(D) - f(D'), by a one-sided chi-square test.
 
-    The statistic is the sum of the squared innovations.
+    The statistic is the sum of squares of the noise in this direction, each divided by the claimed variance.
     """
     return least_of(TestName.NOISE_ALONG_RECORD, record_squares(measured), NotTestedReason.NO_DIFFERENCE)
 
@@ -186,9 +186,10 @@ def noise_tensor(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.NOISE_PLACE)
 def noise_place(measured: NoiseMeasurements) -> TestResult:
-    """Test whether there is too little noise at any sampled coordinate or in any class of coordinates: chi-square.
+    """Test whether there is too little noise at any sampled coordinate, or in any group of coordinates.
 
-    A class holds every 31st coordinate. The smallest lower-tail p-value is corrected by Bonferroni.
+    A group holds every 31st coordinate. The smallest lower-tail p-value of the chi-square tests is corrected by
+    Bonferroni.
     """
     trials, rounds, _ = measured.sample.shape
     squares = np.sum(np.square(measured.sample), axis=(0, 1))

@@ -78,7 +78,7 @@ def _ranked(squares: Floats, freedom: Integers) -> Floats:
 
 
 def _sizes(measured: NoiseMeasurements) -> dict[str, tuple[Floats, Integers]]:
-    """Return a dict from each part of the model to the size of its noise and the degrees of freedom of this size.
+    """Return, for each part of the model, the size of its noise and the degrees of freedom.
 
     The size is the sum of squares divided by the claimed variance; both arrays are (trials, rounds). The key is "" for
     the whole model, and text such as "tensor 'weight'" for one of several tensors.

@@ -1,8 +1,8 @@
 """Test whether released and claimed sums differ on average in directions other than that of the target.
 
-The target is the unit in which D and D' differ. Let r be a release, and f(b) the claimed sum under the secret bit b.
-The mean of r - f(b) over trials and rounds is 0 in every coordinate, with D and with D'. It is not if something that
-depends on the secret is added, or if a contribution is present with D only or with D' only.
+The target is the unit in which D and D' differ. Let r be a release, and f(b) the claimed sum under the secret bit b. If
+the claim holds, the mean of r - f(b) over trials and rounds is 0 in every coordinate, with D and with D'. The mean is
+not 0 if something that depends on the secret is added, or if a contribution is present with D only or with D' only.
 """
 
 import math

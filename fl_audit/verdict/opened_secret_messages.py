@@ -1,6 +1,6 @@
 """Define message templates for the tests of opened values, and for further tests of the noise.
 
-The challenger opens these values after a run, such as who took part. Each template is a tuple with the fields of
+After a run, the challenger opens values such as who took part. Each template is a tuple with the fields of
 `fl_audit.verdict.verdict_messages.TestMessageTemplates`, in their order.
 """
 

@@ -1,9 +1,9 @@
 """The insider's noise measurements of a run, relative to the claim, as the input of every test.
 
-The insider is an adversary among the clients. More noise than claimed violates nothing, so it is scaled down to the
-claim for tests of shape and dependence. Without scaling, these tests would fail if noise is above the claim in some
-trials, rounds, tensors or coordinates. Such noise is a mixture of scales, which is not normal, and its correlations
-have another distribution. Scaling changes honest noise little.
+The insider is an adversary among the clients. More noise than claimed violates nothing. For tests of shape and
+dependence, the excess noise is therefore scaled down to the claim. Without scaling, these tests would fail if noise is
+above the claim in some trials, rounds, tensors or coordinates. Such noise is a mixture of scales, which is not normal,
+and its correlations have another distribution. Scaling changes honest noise little.
 """
 
 import math
@@ -182,7 +182,7 @@ class NoiseMeasurements:
 
     @cached_property
     def sampled_trials(self) -> Flags:
-        """Mask of the trials whose sampled noise is tested, bool (trials,).
+        """Mask of the trials whose noise at the sampled coordinates is tested, bool (trials,).
 
         Trials in which rounding hides the noise are left out. If the others need too much memory, evenly spaced ones
         are taken.

@@ -162,8 +162,8 @@ def secret_coordinates(measured: NoiseMeasurements) -> TestResult:
     """Test whether the mean or the size of the noise at sampled coordinates differs between trials with D and with D'.
 
     Student's t-test compares trials with D and trials with D' at each coordinate. Its results are combined in two ways:
-    the sum of squared normal scores finds many small differences, and the largest t finds a single large one. Both are
-    done for means and for sizes, so the smallest of four p-values is corrected by Bonferroni.
+    the sum of squared normal scores finds many small differences, and the largest t finds a single large one. Each
+    combination is computed for means and for sizes. The smallest of the four p-values is corrected by Bonferroni.
     """
     members = measured.members[measured.sampled_trials]
     only_if(bool(members.any() and not members.all()), NotTestedReason.ONE_SIDE)

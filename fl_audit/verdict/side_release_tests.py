@@ -60,7 +60,7 @@ def share_pairs(opened: OpenedSecrets) -> TestResult:
 
 @of_opened(TestName.BIT_NOISE)
 def bit_noise(opened: OpenedSecrets) -> TestResult:
-    """Test whether the noise of the quantile bits consists of independent draws of N(0, 1).
+    """Test whether the noise on the quantile bits of adaptive clipping consists of independent N(0, 1) draws.
 
     Size, mean, repeated values, shape, and a difference in size between D and D' are tested, by exact or limiting
     distributions. The smallest p-value is corrected by Bonferroni.
@@ -87,9 +87,9 @@ def bit_noise(opened: OpenedSecrets) -> TestResult:
 
 
 def _repeat_p(values: Floats) -> float:
-    """Return an upper bound on the p-value of the smallest gap between absolute values, if all are N(0, 1) draws.
+    """Return an upper bound on the p-value of the smallest gap between absolute values of independent N(0, 1) draws.
 
-    The result is 1 if the smallest gap exceeds `_CLOSE`.
+    A small gap suggests repeated values. The result is 1 if the gap exceeds `_CLOSE`.
     """
     pairs = values.size * (values.size - 1) / 2
     # The difference of two has density 1 / (2 sqrt(pi)) at 0; sizes are compared, so the sign makes it twice that.

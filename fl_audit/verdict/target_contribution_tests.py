@@ -76,8 +76,8 @@ def limit_of_run(measured: NoiseMeasurements) -> SignalDetectionLimit:
 def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
     """Return the limit of detection: how many times a target's contribution must count for the tests to find it.
 
-    It is computed from each trial's sum of noise over rounds. The claim allows a contribution to count once. The result
-    also has the number of trials that suffice to find a contribution that counts 1.5 times.
+    The limit is computed from each trial's sum of noise over rounds. The claim allows a contribution to count once. The
+    result also has the number of trials that suffice to find a contribution that counts 1.5 times.
     """
     lengths = np.zeros(along.members.size) if along.lengths is None else along.lengths
     each = lengths / np.sqrt(np.maximum(1, along.freedom))
@@ -85,10 +85,10 @@ def limit_along(along: NoiseAlongTarget) -> SignalDetectionLimit:
 
 
 def _standard_normal_by_round(noise: Floats, length: Floats) -> tuple[Floats, Floats]:
-    """Return a standard normal number for the noise of each round, and the norm by which its sum was divided.
+    """Return, for each round, a number that is N(0, 1) under the claim, and a norm.
 
-    The noise of a round is summed over trials, weighted by `length`. Dividing by the norm of the weights makes each sum
-    N(0, 1), unless the norm is 0.
+    The number is the sum of the round's noise over trials, weighted by `length` and divided by the norm of the weights.
+    The second result is this norm. Both are 0 in rounds without weights.
     """
     known = ~np.isnan(noise)
     weights = np.where(known, length, 0.0)

@@ -28,7 +28,7 @@ class Verdict(StrEnum):
 class AuditKindPhrases:
     """Phrases with which the reports of one kind of audit describe its tests.
 
-    A field that is None stands for the phrase used in audits of a pair D, D'.
+    If a field is None, the report uses the phrase for audits of a pair D, D'.
     """
 
     shown_by: str = "scores"  # name of the values from which a lower bound on epsilon was computed
@@ -84,8 +84,8 @@ class VerdictDetails:
     def trials_for_conclusive_verdict(self) -> int | None:
         """Number of trials with which a run would be conclusive; None if no number is enough, or if it is unknown.
 
-        A conclusive run would detect an epsilon of 1.5 times the claimed one. It would also detect if the contribution
-        of the target counted 1.5 times.
+        A conclusive run would detect an epsilon of 1.5 times the claimed one. It would also detect that the target's
+        contribution counts 1.5 times.
         """
         needed = [self.trials_needed] + ([] if self.signal is None else [self.signal.trials_needed])
         known = [number for number in needed if number is not None]

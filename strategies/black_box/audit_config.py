@@ -134,8 +134,8 @@ class AuditConfig:
     ) -> tuple[TargetUpdateKind, ...]:
         """Return the one or two kinds of update of the target's client between which the first trials alternate.
 
-        There are two only if the setting `contribution` is None, the claim is about clients, and either the server
-        clips, or the model has integers or booleans besides floats.
+        There are two kinds only under three conditions: the setting `contribution` is None, the claim is about clients,
+        and either the server clips, or the model has integers or booleans besides floats.
 
         Parameters
         ----------

@@ -237,7 +237,10 @@ def _move(found: object, moved: Callable[[str], str]) -> None:
 
 @contextmanager
 def spared_generators() -> Iterator[None]:
-    """Restore the global random generators of Python, numpy and torch after a `with` block to their earlier states."""
+    """Save the states of the global random generators, and restore them after a `with` block.
+
+    These are the generators of Python, numpy and torch.
+    """
     # Apps and Flower's own wrappers draw from numpy's legacy global generator.
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:

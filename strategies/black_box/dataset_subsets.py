@@ -105,7 +105,7 @@ def _refusal(part: Any, instead: str = "") -> InputError:
 
 
 def _of_splits(part: Any) -> SelectableDataset:
-    """Return the training split of a DatasetDict, for the selection of records; a selection keeps all other splits."""
+    """Return a DatasetDict as a data set whose training split can be reduced; its other splits stay whole."""
     name = _TRAIN if _TRAIN in part else next(iter(part), "")
     if _TRAIN not in part and len(part) != 1:
         raise _refusal(part, f"it has no split {_TRAIN!r}: hand over the one that the client trains on")
@@ -135,7 +135,7 @@ def _of_loader(part: Any, torch_data: Any) -> SelectableDataset:
 
 
 def _of_torch(part: Any, torch_data: Any) -> SelectableDataset:
-    """Return a torch Dataset as a data set; raises `InputError` if it has no length."""
+    """Return a torch Dataset as a data set that can be reduced to some records; refuse one without a length."""
     if isinstance(part, torch_data.IterableDataset) or not hasattr(part, "__len__"):
         raise _refusal(part, "it has no length")
     if type(part) is torch_data.TensorDataset:

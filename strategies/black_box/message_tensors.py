@@ -82,7 +82,7 @@ def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "")
 def base_of(reply: Arrays, received: Arrays | None, replies: UpdateFormat) -> Arrays:
     """Return the tensors that a client would send if it had learned nothing.
 
-    If replies are models, they are the received tensors; if replies are updates, they are zeros.
+    If replies are models, the result is the received tensors. If replies are updates, the result is zeros.
 
     Parameters
     ----------

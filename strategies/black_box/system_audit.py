@@ -188,7 +188,7 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
 
 
 class _TrialExecutor:
-    """Runs trials in chunks, in this process or in a fork. A chunk is determined by a scenario's name and a number."""
+    """Executor of trials in chunks, in this process or in a fork. A scenario's name and a number identify a chunk."""
 
     def __init__(self, system: AuditedSystem, claim: StatedClaim, seed: int) -> None:
         self._system, self._claim, self._seed = system, claim, seed

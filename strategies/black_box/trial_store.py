@@ -56,7 +56,7 @@ class StoredTrials:
 
     @property
     def pilots(self) -> int:
-        """Number of first trials that alternate between the kinds of update; 0 if there is only one kind."""
+        """Number of trials at the beginning that alternate between kinds of update; 0 if there is only one kind."""
         return LESSONS * len(self.contributions) if len(self.contributions) > 1 else 0
 
     def contribution(self, trial: int) -> str:
@@ -146,7 +146,7 @@ class StoredTrials:
         return not (self.directory / _STILL).exists()
 
     def is_present(self, trial: int) -> bool:
-        """Return whether a trial uses D; the audit's seed decides by a fair coin."""
+        """Return whether a trial uses D; a fair coin decides, which is derived from the audit's seed."""
         return bool(generator(self.seed, Purpose.SECRET_BIT, trial=trial).random() < 0.5)
 
     def add(self, trial: int, seen: Transcript) -> None:
@@ -157,7 +157,7 @@ class StoredTrials:
         trial
             Number of the trial, from 1.
         seen
-            Transcript of the trial.
+            What was recorded in the trial.
         """
         arrays: dict[str, Any] = {part: np.asarray(getattr(seen, part), dtype=np.float64) for part in _PARTS}
         arrays["was_a_trial"] = np.array([seen.contributed, seen.has_release])

@@ -247,8 +247,8 @@ class AppTrialRunner:
     ) -> tuple[Transcript, TrialRecorder]:
         """Run one trial; return its transcript and its recorder.
 
-        With `is_still`, all clients except the target's repeat stored replies. `contribution` says which update of the
-        target counts as the difference of D and D', also in trials with D'.
+        `contribution` says which update of the target counts as the difference between D and D', also in trials with
+        D'. With `is_still`, the clients without the target do not train, but repeat stored replies.
         """
         audit, target, nothing = self.audit, self._target, np.zeros(sum(value.size for value in self._model.values()))
         known: Floats | None = self.roll.updates.get(target) if audit.is_about_records else None

@@ -107,7 +107,7 @@ class WorkingCopy:
     def restore(self, thoroughly: bool = True) -> None:
         """Restore the copy to its first state.
 
-        If `thoroughly` is false, this is done only after a write to the copy was observed.
+        If `thoroughly` is false, the copy is restored only if a write to it was observed.
         """
         if not (thoroughly or self._is_written):
             return
@@ -218,7 +218,10 @@ _own: list[WorkingCopy] = []
 
 
 def own_copy() -> WorkingCopy:
-    """Return the current trial's working copy, or else one of this process, which is removed when the process ends."""
+    """Return the working copy of the current trial, or one copy for this process if no trial is running.
+
+    The copy of the process is removed when the process ends.
+    """
     if _here["copy"] is not None:
         found: WorkingCopy = _here["copy"]
         return found

@@ -62,7 +62,8 @@ class _ObservedStrategyBase:
     ) -> Any:
         """Return the wrapped strategy's result (`made()`), and pass the models before and after it to the observer.
 
-        `said` has the canaries' notes by index in `replies`, None if unreadable. `others` counts all valid replies.
+        `said` has the canaries' notes by index in `replies`; a note is None if it could not be read. `others` is the
+        number of valid replies, including those of canaries.
         """
         # Read before aggregation, in which Flower's adaptive wrappers change their clipping norm.
         named = getattr(self.strategy, "clipping_norm", None)

@@ -174,7 +174,7 @@ class StubImportFinder(MetaPathFinder, Loader):
         return frame.f_code.co_filename.startswith(self._directory)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return an empty stub module, of which every attribute exists and is a stub."""
+        """Return an empty stub module; any attribute can be read from it, and is again a stub."""
         module = ModuleType(spec.name)
         module.__getattr__ = _attribute  # type: ignore[method-assign]
         return module

@@ -229,7 +229,7 @@ def _held(layer: object, name: str) -> object:
 
 
 def _read(value: object) -> float | None:
-    """Return a number, or a tensor or array with one number, as a float; None for anything else and booleans."""
+    """Return a number, or the only number in a tensor or array, as a float; None for booleans and any other value."""
     if isinstance(value, Real):
         return None if isinstance(value, bool) else float(value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
@@ -238,7 +238,7 @@ def _read(value: object) -> float | None:
 
 
 def _unread(layer: object) -> Iterator[str]:
-    """Yield a phrase for each noise setting of an object that is set, but not to a finite number."""
+    """Yield a phrase for each noise setting of an object whose value is not None or False, and no finite number."""
     for name in _NOISE:
         value = _held(layer, name)
         number = _read(value)

@@ -1,4 +1,4 @@
-"""The number of clients of a review, and how many of them an app's strategy asks in a round."""
+"""The number of clients with which an app is reviewed, and how many of them its strategy selects in a round."""
 
 from collections.abc import Iterable
 from copy import deepcopy

@@ -246,7 +246,7 @@ def _own_data(app: AppDescription, named: str | None) -> Iterator[None]:
     """Let an app load its data, within a `with` block, by the function that the reviewer named as PACKAGE.MODULE:NAME.
 
     The function replaces the app's functions with the same name; if there are none, it replaces the loading methods of
-    Flower's `FederatedDataset`. None changes nothing.
+    Flower's `FederatedDataset`. If `named` is None, nothing is replaced.
     """
     if named is None:
         yield

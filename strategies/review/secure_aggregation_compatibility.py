@@ -25,10 +25,10 @@ def name_of(mod: Mod) -> str:
 
 
 def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
-    """Return the error, in one line, that mods raise on the first message of secure aggregation; "" if they raise none.
+    """Return the error that mods raise on the first message of secure aggregation; "" if there is no error.
 
     Mods that precede the secure aggregation mod see the messages of its protocol, and see updates only in masked form.
-    They may fail on both.
+    They may fail on both. The error is in one line.
 
     Parameters
     ----------

@@ -22,8 +22,8 @@ class VirtualClientGrid(DelegatingGrid):
     """Grid that shows many clients to a strategy, and lets a few simulated clients, called seats, reply in their name.
 
     The first seat replies for the first client that the strategy asks in a round, and so on. The first seat is the
-    target, which thus takes part in every round even if clients are sampled. These trials can test a claim without
-    amplification by sampling, because such a claim must hold for every client that is sampled.
+    target, which thus takes part in every round even if clients are sampled. Trials with this grid can test only a
+    claim without amplification by sampling: such a claim must hold for every client that is sampled.
     """
 
     def __init__(self, room: Grid, nodes: int, seats: int) -> None:
@@ -39,7 +39,7 @@ class VirtualClientGrid(DelegatingGrid):
         return Grid.get_nodes(self)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages to the seats in order, and return their IDs; messages beyond the last seat get no reply."""
+        """Send messages to the simulated clients, one each, and return their IDs; further messages get no reply."""
         asked = list(messages)
         nodes = [message.metadata.dst_node_id for message in asked]
         for kind in self.most:

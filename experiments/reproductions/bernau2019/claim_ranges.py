@@ -53,7 +53,7 @@ class AucDifferenceClaim(NamedTuple):
 
 
 def trade_sentence(data: MembershipDatasetRecipe) -> AucDifferenceClaim | None:
-    """Return the paper's claim that compares local with central DP at equal accuracy, or None.
+    """Return the paper's claim that compares local with central DP at equal accuracy; None if there is no such claim.
 
     The claim is a range for the attack's AUC under local DP minus that under central DP. Section 6 says that local DP
     has the better trade-off on Purchases and Skewed Purchases with 10 and 20 classes, and that both have the same

@@ -55,7 +55,7 @@ def at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def white_over_black(played: DataSetRuns) -> Iterator[PaperClaim]:
-    """Yield the claims on the AUC of the white-box attack minus that of the black-box attack, averaged over all runs.
+    """Yield the claims on the difference of the AUCs of white-box and black-box attack, averaged over all runs.
 
     On COLLAB the difference is claimed to be 0, elsewhere to be positive and small. Nothing is yielded without
     white-box attacks.

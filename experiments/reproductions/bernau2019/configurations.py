@@ -102,8 +102,8 @@ def values_of(part: settings.SettingRun, extent: ComputeExtent, data_dir: Path |
 def _with_noise(recipe: Hyperparameters, size: settings.DataSetRunExtent) -> tuple[dict[str, Any], int]:
     """Return the training settings of central DP, and the number of rounds in an epoch; each round is one step.
 
-    The paper samples batches of b from n members. Here each of 2n targets is a member with probability 1/2. So the
-    batch is 2b, but at most a quarter of the records.
+    The paper samples batches of b from n members. Here each of 2n targets is a member with probability 1/2. To get the
+    same sampling rate, the batch is 2b, but at most a quarter of the records.
     """
     batch = min(2 * recipe.central_batch, size.records // 4)
     training = {

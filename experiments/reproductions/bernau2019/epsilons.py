@@ -107,7 +107,7 @@ def guarantees() -> Iterator[PrintedGuarantee]:
 
 
 def table_3() -> ItemResult:
-    """Return Table 3 with printed and recomputed epsilons of central DP, and the epochs that explain printed ones."""
+    """Return Table 3: printed and recomputed epsilons of central DP, and the epochs that give the printed ones."""
     found = list(guarantees())
     figure = new_figure(5.4)
     left, right = figure.subplots(1, 2)

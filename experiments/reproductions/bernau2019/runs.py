@@ -191,7 +191,7 @@ def _reduced(
 ) -> MembershipSettingResults:
     """Return the results of one run. Scores, high for likely members, and confidences have shape (trials, targets).
 
-    `by_trial` holds further fields, shape (trials,).
+    `by_trial` holds further fields of the result, each of shape (trials,).
     """
     curves = {attack: roc_curve(values, membership) for attack, values in scores.items()}
     called = None

@@ -75,7 +75,7 @@ def play(data: Sequence[MembershipDatasetRecipe], context: ItemContext, adding: 
 
 
 def _planned(claims: Sequence[PaperClaim], before: Parts, seconds: Mapping[str, float], budget: float) -> Parts:
-    """Return the planned runs of each setting, which decide the cheapest undecided claims first.
+    """Plan how many runs each setting needs; the undecided claims that are cheapest to decide come first.
 
     The new runs cost at most `budget` core-seconds.
     """
@@ -142,7 +142,7 @@ def _played(data: Sequence[MembershipDatasetRecipe], plan: Parts, context: ItemC
 
 
 def _seconds_a_part(context: ItemContext, settings: Sequence[MembershipSetting]) -> dict[str, float]:
-    """Return the seconds of each setting's first run; 0 before it has run."""
+    """Return the seconds that the first run of each setting took, by the setting's name; 0 if it has not run yet."""
     found = {one.name: seconds_of(context.runs / SettingRun(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}
 

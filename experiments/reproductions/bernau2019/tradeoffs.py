@@ -208,7 +208,7 @@ def area_of(run: MembershipSettingResults, attack: str, confidence: float = CONF
 def gain(
     runs: Sequence[MembershipSettingResults], stronger: str, weaker: str, confidence: float = CONFIDENCE
 ) -> tuple[IntervalEstimate, tuple[float, ...]]:
-    """Return how much one attack's AUC exceeds another's, averaged over runs, and each run's share in its variance.
+    """Return the difference of two attacks' AUCs, averaged over runs, and the share of each run in its variance.
 
     Both attacks see the same models, so differences are paired by trial. Runs are independent, and the interval uses
     the Welch-Satterthwaite degrees of freedom. The shares are empty if the variance is 0.
@@ -216,7 +216,7 @@ def gain(
     Parameters
     ----------
     runs
-        Findings of the runs.
+        Results of the runs, with the AUC of each attack in each trial.
     stronger
         Name of the attack whose AUC enters with a plus sign.
     weaker

@@ -49,7 +49,7 @@ def table_2_of(rows: Sequence[ItemRow], data: Sequence[InsiderDatasetRecipe]) ->
     Parameters
     ----------
     rows
-        Two rows for each setting, as `identified` returns them.
+        Two rows for each setting: the insider's advantage, and the share of its beliefs above rho_beta = 0.9.
     data
         The data sets, in the table's order.
     """

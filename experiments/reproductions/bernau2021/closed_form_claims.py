@@ -79,7 +79,7 @@ def noise_of_the_figures() -> Iterator[PaperClaim]:
 
 
 def _sequential_over_renyi() -> float:
-    """Return how many times as large epsilon is by sequential composition as by Rényi composition, over 30 rounds.
+    """Return the ratio of epsilon by sequential composition to epsilon by Rényi composition, for 30 rounds.
 
     The result is the smaller one of the ratios at delta 0.01 and 0.001. Sequential composition adds the epsilons of 30
     rounds, each by Eq. (1) at delta / 30.

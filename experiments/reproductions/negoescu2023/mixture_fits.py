@@ -94,7 +94,7 @@ def label_of(one: Point) -> str:
 
 
 def _checks(one: Point, run: Path, extent: ComputeExtent) -> pd.DataFrame:
-    """Return the p-values of Kolmogorov-Smirnov tests of mixtures that are fitted to the scores of one setting.
+    """Fit mixtures to the scores of one setting, and return the p-values of their Kolmogorov-Smirnov tests.
 
     There is one row for each model, number of scores and number of components.
     """
@@ -167,10 +167,10 @@ ONE_SUFFICES = "share of private models with one component"
 
 
 def of_one_component(shares: Floats) -> dict[str, Any]:
-    """Return the fields of `PaperClaim`, by name, for the claim that models with DP usually need one mixture component.
+    """Return fields of a `PaperClaim`, by name, for the claim that one mixture component suffices for models with DP.
 
-    Each of the `shares`, (models,), belongs to one model with DP: the share of sample sizes at which a single component
-    is not rejected. The claim requires a mean of at least 0.5.
+    `shares`, shape (models,), has one value for each model with DP: the share of its tests that do not reject a fit
+    with one component. The claim holds if the mean share is at least 0.5.
     """
     return {"quantity": ONE_SUFFICES, "found": mean_of_shares(shares), "lowest": 0.5, "trials": shares.size}
 

@@ -146,7 +146,7 @@ class PaperAndLongSimulation:
 
     @property
     def description(self) -> str:
-        """Description of both simulations."""
+        """A paragraph for the paper's page: distributions, set sizes and repetitions of both simulations."""
         distributions = self.settings
         sizes = ", ".join(f"{size:,}" for size in distributions.sizes)
         return (

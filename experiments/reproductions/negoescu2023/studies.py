@@ -70,7 +70,7 @@ class EpsilonStarTaskSettings:
         )
 
     def in_form(self, extent: ComputeExtent) -> "EpsilonStarTaskSettings":
-        """Return the study in its full form, or with fewer records, settings and repetitions."""
+        """Return the study itself for the full form, or a quick form with fewer records, settings and repetitions."""
         if extent is ComputeExtent.FULL:
             return self
         few = replace(

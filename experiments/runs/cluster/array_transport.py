@@ -155,7 +155,7 @@ def bytes_of(array: Array) -> Any:
 
 
 def shared_arrays(messages: Sequence[Message]) -> Mapping[int, SharedArray]:
-    """Return the large arrays (64 KiB and more) that several messages share, by the Python `id` of their bytes."""
+    """Return the large arrays (from 64 KiB on) that several messages share, keyed by the Python `id` of their bytes."""
     records = {id(one): one for message in messages for one in _array_records(message)}
     counts = Counter(id(one) for message in messages for one in _array_records(message))
     arrays, times = dict[int, Array](), Counter[int]()

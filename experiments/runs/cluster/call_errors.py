@@ -12,7 +12,7 @@ _NO_ROOM = (
 
 
 class CallError(RuntimeError):
-    """Raised if a client call failed; the message is that of the client's exception, or says how the call was lost."""
+    """Raised if a client call failed; the message is the client's error message, or says how the call was lost."""
 
 
 class LostCallsError(Exception):

@@ -65,7 +65,7 @@ class _CallQueue:
         return _SECONDS_OF_A_PART / _FIRST_PART if pace is None else pace * call.weight
 
     def note(self, calls: Sequence[_Call], answers: CallReplies) -> None:
-        """Record how many seconds the given calls took for each record of their clients.
+        """Record how many seconds the finished calls took for each record of their clients.
 
         Later estimates of the duration of calls of the same type use this number.
         """
@@ -128,7 +128,7 @@ class CallScheduler:
                     threading.Thread(target=self._serve, args=(compartment, line), daemon=True).start()
 
     def _serve(self, compartment: int, line: _CallQueue) -> None:
-        """Make the waiting calls of a compartment until the pool is closed; the body of a thread."""
+        """Make the waiting calls of a compartment, the clients that may share processes, until the pool is closed."""
         while True:
             with self._changed:
                 while not self._changed.wait_for(lambda: line.calls, _SECONDS_BETWEEN_LOOKS):
@@ -197,9 +197,9 @@ class CallScheduler:
                 yield call
 
     def _made(self, line: _CallQueue, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
-        """Make calls in a process and report outcomes; return the lost calls and Ray's error message.
+        """Run calls in a process and report their outcomes; return the calls without a result, and an error message.
 
-        The message is empty if the process died, and None if no call was lost.
+        The message is that of Ray, or empty if the process died. It is None if no call was lost.
         """
         left = calls
         try:

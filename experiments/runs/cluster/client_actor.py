@@ -37,7 +37,7 @@ class CallReply(NamedTuple):
 
 
 class CallReplies(NamedTuple):
-    """Results of the finished client calls of one Ray call, and the number of its client calls that are in progress."""
+    """Reply of one Ray call: results of finished client calls, and the number of client calls still in progress."""
 
     made: list[CallReply]
     under_way: int

@@ -123,7 +123,7 @@ class ClientPool:
         raise CallError(_ENDED)
 
     def give_back(self, process: ClientProcess) -> None:
-        """Mark a process that `take` returned as idle, so that `take` may return it again; ignore a lost process."""
+        """Mark a process as idle after its use, so that `take` may return it again; ignore a lost process."""
         with self._changed:
             if process in self._processes:
                 self._idle.setdefault(process.compartment, []).append(process)

@@ -16,7 +16,7 @@ class ModelSection(ConfigSection):
     """Section [model]: a built-in model by name, or a user's own as `package.module:factory`.
 
     With `initial = "pretrained"`, every trial starts from the same weights, which were trained without privacy on
-    records that serve no other purpose. This is the worst case if the adversary sees the final model.
+    records that serve no other purpose. Common weights are the worst case if the adversary sees the final model.
     """
 
     name: str = "logistic"

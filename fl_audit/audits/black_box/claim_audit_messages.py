@@ -68,7 +68,7 @@ def untried_words(result: ClaimAudit, most: int = 3) -> str:
 def floating_words(result: ClaimAudit) -> str:
     """Return sentences on a leak of floating-point arithmetic; empty if there is none.
 
-    There is such a leak if the low bits of the release refute the claim and nothing else in the same scenario does.
+    A leak is found if the low bits of the release refute the claim, and nothing else in the same scenario refutes it.
     """
     attempt = result.floating
     if attempt is None or not attempt.is_broken:
@@ -98,8 +98,8 @@ def trials_words(attempt: DistinguisherTest) -> str:
 def limit_of_detection(result: ClaimAudit) -> float:
     """Return the limit of detection: the smallest shortage of Gaussian noise that nine of ten audits find, as a factor.
 
-    The factor is claimed noise over real noise. It is at least 1, and 2 if half of the claimed noise is missing. It is
-    infinite if no shortage would be found with these numbers of trials.
+    The factor is claimed noise over real noise. It is at least 1; for example, 2 means that half of the claimed noise
+    is missing. The result is infinite if no shortage would be found with these numbers of trials.
     """
     reaches = [
         least_shift(attempt.distinguisher.limit, int(attempt.share_of_trials * attempt.trials), 1 - attempt.confidence)

@@ -130,7 +130,10 @@ class _DistinguisherSearch:
         return [one for one in found if one.margin > 0] if kind in self.silent else found
 
     def scout(self, kinds: Sequence[str]) -> None:
-        """Play a few trials of each scenario and rank its distinguishers, until the time runs out."""
+        """Run a few trials of each kind of scenario, and store the distinguishers that they suggest.
+
+        Kinds for which no time is left are stored in `unplayed`.
+        """
         for place, kind in enumerate(kinds):
             self.tell(f"looking for distinguishers: {kind} ({place + 1} of {len(kinds)})")
             try:

@@ -31,10 +31,10 @@ CHUNK = 20
 
 @dataclass(frozen=True)
 class TrialBudget:
-    """The numbers of trials and of distinguishers in each stage of a black-box audit.
+    """Numbers of trials and distinguishers that each stage of a black-box audit uses.
 
-    Raises `InputError` if a number of trials is not a multiple of `CHUNK` or is below 2 * `CHUNK`. It is also raised if
-    `stages` and `shares` differ in length, or if the shares do not add up to 1.
+    Raises `InputError` if a number of trials is not a multiple of `CHUNK` or is below 2 * `CHUNK`. The error is also
+    raised if `stages` and `shares` differ in length, or if the shares do not add up to 1.
     """
 
     pilot: int = 400  # number of search trials for each scenario that passes the first search

@@ -84,7 +84,10 @@ def _weights(columns: Floats, present: Flags) -> Floats:
 
 @dataclass(frozen=True)
 class Distinguisher:
-    """A trained rule for one scenario and one group of features, and the inequality of the claim that it may refute."""
+    """A trained rule for one scenario and one group of features.
+
+    A distinguisher also names the inequality of the claim that its rule is most likely to refute.
+    """
 
     kind: str  # name of the scenario
     group: str  # name of the group of features, a key of `feature_groups`

@@ -185,7 +185,11 @@ def _grains(released: Floats) -> Floats:
 
 
 def _coarse(trials: Transcripts) -> Floats:
-    """Return the released values rounded to multiples of about a thousandth of the trial's median change."""
+    """Return the released values, rounded to a grid.
+
+    The spacing of a trial's grid is about a thousandth of the median size of the changes that the trial made to the
+    model.
+    """
     # The grid of a trial depends on the releases of this trial only.
     sizes = np.abs(np.where(np.isfinite(trials.steps) & (trials.steps != 0), trials.steps, np.nan)).reshape(
         len(trials), -1
@@ -225,7 +229,7 @@ def _flat(values: Floats) -> Floats:
 
 
 def _finite(values: Floats) -> Floats:
-    """Return the columns with 0 in place of non-finite values, followed by one column of flags for each of them.
+    """Return the columns with 0 in place of non-finite values, followed by one column of flags for each column.
 
     A flag is 1 if the value is not finite, otherwise 0.
     """

@@ -124,7 +124,7 @@ def _by_size(trials: Transcripts, present: Flags) -> LeakCause:
 
 
 def _where(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that names one tensor, if the difference between D and D' is far clearer there than elsewhere.
+    """Return a cause that names one tensor, if this tensor distinguishes D from D' far better than all others do.
 
     Otherwise the cause is empty.
     """
@@ -202,8 +202,8 @@ def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
 def _distance(values: Floats, present: Flags) -> float:
     """Return the difference of a value's means under D and D', in standard deviations; missing values are left out.
 
-    It is infinite if the share of missing values differs by more than 1/2 between D and D'. Otherwise it is 0 if all
-    values are missing under D, or all under D'.
+    The result is infinite if the share of missing values differs by more than 1/2 between D and D'. Otherwise, it is 0
+    if all values under D, or all values under D', are missing.
     """
     there = np.isfinite(values)
     shares = there[present].mean() - there[~present].mean()

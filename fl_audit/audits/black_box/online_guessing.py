@@ -95,7 +95,7 @@ def most_telling(pilots: Sequence[tuple[Transcripts, Flags]], claim: StatedClaim
     pilots
         For each variant, the transcripts of its pilot trials and a mask of shape (trials,), true for trials with D.
     claim
-        The claim under audit.
+        The claim that the audit tries to refute.
     """
 
     def margin(trials: Transcripts, present: Flags) -> float:

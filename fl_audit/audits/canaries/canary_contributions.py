@@ -82,7 +82,7 @@ def canary_records(federation: LoadedFederation, server_round: int, trials: tupl
     server_round
         Number of the round, from 1.
     trials
-        Numbers of the trials in the batch.
+        Numbers of the trials for which gradients are returned.
     """
     seed, canaries, size = federation.public.data_seed, range(federation.public.canaries), federation.model.layout.size
     drawn = ([canary_direction(seed, server_round, one, size, trial) for one in canaries] for trial in trials)

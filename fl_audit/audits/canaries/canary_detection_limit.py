@@ -67,12 +67,13 @@ def canary_detection_limit(
 def planned_canaries(federation: LoadedFederation, guarantee: Guarantee, trials: int) -> CanaryDetectionLimit | None:
     """Return the limit of detection of a planned run with canaries.
 
-    None if clients train with DP-SGD, where the steps in which canaries take part are drawn in the training.
+    The result is None if the run has no canaries. It is also None if clients train with DP-SGD: then the steps in which
+    a canary takes part are drawn during training, so the limit cannot be planned.
 
     Parameters
     ----------
     federation
-        The federation of the run, with canaries.
+        The federation, with its mechanism and its canaries.
     guarantee
         Guarantee that the run tests.
     trials

@@ -94,7 +94,7 @@ def canary_update(direction: Floats, clipping_norm: float) -> Floats32:
 
 
 def canary_score(release: ArrayLike, direction: Floats) -> float:
-    """Return the inner product of a release with a canary's direction; it tends to be higher if the canary was in.
+    """Return the inner product of a release and a canary's direction; it tends to be higher if the canary took part.
 
     Parameters
     ----------

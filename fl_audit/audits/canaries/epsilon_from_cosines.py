@@ -5,10 +5,10 @@ direction that nobody sent is distributed as N(0, 1/d). The cosine with a direct
 larger mean.
 
 The paper fits a normal distribution to the cosines of sent canaries and computes the epsilon between the two
-distributions. This is an **estimate** without confidence. It is too large for small epsilon, because a fitted variance
-that is off by chance looks like a leak. The paper's lower bound takes the best threshold without a correction for
-multiple testing, and so is not valid. This module instead computes a lower confidence bound on the mean cosine, by the
-t distribution.
+distributions. This epsilon is an **estimate** without confidence. The estimate is too large for small epsilon, because
+a fitted variance that is off by chance looks like a leak. The paper's lower bound takes the best threshold without a
+correction for multiple testing, and so is not valid. This module instead computes a lower confidence bound on the mean
+cosine, by the t distribution.
 
 **Assumes** Gaussian noise and normal cosines. Other canaries act as noise, so the bound stays below a client's privacy
 loss.

@@ -18,7 +18,7 @@ from fl_audit.statistics.shift_bound import gaussian_slope
 
 @dataclass(frozen=True)
 class CanaryEpsilonBounds:
-    """Lower bounds on mu and epsilon of a round and of the whole training from the scores of canaries."""
+    """Lower bounds on mu and epsilon, for one round and for the whole training, from the scores of canaries."""
 
     canaries: int  # number of canaries
     rounds: int  # number of rounds in which the canaries were scored

@@ -167,7 +167,7 @@ def doubts_about(
         The complete rounds, in which every canary answered once.
     opened
         Scores and coins of canaries, (rounds, canaries), and scores of decoys, (rounds, decoys), in the complete
-        rounds.
+        rounds. Decoys are directions that nobody sends.
     guarantee
         The claimed guarantee of the training.
     hidden
@@ -200,7 +200,7 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
     """Return whether a t-test shows that canaries whose coin is 0 do not send what the adjacency relation implies.
 
     Under replacement such a canary sends its opposite, and its mean score is -`shown` / 2. Otherwise it sends nothing,
-    and its mean score is 0.
+    and its mean score is 0. `shown` is the claimed difference of the mean scores with coin 1 and coin 0.
     """
     if (out := scores[coins == 0]).size < 2:
         return False

@@ -115,7 +115,7 @@ def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Fl
 
 
 def _place_of_share(share: float, mu: float) -> float:
-    """Return the value that |s| exceeds with probability `share`."""
+    """Return the value that the size |s| of a canary's score exceeds with probability `share`."""
     if share >= 1:
         return 0.0
     furthest = mu / 2 + 2 + math.sqrt(-2 * math.log(share))

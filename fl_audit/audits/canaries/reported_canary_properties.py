@@ -84,12 +84,12 @@ def note_of_json(values: Mapping[str, object]) -> ReportedCanaryProperties:
 
 
 def converted(kind: Callable[[str], Value], value: object) -> Value | None:
-    """Return a JSON value converted to a type; None if the value is None.
+    """Return a JSON value as another type; None if the value is None.
 
     Parameters
     ----------
     kind
-        The type, which accepts a text.
+        Type such as `int`, or a function; it converts the value's text.
     value
         The JSON value.
     """

@@ -129,7 +129,7 @@ MOST_POINTS = 25  # largest number of coalition sizes for which epsilon is compu
 
 @dataclass(frozen=True)
 class GuaranteeAgainstAdversary:
-    """The multiplier of the noise that one adversary does not know, and epsilon against it."""
+    """The multiplier of the noise that an adversary does not know, and the epsilon against this adversary."""
 
     clients: int  # number of clients whose noise the adversary knows, including the insider; 0 for the server
     noise_multiplier: float  # noise multiplier of the noise that the adversary does not know

@@ -24,7 +24,7 @@ FEW_NATS = 3.0  # if Epsilon* of untrained models is larger, Epsilon* of trained
 class EpsilonStarSummary:
     """Mean and maximum over the trials of Epsilon*, in nats, by one estimator.
 
-    They are given for the final models and for untrained models. Values are infinite or NaN if Epsilon* was not
+    Both values are given for the final models and for untrained models. Values are infinite or NaN if Epsilon* was not
     determined.
     """
 

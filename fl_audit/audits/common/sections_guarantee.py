@@ -150,7 +150,7 @@ def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[
 
 
 def _fit_rows(guarantee: Guarantee) -> list[ReportNumber]:
-    """Return two rows: the mu of the Gaussian DP curve that fits the privacy profile, and its largest error."""
+    """Return two rows: the mu of a Gaussian DP curve fitted to the privacy profile, and the fit's largest error."""
     fit = fit_of_all(guarantee.claims)
     good = "below 0.01 mu says all of the guarantee, and better than one epsilon and delta"
     return [

@@ -140,7 +140,7 @@ def _star_note(star: evidence.EpsilonStarFinding, contents: ReportContents) -> s
 
 
 def _start(contents: ReportContents) -> str:
-    """Return the word for the models of release 0, before the first round of training."""
+    """Return "pretrained" or "untrained", the word for the models before the first round of training (release 0)."""
     return "pretrained" if contents.facts.configuration.get("model", {}).get("initial") == "pretrained" else "untrained"
 
 

@@ -59,10 +59,11 @@ def epsilon_from_measured_advantage(advantage: float, delta: float) -> float:
 def sensitivity_interval(signal: Floats, claim: Claim) -> EmpiricalEpsilonEstimate:
     """Return the largest and the smallest epsilon over the trials, each computed from the trial's local sensitivities.
 
-    This is variant (i) of section 5.3 of Bernau et al. 2021. The estimate is the largest epsilon over the trials, and
-    the interval is the range over the trials. Without sampling, the rounds of a trial compose to Gaussian DP with mu =
-    sqrt(sum of mu_i^2). With sampling, the claimed releases are accounted with another noise multiplier: the claimed
-    one, times the claimed sensitivity, divided by the root mean square of the observed sensitivity over the rounds.
+    The method is variant (i) in section 5.3 of Bernau et al. 2021. The estimate is the largest epsilon over the trials,
+    and the interval is the range over the trials. Without sampling, the rounds of a trial compose to Gaussian DP with
+    mu = sqrt(sum of mu_i^2). With sampling, the claimed releases are accounted with another noise multiplier: the
+    claimed one, times the claimed sensitivity, divided by the root mean square of the observed sensitivity over the
+    rounds.
 
     Parameters
     ----------

@@ -179,7 +179,10 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
 
 
 def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
-    """Return the log-odds of the data set that was used: in trials with D, and in trials with D'."""
+    """Return two arrays with the log-odds of the data set that was really used, one value per trial.
+
+    The first array has the trials with D, the second one the trials with D'.
+    """
     require(log_odds.shape == members.shape, f"bits have shape {members.shape}: accepted is {log_odds.shape}")
     parts = log_odds[members], -log_odds[~members]
     require(all(part.size for part in parts), "one kind of trial is missing: accepted are trials with D and with D'")

@@ -42,7 +42,7 @@ class IdentifiabilityGuaranteeTests(GuaranteeTests):
         return limits_of_noise(planned, parameters)
 
     def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
-        """Return the smallest excess of the target's influence that a planned run would detect, as a factor.
+        """Return the limit of detection: the smallest multiple of the target's claimed influence that a run would find.
 
         The result is None if the run has no insider, or if its mechanism has no exact log-likelihood ratio.
         """

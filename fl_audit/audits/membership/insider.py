@@ -226,7 +226,7 @@ def _of_records_over_rounds(
 
 
 def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
-    """Return the noise on the sum divided by the noise on the sum of clipping bits, as standard deviations, (trials,).
+    """Return the ratio of two standard deviations, (trials,): noise on the sum over noise on the sum of clipping bits.
 
     Without adaptive clipping there are no bits, and the result is `sigma`, the noise on the sum.
     """

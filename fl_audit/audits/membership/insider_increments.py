@@ -1,6 +1,7 @@
 """Increments of an insider's log-odds of membership from one round, for all targets of all trials at once.
 
-They follow from inner products of the release's noise n with the targets' gradients, and from the gradients' norms.
+The increments follow from inner products of the release's noise n with the targets' gradients, and from the gradients'
+norms.
 """
 
 import math
@@ -36,7 +37,7 @@ def signal_to_noise(norms: ArrayLike, clipping_norm: float | None, sigma: ArrayL
 def noise_along_targets(products: ArrayLike, norms: ArrayLike, sigma: ArrayLike) -> Floats:
     """Return <n, h> / (||h|| sigma), the noise along each target's contribution h, float64 (trials, targets).
 
-    Given all earlier rounds, it is N(0, 1) if the noise n is as claimed. It is NaN if h is 0.
+    Given all earlier rounds, the result is N(0, 1) if the noise n is as claimed. It is NaN where h is 0.
 
     Parameters
     ----------
@@ -64,10 +65,10 @@ def increments(
 ) -> Floats:
     """Return the increment of one round to each target's log-odds of "in" against "out".
 
-    It is in nats, float64, shape (trials, targets). Let l = (<x, g> - ||g||^2/2) / sigma^2 be the log-odds that the
-    target is in the sum, where x is the release minus all other contributions, and g is the target's clipped gradient.
-    If the insider knows whether the target takes part, the increment is l if it does and 0 if not. Otherwise it is
-    log((1 - q) + q e^l), which is at least log(1 - q). A gradient of zero adds nothing.
+    The increment is in nats, float64, shape (trials, targets). Let l = (<x, g> - ||g||^2/2) / sigma^2 be the log-odds
+    that the target is in the sum, where x is the release minus all other contributions, and g is the target's clipped
+    gradient. If the insider knows whether the target takes part, the increment is l if it does and 0 if not. Otherwise
+    it is log((1 - q) + q e^l), which is at least log(1 - q). A gradient of zero adds nothing.
 
     Source: Bernau et al. 2021, Lemma 1, with D' as D without the target. The mixture log((1 - q) + q e^l) is that of
     `fl_audit.mechanisms.likelihood_ratio`.

@@ -54,9 +54,10 @@ def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
 
 
 def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroupMoments:
-    """Return count, mean and sum of squares of the values on one `side` (in or out), for the attacker of each trial.
+    """Return count, mean and sum of squares of the values on one `side`, for the attacker of each trial.
 
-    The attacked trial is left out. Values are taken relative to the median, so that rounding reveals no coin.
+    The side is that of the trials with a target, or that of the trials without the target; the attacked trial is left
+    out. Sums are taken relative to the median. Their rounding errors would otherwise reveal the membership.
     """
     member = (side & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member

@@ -68,7 +68,10 @@ class ResampledColumns:
     seed: int  # public seed, from which the replaced columns and the public records are drawn
 
     def variants(self, features: Tensor, number: int) -> Iterator[Tensor]:
-        """Yield variants of all rows: unchanged, and then each time with newly drawn columns replaced.
+        """Yield variants of all rows: first unchanged, then with the values of some columns replaced.
+
+        For each further variant and each row, the replaced columns and another record, which gives the values, are
+        drawn.
 
         Parameters
         ----------

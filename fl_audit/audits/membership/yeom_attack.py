@@ -31,7 +31,7 @@ from fl_audit.privacy.gaussian import require_positive
 
 @dataclass(frozen=True)
 class AttackErrorRates:
-    """The TPR and FPR of the membership adversary against one model, or against each of many models."""
+    """TPR and FPR of the membership adversary of Yeom et al. 2018, against one model or each of many models."""
 
     true_positive_rate: Floats  # share of members called members, from 0 to 1, with one value for each model
     false_positive_rate: Floats  # share of the population sample called members, with one value for each model

@@ -171,7 +171,7 @@ def _after_consistent(contents: ReportContents) -> str:
 def warnings_of(contents: ReportContents) -> list[str]:
     """Return the warnings of a report, one text for each warning.
 
-    They concern a release that is not private, a large delta, and unusual data.
+    Warnings concern a release that is not private, a large delta, and unusual data.
     """
     facts, guarantee = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.federation.mechanism.is_private_release else []

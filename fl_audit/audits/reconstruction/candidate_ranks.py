@@ -25,7 +25,7 @@ def _ranks(run: FinishedRun) -> Integers | None:
 
 
 def true_candidates(run: FinishedRun) -> Integers:
-    """Return the index of the candidate that is in, for each trial of a reconstruction audit, shape (trials,)."""
+    """Return which candidate is in the training set of each trial of a reconstruction audit, indices (trials,)."""
     table = run.tables.targets
     assert table is not None, "the audit of reconstruction has candidates"
     is_in = table["is_in"].to_numpy(dtype=np.bool_).reshape(run.trials, -1)

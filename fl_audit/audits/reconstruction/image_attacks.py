@@ -220,7 +220,7 @@ def _random_sets(labels: Tensor, count: int, draw: np.random.Generator) -> Tenso
 def reads_first_layer(model: StackedModel) -> bool:
     """Return whether the model is a chain of dense layers whose first layer has a bias.
 
-    The update of a single record then reveals the record, see `drawn_pictures`.
+    The update of a single record then reveals the record exactly (see `drawn_pictures`).
     """
     return model.chain is not None and model.chain[0].bias is not None
 

@@ -102,9 +102,10 @@ class RandomisedBits:
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:
-        """Return one randomised response for each feature in which two given records differ, as one event.
+        """Return the randomised responses by which two given records can be distinguished, as at most one event.
 
-        Raises `InputError` if the shapes differ, or if a feature is neither 0 nor 1.
+        There is one response for each feature in which the records differ. Raises `InputError` if the shapes differ, or
+        if a feature is neither 0 nor 1.
 
         Parameters
         ----------

@@ -142,7 +142,7 @@ class CorrelatedGaussian(MechanismNoise):
         require(participation.rate == 1, f"{sampled}, {unknown}: accepted are cohorts, or that everybody takes part")
 
     def require_adaptive_clipping(self) -> None:
-        """Raise `InputError` in every case, because all rounds are accounted together for one clipping norm."""
+        """Raise `InputError` in every case: correlated noise is accounted for one clipping norm in all rounds."""
         correlated = "noise that is correlated over rounds, which is accounted for one norm in all rounds"
         raise InputError(f"clipping is 'adaptive' with {correlated}: accepted with it is 'fixed'")
 

@@ -24,7 +24,7 @@ class PoissonSampling(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Build the rule from the configured sampling rate."""
+        """Build the participation rule from the configured sampling rate."""
         return cls(float(settings.rate))
 
     @classmethod
@@ -41,9 +41,9 @@ class PoissonSampling(Participation):
         return f"each {words.one} in each round on its own with probability {self.rate:g}; {secret_words(words)}"
 
     def curve_words(self, differing: str) -> str:
-        """Return a caption sentence which says that the curve shows only rounds in which the differing unit takes part.
+        """Return a sentence for the caption of a figure which shows the effect of the differing unit on a round's sum.
 
-        The figure is that of the differing unit's effect on a round's sum.
+        It says that the figure is about rounds in which the unit takes part.
         """
         return f"The curve is what {differing} changes in a round in which it takes part."
 

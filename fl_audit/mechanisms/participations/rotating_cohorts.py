@@ -43,7 +43,7 @@ class RotatingCohorts(Participation):
 
     @classmethod
     def of_settings(cls, settings: ParticipationSettings) -> Self:
-        """Build the rule from the configured cohort size; raise `InputError` if there is none."""
+        """Build the participation rule from the configured cohort size; raise `InputError` if no size is configured."""
         if settings.cohort is None:
             raise InputError(
                 "sampling is 'cohort' and cohort is left out: accepted is the number of clients of a round"
@@ -103,7 +103,7 @@ class RotatingCohorts(Participation):
     def curve_words(self, differing: str) -> str:
         """Return a sentence for reports on rounds in which the differing unit is not in the cohort.
 
-        It says that the unit changes nothing in these rounds.
+        The sentence says that the unit changes nothing in these rounds.
         """
         return f"In rounds in which {differing} is not in the cohort it changes nothing."
 
