@@ -117,7 +117,7 @@ def _claimed_words(evidence: RecordedTrainings) -> str:
     said = list[str]()
     if engine is not None:
         norms = ", ".join(f"{one:g}" for one in dict.fromkeys(engine.norms))
-        said.append(f"noise multiplier {engine.noise_multiplier:.4g}, {engine.clipping} clipping to norm {norms}")
+        said.append(f"noise multiplier {_multipliers_words(evidence)}, {engine.clipping} clipping to norm {norms}")
         said.append(f"sampling rate {engine.rate:.4g}, expected batch {engine.expected_batch}")
     if evidence.claimed is None:
         said.append("no epsilon was named")
@@ -131,6 +131,14 @@ def _claimed_words(evidence: RecordedTrainings) -> str:
         each = " in each round" if len(evidence.trainings) > 1 and len({f"{one:.3g}" for one in named}) == 1 else ""
         said.append(f"epsilon {evidence.claimed:.3g}{each} at delta {evidence.used_delta:g}{by}")
     return f"{'; '.join(said)}."
+
+
+def _multipliers_words(evidence: RecordedTrainings) -> str:
+    """Return the noise multiplier that `make_private` was given, and the smallest of the steps if that is smaller."""
+    least, asked = min((one.multipliers for one in evidence.private_trainings), key=lambda pair: pair[0] - pair[1])
+    if least >= asked * (1 - 1e-6):
+        return f"{asked:.4g}"
+    return f"{asked:.4g} in make_private, down to {least:.4g} in the steps"
 
 
 def _done_words(evidence: RecordedTrainings) -> str:
@@ -149,7 +157,7 @@ def _done_words(evidence: RecordedTrainings) -> str:
         squares = sum(
             step.noise.squares / (step.gradient_multiplier * step.norm) ** 2 for step in noise if step.noise is not None
         )
-        said += f"; noise of {math.sqrt(squares / count):.3f} times the claimed scale, over {count:,} recorded values"
+        said += f"; noise of {math.sqrt(squares / count):.3f} times the scale that the steps state, over {count:,} recorded values"
     return f"{said}."
 
 

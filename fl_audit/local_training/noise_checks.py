@@ -36,6 +36,12 @@ def _small_noise(evidence: RecordedTrainings) -> str:
     if _no_noise(evidence):
         return ""
     for training in evidence.private_trainings:
+        least, asked = training.multipliers
+        # A schedule of the noise is honest if the epsilon that is named counts it, which other checks compare.
+        if evidence.claimed is None and least < asked * (1 - 1e-6):
+            return (
+                f"steps have noise multiplier {least:.4g}, make_private was given {asked:.4g}, and no epsilon is named"
+            )
         steps = [step for step in training.noised if step.noise is not None and _claimed(step) > 0]
         squares = sum(step.noise.squares / _claimed(step) ** 2 for step in steps if step.noise is not None)
         count = sum(step.noise.count for step in steps if step.noise is not None)

@@ -1,5 +1,6 @@
 """Facts that are recorded about one training with Opacus, as plain values without judgement."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -173,6 +174,16 @@ class RecordedTraining:
     def noised(self) -> tuple[PrivateStep, ...]:
         """Steps that added noise, in order."""
         return tuple(step for step in self.steps if step.is_noised)
+
+    @property
+    def multipliers(self) -> tuple[float, float]:
+        """Smallest noise multiplier of the steps that added noise, and the one that `make_private` was last given.
+
+        Without an engine both are the same, and infinite without steps.
+        """
+        least = min((step.noise_multiplier for step in self.noised), default=math.inf)
+        asked = self.engines[-1].noise_multiplier if self.engines else least
+        return min(least, asked), asked
 
     def batches_of(self, step: PrivateStep) -> list[Batch]:
         """Return the mini-batches that were drawn for a step of this training, in order."""

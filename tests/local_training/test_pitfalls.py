@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from fl_audit.local_training.accounting_and_output_checks import CHECKS
-from fl_audit.local_training.assessment import Assessment, assess
+from fl_audit.local_training.assessment import Assessment, assess, report_lines
 from fl_audit.local_training.patches import recorded
 from fl_audit.local_training.pitfalls import ABOUT, FoundPitfall, Pitfall, Severity
 from fl_audit.local_training.recorded_trainings import RecordedTrainings
@@ -234,3 +234,24 @@ def test_a_count_is_named_although_an_evaluation_reports_another_one_by_the_same
     training = SimpleNamespace(engines=[SimpleNamespace(records=98)], batches=[], left=left, answers=[])
     evidence: Any = SimpleNamespace(private_trainings=(training,))
     assert "num-examples is 98" in CHECKS[Pitfall.EXACT_COUNT](evidence)
+
+
+@pytest.mark.parametrize("names_epsilon", [True, False])
+def test_steps_with_less_noise_than_make_private_was_given_are_named(names_epsilon: bool) -> None:
+    """An epsilon that counts them makes them honest, as a schedule of noise does; without one, 1 is the claim."""
+
+    def train(model: nn.Module, dataset: TensorDataset) -> nn.Module:
+        engine, private, optimizer, loader = made(model, dataset)
+        optimizer.noise_multiplier = 0.25
+        for inputs, labels in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(private(inputs), labels).backward()
+            optimizer.step()
+        if names_epsilon:
+            engine.get_epsilon(1e-3)
+        return model
+
+    found = audit_training(train, "train", nn.Linear(5, 3), _small_data(0), TrainingAuditOptions(1, 2))
+    assert _names(found) == (set() if names_epsilon else {Pitfall.SMALL_NOISE})
+    assert found.verdict is (Verdict.CONSISTENT if names_epsilon else Verdict.VIOLATED)
+    assert "noise multiplier 1 in make_private, down to 0.25 in the steps" in dict(report_lines(found))["Claimed"]
