@@ -157,7 +157,8 @@ def _done_words(evidence: RecordedTrainings) -> str:
         squares = sum(
             step.noise.squares / (step.gradient_multiplier * step.norm) ** 2 for step in noise if step.noise is not None
         )
-        said += f"; noise of {math.sqrt(squares / count):.3f} times the scale that the steps state, over {count:,} recorded values"
+        ratio = math.sqrt(squares / count)
+        said += f"; noise of {ratio:.3f} times the scale that the steps state, over {count:,} recorded values"
     return f"{said}."
 
 
