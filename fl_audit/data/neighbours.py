@@ -84,7 +84,10 @@ class NeighbourRule:
 
     @property
     def is_ranked(self) -> bool:
-        """Whether units are ranked by dissimilarity; raises `InputError` if a rank is given with another choice."""
+        """Whether the differing unit is chosen by a ranking of units by dissimilarity.
+
+        Raises `InputError` if the settings give a rank although the choice does not use a ranking.
+        """
         ranked = isinstance(self.choice, NeighbourChoice) and self.choice in RANKED
         needed = f"a rank needs neighbour = {' or '.join(RANKED)}"
         require(self.rank == 1 or ranked, f"neighbour-rank is {self.rank} and neighbour is {self.choice}: {needed}")

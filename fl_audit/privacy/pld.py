@@ -144,8 +144,8 @@ class PrivacyCurvePair:
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on epsilon at `delta`.
 
-        If `delta` is at least `smallest_delta`, the bound is at most `error` above the true epsilon at `delta` -
-        `MISPLACED_MASS`.
+        For a `delta` of at least `smallest_delta`, let e be the true epsilon at `delta` - `MISPLACED_MASS`. The bound
+        then exceeds e by at most `error`.
         """
         if delta < self.smallest_delta:
             return _epsilon_bound(self.events, self.adjacency, delta)

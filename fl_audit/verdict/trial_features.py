@@ -261,10 +261,10 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
 
 
 def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return features of each trial from the noise in classes of evenly spaced coordinates.
+    """Return features of each trial from its noise: the logarithm of the noise's scale, and how the scale changes.
 
-    They are the logarithms of the noise's scale in each class and over all classes, and measures of its change over
-    rounds.
+    The scale is computed for each class of coordinates, over all classes, and for each round. A class consists of
+    evenly spaced coordinates.
     """
     names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
     squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds

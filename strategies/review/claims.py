@@ -221,7 +221,7 @@ def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
 
 
 def _held(layer: object, name: str) -> object:
-    """Return an attribute; None if it does not exist, and the exception if it cannot be read."""
+    """Return an attribute of a layer: None if it does not exist, and the raised exception if it cannot be read."""
     try:
         return getattr(layer, name, None)
     except Exception as error:  # an app's property may raise any exception

@@ -64,9 +64,9 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
     Parameters
     ----------
     results
-        Results of two kinds of audits: one attacks the released model, the other the numbers released beside it.
+        Results of the audits. Some audits attack the released model, others the numbers that are released beside it.
     kinds
-        Names of the planned scenarios.
+        Names of the scenarios that were planned in the audits.
     """
 
     def is_about(aside: SideChannel, kind: Scenario) -> bool:

@@ -103,7 +103,7 @@ class QueryTrials:
 
 
 def _simulate(query: NoisyQuery, random: np.random.Generator, trials: int = TRIALS) -> QueryTrials:
-    """Return trials that draw D or D' with probability 1/2 and add noise."""
+    """Simulate trials: each draws D or D' with probability 1/2 and answers the query with Gaussian noise."""
     used = random.random(trials) < 0.5
     noise = query.sigma * random.standard_normal((trials, query.dimensions))
     answers = np.where(used, 0.0, 1.0)[:, None] + noise

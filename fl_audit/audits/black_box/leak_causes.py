@@ -192,7 +192,7 @@ def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str,
 
 
 def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
-    """Return a name and the values over trials for the released change of each parameter in each round."""
+    """Return pairs of a name and values: the released change of one parameter in one round, in each trial."""
     names = [f"{name}[{place}]" for name, part in trials.tensors for place in range(part.stop - part.start)]
     places = itertools.product(range(trials.steps.shape[1]), enumerate(names))
     return [(f"round {at + 1}, step of {name}", trials.steps[:, at, column]) for at, (column, name) in places]

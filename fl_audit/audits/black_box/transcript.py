@@ -87,9 +87,10 @@ def stacked(
     seen
         Transcripts of at least one trial, with arrays of equal shapes.
     tensors
-        Name of each tensor, and slice of its values within the vector of all parameters.
+        Name of each tensor, and slice of its values in the vector of all parameters.
     names
-        Names of the other numbers to keep; None keeps every name that appears in any trial.
+        Names of the recorded numbers to return, beside the arrays; a number that a trial lacks is NaN. None returns all
+        numbers that appear in any trial.
     """
     if names is None:
         names = tuple(sorted({name for one in seen for name in one.numbers}))

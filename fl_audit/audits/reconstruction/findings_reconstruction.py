@@ -29,7 +29,7 @@ class TopGuessRate:
 
 @dataclass(frozen=True)
 class CandidateRanksFinding:
-    """The success of an attacker who knows everything except which of the candidates is in."""
+    """The success of an attacker who knows all data except which of several candidates was used in the training."""
 
     candidates: int  # number of candidates, which are records, clients, or values of a column
     # Probability that the true candidate is among the best k guesses without any release, for k from 1 to all,

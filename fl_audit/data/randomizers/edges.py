@@ -95,7 +95,7 @@ class RandomisedEdges:
         return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
 
     def differing(self, first: Floats32, second: Floats32) -> int | None:
-        """Return the number of pairs of nodes joined in only one of two graphs; None for different numbers of nodes.
+        """Return how many pairs of nodes have an edge in only one of two graphs; None if the numbers of nodes differ.
 
         Parameters
         ----------

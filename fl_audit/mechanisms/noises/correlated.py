@@ -161,7 +161,7 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def multiplied_words(self) -> str:
-        """The phrase "the largest difference of all rounds together", for reports."""
+        """Phrase for reports that names the factor of the noise multiplier: a difference over all rounds together."""
         return "the largest difference of all rounds together"
 
     def mu_words(self, rounds: str) -> str:

@@ -75,7 +75,10 @@ class Participation(ABC):
 
     @property
     def separation(self) -> int:
-        """Smallest distance in rounds between two turns of a unit, which are rounds in which it may participate."""
+        """Smallest number of rounds from one turn of a unit to its next.
+
+        A turn is a round in which the unit may participate.
+        """
         return 1
 
     @property
