@@ -162,8 +162,7 @@ class RoundSecretsLog:
         return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
 
     def _stepped(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Return in how many coordinates the new model differs from the one that the server should have published,
-        (trials,).
+        """Return in how many coordinates the server's new model differs from the correct one, (trials,).
 
         The correct model is computed from the previous model and the release with the public optimizer step.
         """

@@ -59,7 +59,10 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
 
 
 def _child(scratch: Path, engine: Engine) -> None:
-    """Carry out the run in `scratch`, and print its cost until the end of the first round as JSON."""
+    """Carry out the run in `scratch`, and print as JSON the time and memory that it needs for its first round.
+
+    The time counts from the start of this process to the end of the round.
+    """
     ended, own = list[tuple[float, float]](), psutil.Process()
     noted = at_each_round(lambda: ended.append((time.time() - own.create_time(), time.process_time())))
     plan = resolve(parse_config(json.loads((scratch / "audit.json").read_text())))

@@ -103,7 +103,7 @@ def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _GramScratchMemory(NamedTuple):
-    """Scratch memory and cached Gram matrices for one bucket of users."""
+    """Memory for Gram matrices of one bucket, the users of a pass with similar numbers of records."""
 
     scratch: Tensor  # memory for intermediate results, float64 (scalars,)
     kept: dict[tuple[str, int], Tensor]  # cache of Gram matrices of inputs that do not change, by layer and bucket

@@ -166,7 +166,9 @@ def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
 
 
 def guarantee_of_stated(stated: StatedAppClaim, rounds: int) -> dict[str, Any] | None:
-    """Return the guarantee of a claim's noise over all rounds of the training as JSON values; None if it is unknown.
+    """Return the guarantee that a claim's noise gives over all rounds of the training; None if the noise is unknown.
+
+    The guarantee consists of JSON values by name.
 
     Parameters
     ----------

@@ -85,7 +85,10 @@ def _without_noise(trials: Transcripts, present: Flags) -> list[str]:
 
 
 def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that only several rounds show: repeated noise, a lasting contribution, or shrinking noise."""
+    """Return the cause of a leak that shows only in a comparison of rounds; an empty cause if none is found.
+
+    Possible causes are noise that is repeated, a contribution that stays in later releases, and noise that shrinks.
+    """
     along = projections(trials)
     if along.shape[1] < 2:
         return LeakCause()

@@ -20,7 +20,7 @@ _SHOWN = 64  # largest number of released values that a sketch keeps unchanged, 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The observations of one trial."""
+    """All that a recorder observed in one trial of somebody else's code."""
 
     # The released model of each round minus the model that was sent out, shape (rounds, parameters); NaN where nothing
     # was released or a value is not finite.

@@ -1,4 +1,4 @@
-"""Findings of the reconstruction audit: how often the true candidate is guessed, and the limit by the guarantee."""
+"""Findings of the reconstruction audit: the share of right guesses, and the largest share that the guarantee allows."""
 
 from dataclasses import dataclass
 from functools import cached_property

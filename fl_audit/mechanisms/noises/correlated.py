@@ -78,7 +78,10 @@ class CorrelatedGaussian(MechanismNoise):
         return late_privacy.strategy_matrices.strategy_matrix(self.matrix, self.rounds, self.bands)
 
     def server_draws(self) -> ServerNoiseDraws:
-        """Return an object that draws the server's noise from new normal draws and its own earlier draws."""
+        """Return an object that draws the server's correlated noise of each round.
+
+        The noise of a round is made from new normal draws and the draws of earlier rounds, which the object stores.
+        """
         return _CorrelatedDraws(self._strategy, self.rounds_needed)
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:

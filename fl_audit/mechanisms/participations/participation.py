@@ -146,9 +146,9 @@ class Participation(ABC):
         return ""
 
     def turn_words(self, rounds: int) -> str:
-        """Return a sentence for reports if the rule deliberately lets the differing unit participate most often.
+        """Return a sentence for reports on how often the differing unit participates, if the rule favours this unit.
 
-        The text is empty if the rule does not do this.
+        A rule favours the unit if it always gives this unit the largest number of turns. Otherwise the text is empty.
 
         Parameters
         ----------
