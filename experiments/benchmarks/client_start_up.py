@@ -33,7 +33,7 @@ _DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.0011, 2.2
 
 
 def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, float]:
-    """Return the driver's seconds, CPU seconds and peak MiB until the end of the first round, in a new process."""
+    """Carry out a run in a new process; return the driver's seconds, CPU seconds and peak MiB to the end of round 1."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, count = np.random.default_rng(0), clients + 2 + max(200, cohort)
         features = draw.standard_normal((count, _FEATURES)).astype(np.float32)

@@ -225,9 +225,10 @@ def choose_user(rule: NeighbourRule, inside: Records, outside: Records | None) -
 
 
 def _chosen_group(rule: NeighbourRule, groups: Sequence[Shard], records: Records, many: str, numbers: str) -> int:
-    """Return the index of the group of records, a client's or a user's, that a rule chooses.
+    """Return the index in `groups` of the client or user that a rule chooses as the differing unit.
 
-    `many` and `numbers` are words for error messages, such as "clients" and "numbers of the clients".
+    Each group has the records of one client or user. `many` and `numbers` are words for error messages, such as
+    "clients" and "numbers of the clients".
     """
     count = len(groups)
     if not rule.is_ranked:

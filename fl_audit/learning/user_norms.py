@@ -71,7 +71,10 @@ def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor)
 
 
 def _is_gram_cheap(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> bool:
-    """Return whether Gram matrices over all rows of a user are cheaper than the gradients of the user's records."""
+    """Return whether the norms of users' gradients cost less from Gram matrices than from the gradients themselves.
+
+    The matrices are D D^T and A A^T of the module's docstring, which grow with the number of a user's records.
+    """
     outs, *ins = visit.layer.required_parameter("weight").shape[1:]
     most = max((one.places.shape[1] for one in users.groups.buckets), default=1) * signal.flatten(2).shape[2]
     return 2 * most**2 < outs * math.prod(ins)

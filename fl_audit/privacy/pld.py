@@ -264,7 +264,7 @@ def _spread(count: int, interval: float, probability: float) -> float:
 
 @lru_cache(maxsize=16)
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> PrivacyCurvePair:
-    """Return the privacy curves of a composition of releases.
+    """Return the privacy curves of a composition of releases: delta as a function of epsilon.
 
     Raises `InputError` if a loss is above 1e20, or if there are more than 1e9 releases.
 

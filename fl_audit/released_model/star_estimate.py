@@ -329,7 +329,7 @@ def _warnings(
 
 
 def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> float | None:
-    """Return the p-value of a two-sample Kolmogorov-Smirnov test of a fit to scores; None if there are too few.
+    """Return the p-value of a two-sample Kolmogorov-Smirnov test of a fit to scores; None if there are too few scores.
 
     Source: Negoescu et al. 2023, appendix 8.2.
 

@@ -190,8 +190,8 @@ def _values_of_mu(claim: StatedClaim, mu: float, rounds: int) -> dict[str, Any]:
 def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
     """Return a sentence on why the trials do not support the epsilon that a reviewer set; empty if there is no doubt.
 
-    If the noise of the app is known, there is a doubt if it gives a larger epsilon over the whole training. If the
-    noise is unknown, there is a doubt if a trial has fewer rounds than the training.
+    If the noise of the app is known, there is a doubt if this noise gives a larger epsilon over the whole training than
+    the reviewer set. If the noise is unknown, there is a doubt if a trial has fewer rounds than the training.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class NoisyQuery:
 
     @property
     def mu(self) -> float:
-        """Sensitivity of the query divided by sigma, which does not depend on the number of dimensions."""
+        """The sensitivity of the query divided by sigma; it is the same for every number of dimensions."""
         return self.epsilon / math.sqrt(2 * math.log(1.25 / self.delta))
 
     @property

@@ -1,6 +1,6 @@
 """Find the likely cause of a leak: why the recorded trials with D differ from those with D'.
 
-Transcripts are the messages that were recorded in trials.
+A transcript has all values that a recorder observed in one trial.
 """
 
 import itertools

@@ -63,7 +63,7 @@ class Transcripts:
         return len(self.steps)
 
     def share_of_trials(self, present: Flags) -> float:
-        """Return the smaller of two shares of valid trials: that among trials with D, and that among trials with D'.
+        """Return the share of valid trials among trials with D or among trials with D', whichever share is smaller.
 
         A trial is not valid if no model was released, or if the contribution that D adds did not arrive. `present` is
         true for trials with D, shape (trials,), with at least one trial.

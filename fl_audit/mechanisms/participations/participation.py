@@ -85,7 +85,7 @@ class Participation(ABC):
     def known_separation(self) -> int | None:
         """Smallest number of rounds from one participation of a unit to its next, if participation is public.
 
-        None if it is secret, or every unit participates in every round.
+        None if participation is secret, or if every unit participates in every round.
         """
         return None
 
