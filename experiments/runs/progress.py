@@ -56,7 +56,7 @@ def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     what
         Name of the task for the display.
     total
-        Largest number of steps.
+        Number of steps of the task; the task may end after fewer steps.
     """
     with _display(total, "steps") as show:
         show(0, what)

@@ -179,7 +179,7 @@ def require_seen(value: Tensor | None, what: str) -> Tensor:
     Parameters
     ----------
     value
-        The part, or None.
+        The part of the view; None if the adversary does not see it.
     what
         Name of the part, for the message.
     """

@@ -100,7 +100,7 @@ def findings(
     Parameters
     ----------
     result
-        Result of the audit.
+        Result of the black-box audit, with all tested distinguishers.
     words
         Description of each scenario, keyed by its name, in the order from plain to special.
     fixes

@@ -52,6 +52,8 @@ class RandomisedEdges:
     def perturb(self, features: Floats32, generator: np.random.Generator) -> Floats32:
         """Return graphs with randomised edges, packed like `features` and in the same shape.
 
+        Each pair of nodes is randomised. A node that then has no edge is joined to another node.
+
         Parameters
         ----------
         features
