@@ -79,9 +79,9 @@ class ConfigRequest:
 def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     """Return the text of a configuration file that `fl-audit run` accepts, and lines for the user about the data.
 
-    The lines say what the function found in the data. It also builds the model and computes the noise. If the request
-    is refused, the function applies the suggested remedies and tries again, until no error is left. The error message
-    can then name all options that are needed.
+    The lines say what the function found in the data. The function also builds the model and computes the noise. If the
+    request is refused, the function applies the suggested remedies and tries again, until no error is left. The error
+    message can then name all options that are needed.
 
     Parameters
     ----------

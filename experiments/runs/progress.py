@@ -38,7 +38,7 @@ def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
     """Show the progress of a run of `total` trial-rounds: as a bar on a terminal, otherwise as lines at intervals.
 
-    This is a context manager. Its value is a function that is called with the number of newly finished trial-rounds.
+    The `with` block receives a function, and calls it with the number of newly finished trial-rounds.
     """
     with _display(total) as show:
         show(0, "starting the clients")
@@ -49,7 +49,7 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
 def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show the progress of a task that consists of steps: as a bar on a terminal, otherwise as lines at intervals.
 
-    This is a context manager. Its value is a function that is called with the number of newly finished steps.
+    The `with` block receives a function, and calls it with the number of newly finished steps.
 
     Parameters
     ----------

@@ -140,7 +140,9 @@ class GuaranteeTests(Protocol):
         return None
 
     def planned_signal(self, planned: PlannedAuditRun) -> "SignalDetectionLimit | None":
-        """Return the smallest weight of the target that a planned run would detect as too large; None without a test.
+        """Return the smallest weight of the target that a planned run would detect as too large.
+
+        None if the audit does not test the weight.
 
         The weight is the number of times that a sum contains the target's contribution; the claim allows 1. The test
         needs insiders who can compute exact log-likelihood ratios.

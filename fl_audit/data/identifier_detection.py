@@ -125,8 +125,8 @@ def possible_identifiers(
 def most_personal(found: Sequence[IdentifyingColumn], person: str | None) -> IdentifyingColumn | None:
     """Return the column that most likely tells which person each record belongs to; None if there is no such column.
 
-    It must have a value that repeats, because otherwise every record would belong to a different person. The result is
-    also None if the user has named the column, as `person`.
+    Only a column with repeated values can be such a column, because otherwise every record would belong to a different
+    person. The result is also None if the user has already named a column of persons.
 
     Parameters
     ----------

@@ -139,7 +139,8 @@ class UserMicrobatch:
     def summed(self, values: Tensor) -> Tensor:
         """Return the sum of a value over the records of each user, shape (axis, users, ...).
 
-        `values` has the shape (trials, n, ...). `axis` is the number of trials if they share the records, otherwise 1.
+        `values` has the shape (trials, n, ...). `axis` is the number of trials if the trials share the records.
+        Otherwise it is 1, and `users` counts the users of all trials.
         """
         along, groups = self.on_user_axis(values), self.groups
         total = along.new_zeros(along.shape[0], groups.count, *along.shape[2:])

@@ -119,9 +119,9 @@ def _opened_rounds(federation: Federation) -> Flags | None:
 def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
     """Return the noise along f(D) - f(D') as N(0, 1) scores, (trials, rounds); None if the run stored no scores.
 
-    If participation is secret, the scores are those of the noise statistics if available. The challenger computed them
-    with the knowledge of the rounds in which the target took part. A run stores no scores if the increments of the
-    log-odds determine them.
+    If participation is secret, the scores come from the noise statistics, if these have scores. The challenger computed
+    such scores with the knowledge of the rounds in which the target took part. A run stores no scores if the increments
+    of the log-odds determine them.
     """
     if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
         return run.scores

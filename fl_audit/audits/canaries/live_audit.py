@@ -234,7 +234,10 @@ _Opened = tuple[Floats, Floats, Floats]
 
 
 def _largest_belief(claim: Claim, finding: CanaryEpsilonBounds) -> float:
-    """Return the largest belief in D of an insider if mu of a round is as large as the lower bound in `finding`."""
+    """Return the largest belief in D that an insider can reach if the noise is as small as the canaries prove.
+
+    The mu of a round is then the lower bound in `finding`.
+    """
     if finding.mu_lower == 0:
         return claim.prior
     return derive_guarantee(claim.with_noise(finding.mu_claimed / finding.mu_lower)).belief_bound

@@ -215,8 +215,8 @@ def _too_weak_canaries(
 ) -> tuple[int, ...]:
     """Return the numbers of the canaries whose scores grow too little in the rounds in which the audit inserts them.
 
-    The reason may be a client that inserts its canary in other rounds than the audit's coins say. A comparison of its
-    scores with those of decoys would not reveal this, because they still exceed the scores of decoys.
+    The reason may be a client that inserts its canary in other rounds than the audit's coins say. A comparison with
+    decoys would not reveal this, because the canary's scores still exceed those of decoys.
     """
     found, count = [], scores.shape[1]
     for one in range(count):

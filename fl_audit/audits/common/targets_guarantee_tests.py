@@ -34,16 +34,14 @@ class TargetsGuaranteeTests(GuaranteeTests):
     def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
         """Return how much too small the noise along the targets must be for a planned run to detect it.
 
-        None if the run has no insider.
-
-        `parameters` has no effect.
+        None if the run has no insider. `parameters` has no effect.
         """
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
-        """Return how often a sum must contain a target's contribution so that a planned run would detect it.
+        """Return how many times a sum must contain a target's contribution so that a planned run would detect it.
 
-        The claim allows one time. The result also has the limit for a target whose contribution is shorter than the
-        clipping norm. It is None without an insider, or if the mechanism has no exact log-likelihood ratio.
+        The claim allows one time. The result is None without an insider, or if the mechanism has no exact
+        log-likelihood ratio.
         """
         return limit_of_signal(planned, self.is_always_in)

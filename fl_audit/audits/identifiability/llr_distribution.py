@@ -64,9 +64,8 @@ class LlrIncrementTest:
     def holds(self) -> bool:
         """Whether the innovations pass the test, both for trials with D and for trials with D'.
 
-        Innovations are the standardised increments of the log-odds.
-
-        A correct run fails with a probability of about 0.2 %.
+        Innovations are the standardised increments of the log-odds. A correct run fails with a probability of about 0.2
+        %.
         """
         return self.members.holds and self.nonmembers.holds
 

@@ -6,8 +6,9 @@ claim on a randomizer is a list of releases, which `PrivacyProfile` composes. Th
 
 * `counted_events`: releases from which the paper computes its guarantee, such as one of epsilon_i for each feature.
 * `whole_events`: releases that distinguish the two most different records of a given shape.
-* `pair_events`: releases that distinguish two given records. For randomised bits and pixelation this is the exact
-  distribution of `log_odds`. For graphs it is an upper bound, because nodes without an edge are joined to others.
+* `pair_events`: releases that distinguish two given records. For randomised bits and pixelation their privacy loss has
+  exactly the distribution of `log_odds`. For graphs they give an upper bound, because nodes without an edge are joined
+  to others.
 
 Labels are not randomised, as in the paper. The caller provides a generator for each trial and client, so every trial
 has draws of its own. Records are randomised in order, so that further records do not change the draws of earlier

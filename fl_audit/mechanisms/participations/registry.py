@@ -58,7 +58,7 @@ def participation_of(settings: ParticipationSettings) -> Participation:
 def accepted_instead(name: str) -> str:
     """Return the end of an error message about an unsupported participation rule.
 
-    It says why the rule is unsupported, if that is known, and which rules are accepted.
+    The text says why the rule is unsupported, if that is known, and which rules are accepted.
     """
     accepted = f"accepted are {name_list(PARTICIPATIONS)}"
     return f"{REFUSED[name]}; {accepted}" if name in REFUSED else accepted
