@@ -191,10 +191,10 @@ _KEPT = _ThreadCache()
 
 
 def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
-    """Announce the next client calls of this thread, so that clients of one round with one trial train together.
+    """Announce the client calls that this thread makes next, so that the called clients can train together.
 
-    Calls for different rounds, federations or models are not trained together. Each announcement replaces the previous
-    one.
+    They train together only if all announced calls have the same round, federation and models, and if their batch has a
+    single trial. Each announcement replaces the previous one.
     """
     trained = [call for call in calls if call[0].metadata.message_type == "train"]
     # Messages of other apps contain no federation, and their clients are not trained together.

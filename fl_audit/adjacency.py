@@ -37,7 +37,7 @@ class Adjacency(StrEnum):
 
     @property
     def relation(self) -> Relation:
-        """Relation between neighbours."""
+        """Whether neighbours differ by adding or removing a unit, or by replacing one."""
         return Relation(self.rpartition("-")[0])
 
     def sensitivity_of_sum(self, norm: float) -> float:

@@ -26,7 +26,7 @@ _LENGTH = slice(len(_MAGIC), len(_MAGIC) + 2)
 
 
 class FlowerArrayArguments(NamedTuple):
-    """Keyword arguments for the array in a Flower message, as in `flwr.app.Array(*pack(values))`."""
+    """Fields of an array in a Flower message, in the order that `flwr.app.Array` takes them: `Array(*pack(values))`."""
 
     dtype: str
     shape: tuple[int, ...]

@@ -31,8 +31,8 @@ SEALS = "seals.json"
 def require_sealed(directory: Path) -> None:
     """Raise `InputError` if a file of a run directory no longer has the checksum recorded by the run.
 
-    The check finds edits and damage, but not forgery by somebody who also rewrites the checksums. A run of an earlier
-    version without checksums is accepted.
+    The check finds edits and damage. It does not find missing files, or forgery by somebody who also rewrites the
+    checksums. A run of an earlier version without checksums is accepted.
     """
     path = directory / SEALS
     if not path.exists():

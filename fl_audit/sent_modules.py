@@ -34,7 +34,7 @@ class SentModule:
 
 @dataclass(frozen=True)
 class SentModules:
-    """Modules to be sent to another process, which can import them after calling this object."""
+    """Modules to be sent to another process, which can import them after it has called this object."""
 
     modules: dict[str, SentModule]  # modules by their dotted names
 

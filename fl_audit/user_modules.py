@@ -116,7 +116,7 @@ def import_object(name: str, what: str) -> Any:
     Parameters
     ----------
     name
-        Name of the object.
+        Python module and name of the object, separated by a colon.
     what
         Kind of the object in messages, such as "attack".
 

@@ -47,7 +47,10 @@ class ReplyTimeoutGrid(DelegatingGrid):
         return None if known is None else known()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Send messages and return all replies, or, after a failure, interruption or time limit, the replies so far."""
+        """Send messages and return the replies: all of them, or those so far after a failed call or an interruption.
+
+        Waiting also ends if no further reply arrives within the time limit of this grid. `timeout` is not used.
+        """
         unsent, waiting = list(messages), set[str]()
         wait = getattr(self.grid, "wait_for_replies", None)
         most = _UNDER_WAY if wait is None else len(unsent)

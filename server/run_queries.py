@@ -47,7 +47,7 @@ def known_noise_seeds(federation: LoadedFederation, challenger: SeededChallenger
     Parameters
     ----------
     federation
-        The federation.
+        The federation with its insiders and the threat model.
     challenger
         Challenger of the run, which draws the seeds.
     """

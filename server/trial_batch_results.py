@@ -86,7 +86,10 @@ class BatchResult:
         return frames
 
     def _frame(self, columns: Table, **axes: Iterable[int]) -> pd.DataFrame:
-        """Return columns of shape (trials, *axes) as a table with one row per element; `axes` has the axes' labels."""
+        """Return a table with one row per element of the given columns, each of shape (trials, *axes).
+
+        `axes` has for each further axis its name and the labels of its positions.
+        """
         places = np.meshgrid(*(np.array(list(one)) for one in (self.batch.trials, *axes.values())), indexing="ij")
         index = dict(zip(("trial", *axes), places, strict=True))
         return pd.DataFrame({name: values.reshape(-1) for name, values in {**index, **columns}.items()})

@@ -236,7 +236,8 @@ def sum_contributions(sent: Sequence[ReceivedContribution], shape: tuple[int, in
     Raises
     ------
     FederationError
-        If an array is missing, has a wrong shape or type, is not finite or too long, or if the sum overflows.
+        If an array is missing, has a wrong shape or type, or is not finite. It is also raised if the norm of an array
+        is too large, or if the sum overflows.
     """
     arrays = [one._sum(shape, server_round, finite=False) for one in sent]
     total = torch.zeros(shape)

@@ -44,9 +44,9 @@ def make_messages_for(run: int, node: int) -> None:
     Parameters
     ----------
     run
-        ID of the run.
+        ID of the Flower run to which the messages belong.
     node
-        ID of the node.
+        ID of the Flower node that sends the messages.
     """
     # Flower makes messages only in a process that is a task of a run.
     if _identity is not None:

@@ -159,7 +159,7 @@ class AccountantStateCollector(RunQueries):
 
 
 def _read(text: str, client: int, server_round: int) -> _AccountantHistoryEntry:
-    """Return the single history entry in a client's accountant state (JSON); raises `FederationError` otherwise."""
+    """Return the only history entry in a client's accountant state (JSON); `FederationError` unless there is one."""
     try:
         state = json.loads(text)
         ((noise_multiplier, sampling_rate, steps),) = state["history"]

@@ -1,8 +1,8 @@
 """The challenger's log of each round's secrets, from which the verdict's tests are computed after the run.
 
-The secrets are samples of units, quantile bits (of adaptive clipping), optimizer steps and shares of the noise. The log
-keeps only counts, a few numbers per trial and round. It keeps whole samples only for the batch of trials in training,
-so its size does not grow with trials times units.
+The secrets are samples of units, quantile bits (of adaptive clipping), optimizer steps and shares of the noise. For
+finished batches of trials the log stores only counts: a few numbers per trial and round. It stores complete samples
+only for the batch that is being trained. So its size does not grow with the product of trials and units.
 """
 
 from collections import defaultdict
@@ -122,7 +122,10 @@ class RoundSecretsLog:
 
     @property
     def _group(self) -> Integers | None:
-        """Ascending numbers of the units that a logged sample may contain, which are those of round 1; None for all."""
+        """Ascending numbers of the units that can take part in round 1; only samples of such units are logged.
+
+        None if all units can take part in every round.
+        """
         return self.public.eligible_units(1)
 
     @property
@@ -159,7 +162,10 @@ class RoundSecretsLog:
         return {"size": others.sum(axis=1), "target": target, "overlap": overlap, "digest": digests}
 
     def _stepped(self, kept: _BatchLog, made: ServerRound) -> Floats:
-        """Count the coordinates in which the new model differs from the public optimizer step, (trials,)."""
+        """Return in how many coordinates the server's new model differs from the correct one, (trials,).
+
+        The correct model is computed from the previous model and the release with the public optimizer step.
+        """
         mechanism = self.public.mechanism
         before = made.models[-2] if kept.model is None else kept.model
         after, wrong, states = made.models[-1], np.zeros(len(before)), list[OptimizerState]()
@@ -189,9 +195,10 @@ class RoundSecretsLog:
         return (expected != side.norms).double().numpy()
 
     def _last_bits(self, kept: _BatchLog, made: ServerRound, members: Flags) -> Floats:
-        """Return a z-score for each trial, shape (trials,), of the number of released values whose last bit is 1.
+        """Return z-scores, shape (trials,), of the number of released values whose last mantissa bit is 1.
 
-        If last bits are random, half of the values have it. The counts are also added to `kept`, for D and D' apart.
+        If last bits are random, a value has the bit 1 with probability 1/2. The method also adds the counts to `kept`,
+        separately for trials with D and with D'.
         """
         if kept.odd is None:
             kept.odd = np.zeros((1 + len(self.places), 2), dtype=np.int64)

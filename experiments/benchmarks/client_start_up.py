@@ -33,7 +33,7 @@ _DRIVER_SECONDS_A_CALL, _IMPORT_SECONDS = 0.0011, 2.2
 
 
 def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, float]:
-    """Return the driver's seconds, CPU seconds and peak MiB until the end of the first round, in a new process."""
+    """Carry out a run in a new process; return the driver's seconds, CPU seconds and peak MiB to the end of round 1."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, count = np.random.default_rng(0), clients + 2 + max(200, cohort)
         features = draw.standard_normal((count, _FEATURES)).astype(np.float32)
@@ -59,7 +59,10 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
 
 
 def _child(scratch: Path, engine: Engine) -> None:
-    """Carry out the run in `scratch`, and print its cost until the end of the first round as JSON."""
+    """Carry out the run in `scratch`, and print as JSON the time and memory that it needs for its first round.
+
+    The time counts from the start of this process to the end of the round.
+    """
     ended, own = list[tuple[float, float]](), psutil.Process()
     noted = at_each_round(lambda: ended.append((time.time() - own.create_time(), time.process_time())))
     plan = resolve(parse_config(json.loads((scratch / "audit.json").read_text())))

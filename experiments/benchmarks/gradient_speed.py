@@ -72,7 +72,7 @@ def _measured(setting: GradientSpeedSetting, repeat: int) -> tuple[float, float,
     """Return the seconds that each of four methods takes to compute the gradients of all trials.
 
     The methods are clipped sums by stacked layers, plain gradients of all trials at once, plain gradients trial by
-    trial, and clipped sums by Opacus.
+    trial, and clipped sums by Opacus. Opacus is timed on at most four trials, and its time is extrapolated to all.
     """
     source = torch.Generator().manual_seed(0)
     features = torch.rand(setting.examples, *setting.spec.feature_shape, generator=source)

@@ -66,8 +66,8 @@ def slope_of(sizes: Floats, costs: Floats) -> ScalingFit:
 def growth_figure(table: pd.DataFrame) -> Figure:
     """Return the figure of a table of `growth`: a column of panels for each quantity that grows.
 
-    The upper panel shows time, the lower one memory. The columns of the table are `axis` (what grows), `size`,
-    `seconds`, `processor_seconds`, `mib` and `kind`.
+    The upper panel shows time, the lower panel memory. The number of cores has no panel on memory. The columns of the
+    table are `axis` (what grows), `size`, `seconds`, `processor_seconds`, `mib` and `kind`.
     """
     axes_there = [name for name in (*_UNITS, "cores") if (table["axis"] == name).any()]
     figure = new_figure(_HEIGHT, _WIDTH)

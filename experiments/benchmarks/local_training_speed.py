@@ -31,7 +31,7 @@ _MANY_TRIALS = 50
 
 
 class LocalTrainingSetting(NamedTuple):
-    """A network, the number of a client's records, and the smallest accepted speeds relative to the plain loop."""
+    """A network, the number of a client's records, and the smallest accepted speeds relative to a plain torch loop."""
 
     label: str  # name in the table
     spec: ModelSpec  # the network

@@ -58,7 +58,7 @@ def run_audit(asked: dict[str, Any], tell: Callable[[dict[str, Any]], None] = la
 
 
 def _lines(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> list[str]:
-    """Return the verdict, the findings and the refused scenarios as lines for the console."""
+    """Return lines for the console: the verdict, the findings, and the trials in which the strategy raised an error."""
     lines = [opening_sentences(result)]
     for finding in found:
         if finding.attempt.is_broken:

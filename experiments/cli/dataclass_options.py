@@ -34,7 +34,7 @@ def with_single_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters_of(group: type[Any]) -> list[Parameter]:
-    """Return the fields of a dataclass as keyword-only parameters."""
+    """Return the fields of a dataclass as keyword-only parameters, which become options of a command."""
     hints = get_type_hints(group, include_extras=True)
     return [
         Parameter(

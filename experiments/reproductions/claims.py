@@ -144,7 +144,10 @@ class PaperClaim:
 
 
 def restored(stored: Mapping[str, Any]) -> PaperClaim:
-    """Return the claim that was stored by `PaperClaim.to_json`, without premises, runs and shares."""
+    """Return a claim from its form in JSON, as `PaperClaim.to_json` stores it.
+
+    Its premises, its runs and the shares of its trials are not stored, so these fields are empty.
+    """
     found = IntervalEstimate(
         *(nan if stored[name] is None else float(stored[name]) for name in ("measured", "low", "high"))
     )

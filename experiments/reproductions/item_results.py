@@ -99,7 +99,10 @@ class ItemResult:
         return int(np.isfinite(self.frame[[column, "low", "high"]].to_numpy(dtype=np.float64)).all(axis=1).sum())
 
     def outside_sentences(self, column: str) -> tuple[str, ...]:
-        """Return a sentence on each number in `column` ("published" or "theory") outside the measured interval."""
+        """Return sentences on the numbers of a column that lie outside the measured intervals.
+
+        `column` is "published" or "theory".
+        """
         frame, said = self.frame, {"published": "in print", "theory": "by theory"}[column]
         return tuple(
             f"{row.setting}: {row.quantity} is {getattr(row, column):.4g} {said}, here "

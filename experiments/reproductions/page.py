@@ -134,7 +134,10 @@ def differences_html(result: ItemResult) -> str:
 
 
 def with_code(text: str) -> str:
-    """Return escaped text whose parts between backticks are code elements: lists in HTML read no Markdown."""
+    """Return an HTML text in which the parts between backticks have become `<code>` elements.
+
+    The given text is escaped already. HTML lists need this, because Markdown inside them is not rendered.
+    """
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
 
 

@@ -173,7 +173,10 @@ def _seconds_file(run: Path) -> Path:
 
 
 def seconds_of(run: Path) -> float:
-    """Return how many seconds a finished run took: as recorded, or else its setup and training; NaN if unknown."""
+    """Return the duration of a finished run in seconds; NaN if unknown.
+
+    If no duration was recorded, the result is the sum of the durations of setup and training.
+    """
     file = _seconds_file(run)
     if file.exists():
         return float(read_json(file)["seconds"])

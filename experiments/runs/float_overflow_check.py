@@ -106,7 +106,7 @@ def _check_sizes(config: RunConfig, federation: LoadedFederation, noise: float) 
 
 
 def _check_a_step(config: RunConfig, federation: LoadedFederation, noise: float, models: Tensor) -> None:
-    """Raise `InputError` if gradients or losses overflow before the first step, after it, or further along it."""
+    """Raise `InputError` if gradients or losses overflow at the initial models, after one step, or after all steps."""
     mechanism, sizes = federation.public.mechanism, federation.training.features.abs().flatten(1).amax(1)
     # If the few examples with the largest features do not overflow, none does.
     examples = federation.training.take(sizes.topk(min(_PROBED, len(sizes))).indices.cpu().numpy())

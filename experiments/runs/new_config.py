@@ -79,8 +79,9 @@ class ConfigRequest:
 def config_or_remedies(wishes: ConfigRequest, directory: Path) -> tuple[str, list[str]]:
     """Return the text of a configuration file that `fl-audit run` accepts, and lines for the user about the data.
 
-    The function loads the data, builds the model and computes the noise. If the request is refused, it tries the
-    remedies of each error in turn, so that the message can name all options that are needed.
+    The lines say what the function found in the data. The function also builds the model and computes the noise. If the
+    request is refused, the function applies the suggested remedies and tries again, until no error is left. The error
+    message can then name all options that are needed.
 
     Parameters
     ----------
@@ -244,7 +245,10 @@ def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
 
 
 def _claimed_to(wishes: ConfigRequest) -> tuple[str, str]:
-    """Return adjacency and strategy; the one that is not requested follows from the other."""
+    """Return the adjacency and the name of the strategy.
+
+    What the user did not request is chosen to fit the rest of the request.
+    """
     adjacency, strategy = wishes.adjacency, wishes.strategy
     if strategy is None:
         strategy = "dp-fedavg" if adjacency is not None and adjacency.endswith(f"-{Unit.CLIENT}") else "dp-fedsgd"

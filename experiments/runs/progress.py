@@ -38,7 +38,7 @@ def no_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
 def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
     """Show the progress of a run of `total` trial-rounds: as a bar on a terminal, otherwise as lines at intervals.
 
-    The block gets a function to call with the number of newly finished trial-rounds.
+    The `with` block receives a function, and calls it with the number of newly finished trial-rounds.
     """
     with _display(total) as show:
         show(0, "starting the clients")
@@ -49,14 +49,14 @@ def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
 def steps_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show the progress of a task that consists of steps: as a bar on a terminal, otherwise as lines at intervals.
 
-    The block gets a function to call with the number of newly finished steps.
+    The `with` block receives a function, and calls it with the number of newly finished steps.
 
     Parameters
     ----------
     what
         Name of the task for the display.
     total
-        Largest number of steps.
+        Number of steps of the task; the task may end after fewer steps.
     """
     with _display(total, "steps") as show:
         show(0, what)
@@ -87,14 +87,14 @@ def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], No
 
 
 def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
-    """Return a progress display for one run that passes its progress on to a display of several runs.
+    """Return a progress display for one of several runs; it reports to the common display of all of them.
 
-    If an interrupted run is continued, the trial-rounds finished before are passed on when the run begins.
+    If an interrupted run is continued, the trial-rounds that it finished before are reported when it begins.
 
     Parameters
     ----------
     on_round
-        Function that is called with the number of newly finished trial-rounds.
+        Function of the common display that is called with the number of newly finished trial-rounds.
     planned
         Number of trial-rounds in the whole run.
     """

@@ -79,6 +79,8 @@ def whole_run(
 def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportContents":
     """Carry out a requested run, write its report, and return the stored summary and tables.
 
+    If the request asks for it, the same training is also run without privacy, and the report shows its accuracy.
+
     Parameters
     ----------
     asked

@@ -93,7 +93,7 @@ def _description(
 
 
 def _crafted(plan: ResolvedAudit) -> CraftedMeasures | None:
-    """Return what was measured of the crafted record; None if there is none."""
+    """Return the measured influence of the crafted record on the models; None if no record was crafted."""
     if plan.public.pair.crafted is None:
         return None
     federation, start = load_federation(plan.public), plan.config.model.initial

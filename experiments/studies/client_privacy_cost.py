@@ -35,10 +35,10 @@ Values = dict[str, dict[str, Any]]
 class TrainingMethod(NamedTuple):
     """A training method with client-level privacy, with its settings and its look in the figure."""
 
-    name: str  # name of the way
-    training: dict[str, Any]  # settings that the way adds to the section [training]
-    privacy: dict[str, Any]  # settings that the way adds to the section [privacy]
-    line: str  # line style of the way in the figure
+    name: str  # name of the method
+    training: dict[str, Any]  # settings that the method adds to the section [training]
+    privacy: dict[str, Any]  # settings that the method adds to the section [privacy]
+    line: str  # line style of the method in the figure
 
 
 class ClientFederation(NamedTuple):

@@ -59,7 +59,7 @@ def chance_text(sweep: SweepResults) -> str:
 def fit_text(sweep: SweepResults) -> str:
     """Return a sentence on whether the losses follow normal distributions, as the sweep's Epsilon* assumes.
 
-    It says for how many models a statistical test rejects the assumption.
+    The sentence says for how many models a statistical test rejects the assumption.
     """
     by_normals = "Epsilon* is that of normals for all points, so that they can be held against each other"
     tested, against = rejected(sweep.models[FIT].to_numpy(dtype=np.float64)) if FIT in sweep.models else (0, 0)

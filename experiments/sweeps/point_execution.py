@@ -210,9 +210,10 @@ def has_room(options: RayOptions) -> bool:
 
 
 def _counter() -> Any:
-    """Start a Ray actor that counts the finished rounds of all trials of all points.
+    """Start and return a Ray actor that counts the finished rounds of all trials of all points.
 
-    Its class is local, so that it is pickled by value, for machines without this module.
+    The class of the actor is defined inside this function. Ray then sends the code itself, so that machines without
+    this module can run the actor.
     """
 
     class FinishedRoundCounter:

@@ -128,7 +128,7 @@ class GuaranteeTests(Protocol):
         """
 
     def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> "PlannedDetectionLimits | None":
-        """Return how large a lack of noise a planned run would detect; None if the run has no insider to measure it.
+        """Return how much too small the noise must be for a planned run to detect it; None if the run has no insider.
 
         Parameters
         ----------
@@ -140,10 +140,12 @@ class GuaranteeTests(Protocol):
         return None
 
     def planned_signal(self, planned: PlannedAuditRun) -> "SignalDetectionLimit | None":
-        """Return the smallest excess weight of the target that a planned run would detect; None if it is not tested.
+        """Return the smallest weight of the target that a planned run would detect as too large.
 
-        The weight is the number of times that the target's contribution counts; the claim allows 1. The test needs
-        insiders who can compute exact log-likelihood ratios.
+        None if the audit does not test the weight.
+
+        The weight is the number of times that a sum contains the target's contribution; the claim allows 1. The test
+        needs insiders who can compute exact log-likelihood ratios.
 
         Parameters
         ----------

@@ -159,7 +159,10 @@ def _hub_entry(name: str) -> _Entry:
 
 
 def _own_entry(name: str) -> _Entry:
-    """Return the entry of a user's loader, whose keyword-only parameters become settings in `[data]`."""
+    """Return the catalogue entry of a function that a user wrote to load a data set.
+
+    The keyword-only parameters of the function become settings in `[data]`.
+    """
     loader = import_function(name, "data loader")
     taken = signature(loader).parameters.values()
     settings = {one.name.replace("_", "-"): one for one in taken if one.kind is Parameter.KEYWORD_ONLY}

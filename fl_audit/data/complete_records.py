@@ -34,7 +34,8 @@ def complete_records(
     Raises
     ------
     InputError
-        If values are missing and must not be, or no record of a class would be left. It names settings that help.
+        If values are missing although the settings forbid it, or if no record of a class would be left. The message
+        names settings that help.
     """
     # If no record may be left out, or a class would have no record left, remedies leave out columns, first those that
     # lack most, until every class keeps half of its records. With more than `max_levels` labels, classes are ignored.

@@ -1,4 +1,4 @@
-"""Crafted records: their text for messages, and records in which a crafted one replaces another."""
+"""Crafted records: describe them in messages, and put them into a data set in place of other records."""
 
 import base64
 import binascii

@@ -27,7 +27,7 @@ def locate(directory: Path | None, folder: str, *names: str) -> list[Path]:
     directory
         Data directory. `InputError` is raised if it is None or lacks a file.
     folder
-        Usual folder of this data set.
+        Folder inside `directory` in which this data set usually lies.
     names
         Names of the files, without `.gz`.
     """

@@ -1,4 +1,4 @@
-"""Load data sets of the Hugging Face hub, or in its formats on disk, by flwr-datasets: `name = "hf:OWNER/NAME"`."""
+"""Load data sets by flwr-datasets: from the Hugging Face hub as `name = "hf:OWNER/NAME"`, or from files on disk."""
 
 import os
 from collections import Counter

@@ -125,14 +125,17 @@ def possible_identifiers(
 
 
 def most_personal(found: Sequence[IdentifyingColumn], person: str | None) -> IdentifyingColumn | None:
-    """Return the column that most likely identifies persons, or None if `person` is given or no value repeats.
+    """Return the column that most likely tells which person each record belongs to; None if there is no such column.
+
+    Only a column with repeated values can be such a column, because otherwise every record would belong to a different
+    person. The result is also None if the user has already named a column of persons.
 
     Parameters
     ----------
     found
         Columns that look like identifiers.
     person
-        Name of the column of users or of owners; None for neither.
+        Name of the column of users or owners in the configuration; None if it names neither.
     """
     repeated = [one for one in found if one.most > 1] if person is None else []
     return min(repeated, key=_distance_from_person, default=None)

@@ -23,7 +23,7 @@ class ColumnRole(StrEnum):
 
 @dataclass(frozen=True)
 class ColumnReadResult:
-    """Describe how one column of a table was read."""
+    """Description of how one column of a table was read."""
 
     name: str  # name of the column in the file
     kind: ColumnRole  # role of the column, such as number or label

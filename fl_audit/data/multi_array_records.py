@@ -115,7 +115,10 @@ def comparable(records: Records, measure: Measure = Dissimilarity.EUCLIDEAN) -> 
 
 
 def _require_comparable(records: Records, measure: Measure, ids: set[str]) -> None:
-    """Refuse SSIM for named arrays, and other built-in measures for integers that could be ids."""
+    """Raise `InputError` if a built-in measure has no meaning for records that consist of named arrays.
+
+    SSIM compares images only. Other measures cannot compare integers that could be ids.
+    """
     own = "and 'package.module:name' of your own"
     named = ", ".join(one for one in Dissimilarity if one is not Dissimilarity.SSIM)
     of_pictures = f"dissimilarity is {measure} and records are {records.kind_of_arrays}, which are no pictures"

@@ -84,7 +84,10 @@ class NeighbourRule:
 
     @property
     def is_ranked(self) -> bool:
-        """Whether units are ranked by dissimilarity; raises `InputError` if a rank is given with another choice."""
+        """Whether the differing unit is chosen by a ranking of units by dissimilarity.
+
+        Raises `InputError` if the settings give a rank although the choice does not use a ranking.
+        """
         ranked = isinstance(self.choice, NeighbourChoice) and self.choice in RANKED
         needed = f"a rank needs neighbour = {' or '.join(RANKED)}"
         require(self.rank == 1 or ranked, f"neighbour-rank is {self.rank} and neighbour is {self.choice}: {needed}")
@@ -224,9 +227,10 @@ def choose_user(rule: NeighbourRule, inside: Records, outside: Records | None) -
 
 
 def _chosen_group(rule: NeighbourRule, groups: Sequence[Shard], records: Records, many: str, numbers: str) -> int:
-    """Return the index of the group of records, a client's or a user's, that a rule chooses.
+    """Return the index in `groups` of the client or user that a rule chooses as the differing unit.
 
-    `many` and `numbers` are words for error messages, such as "clients" and "numbers of the clients".
+    Each group has the records of one client or user. `many` and `numbers` are words for error messages, such as
+    "clients" and "numbers of the clients".
     """
     count = len(groups)
     if not rule.is_ranked:

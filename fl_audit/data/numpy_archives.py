@@ -96,7 +96,10 @@ def _persons(arrays: Mapping[str, NDArray[np.generic]], named: Mapping[str, str]
 def _of_named(
     arrays: Mapping[str, NDArray[np.generic]], label: str, named: Mapping[str, str], file: Path, axes: str | None
 ) -> LoadedDataset:
-    """Return the data set of an archive without `x`, whose arrays are inputs that the model takes by name."""
+    """Return the data set of an archive that has no array `x`.
+
+    All arrays except labels and owners are inputs that the model takes by name.
+    """
     require(axes is None, f"{file}: axes is {axes!r}, and there is no array x: leave axes out of [data]")
     others = [key for key in arrays if key not in (label, f"{label}{_TEST}", *named.values())]
     trained = [key for key in others if not key.endswith(_TEST)]

@@ -172,7 +172,13 @@ def users_of(records: Records) -> Integers:
 
 
 def owners_of(owner: Integers | None) -> Integers:
-    """Return the numbers of the owners that have records, ascending; they are the clients of the scheme `natural`."""
+    """Return the ascending numbers of the owners that have records; they are the clients of the scheme `natural`.
+
+    Raises
+    ------
+    InputError
+        If the owners of the records are unknown.
+    """
     if owner is None:
         accepted = "accepted are csv and npz with owner in [data], which names a column or an array, and femnist"
         raise InputError(f"partition is natural, and nothing says whose each record is: {accepted}")

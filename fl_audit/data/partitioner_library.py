@@ -42,7 +42,7 @@ def divided(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence progress bars and warnings, and restore both afterwards."""
+    """Silence progress bars and warnings of Hugging Face datasets in a `with` block, and restore both afterwards."""
     disabled = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:

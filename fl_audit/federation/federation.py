@@ -163,7 +163,7 @@ class Federation:
         require(is_replaced, f"the neighbour has an opposite with adjacency '{adjacency}': accepted is replace-record")
 
     def _require_randomisable(self, randomizer: LocalRandomizer) -> None:
-        """Refuse randomization by owners together with DP-SGD of clients."""
+        """Raise `InputError` if records are randomised by their owners although clients train with DP-SGD."""
         is_private, found = isinstance(self.mechanism.contribution, PrivateTraining), "strategy is 'dp-sgd-clients'"
         require(
             not is_private,

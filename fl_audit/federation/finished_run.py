@@ -198,7 +198,10 @@ class FinishedRun:
 
     @cached_property
     def insider_scores(self) -> Floats | None:
-        """Score of the insider in each trial, float64 (trials,); None if it computed log-likelihood ratios instead."""
+        """The score of each trial by which the insider guesses D or D', float64 (trials,).
+
+        None if the insider computed log-likelihood ratios instead.
+        """
         table = self.tables.trials
         return table["score"].to_numpy(dtype=np.float64) if "score" in table else None
 

@@ -24,7 +24,7 @@ class GroupSizes:
 
 
 def group_sizes(federation: LoadedFederation) -> GroupSizes:
-    """Return the largest numbers of records of a client or a user, of users of a client, and of clients of a user."""
+    """Return the largest number of records per client, records per user, users per client, and clients per user."""
     outside = federation.population_records.user
     user, records = split_of(federation.public).inside.user, max(len(shard) for shard in federation.shards)
     if user is None:

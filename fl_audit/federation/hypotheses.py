@@ -139,11 +139,11 @@ def _log_odds_of_bits(
     sides: tuple[ContributionByTrial, ContributionByTrial],
     side: SideInformation,
 ) -> tuple[Tensor, Tensor] | None:
-    """Return two log-likelihood ratios for the noised sum of quantile bits, each float64 (trials,).
+    """Return the log-likelihood ratios, for both contributions in `sides`, of the noised sum of quantile bits.
 
-    A unit's quantile bit says whether its contribution is within the clipping norm. The first ratio compares the sum
-    with the bit of the differing unit to the sum without it. The second ratio does so for its replacement in D'. None
-    if the clipping norm is not adaptive.
+    `sides` has the contributions of the differing unit and of its replacement in D'. A unit's quantile bit says whether
+    its contribution is within the clipping norm. Each ratio, float64 (trials,), compares the sum with that unit's bit
+    to the sum without it. None if the clipping norm is not adaptive.
     """
     mechanism = federation.public.mechanism
     if not mechanism.is_adaptive:
@@ -194,10 +194,9 @@ class WhiteningTerm(NamedTuple):
 
 
 def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhiteningTerm]:
-    """Return the rounds whose weighted sum of releases has noise that is independent of earlier rounds.
+    """Return the rounds whose weighted sum of releases has noise that is independent of the noise in earlier rounds.
 
-    These are the observed round and earlier ones, each with its weight in the sum. Rounds with the weight 0 are left
-    out.
+    The result has the observed round and earlier rounds, each with its weight. Rounds with the weight 0 are left out.
 
     Parameters
     ----------

@@ -239,7 +239,7 @@ class LoadedFederation:
         return {client: tuple(targets) for client, targets in each if targets}
 
     def targets_of(self, client: int) -> tuple[int, ...]:
-        """Return the indices in `targets` of the targets that a client holds; empty if it holds none."""
+        """Return the positions in `targets` of the targets that a client holds; empty if the client holds none."""
         return self.holders.get(client, ())
 
     def honest_shard(self, client: int) -> Examples:

@@ -6,8 +6,8 @@ eta is the learning rate, b the expected batch size, z the noise multiplier and 
 From the released sum, the adversary subtracts the updates whose noise it knows. It also subtracts the expected updates
 of the other clients, whose samples it knows except for the differing record. It scales the rest so that the remaining
 noise has the standard deviation z C. On this scale, the clipped gradient of the differing record has a norm of at most
-C, and less if other clients' noise adds to its owner's. The owner samples the record with a known probability, so the
-distribution under D is then a mixture.
+C. The norm is smaller if the remaining noise includes noise of other clients beside that of the record's owner. The
+owner samples the record with a known probability, so the distribution under D is then a mixture.
 """
 
 from math import sqrt

@@ -163,7 +163,10 @@ def _counted(tensors: Mapping[str, Tensor], prefix: str) -> int:
 
 
 def _require_view(view: InsiderView, mechanism: Mechanism) -> None:
-    """Refuse the view `model` with correlated noise, or with an optimizer without inverse."""
+    """Raise `InputError` if an insider who sees only models could not compute the releases from them.
+
+    This is so if noise is correlated over rounds, or if the optimizer's step cannot be inverted.
+    """
     if view is InsiderView.MODEL:
         _ = mechanism.optimizer.models_to_invert  # refuses Adam, which cannot be inverted
         found = "view is 'model' with noise that is correlated over rounds, whose releases an insider must see"
@@ -176,7 +179,7 @@ def require_seen(value: Tensor | None, what: str) -> Tensor:
     Parameters
     ----------
     value
-        The part, or None.
+        The part of the view; None if the adversary does not see it.
     what
         Name of the part, for the message.
     """

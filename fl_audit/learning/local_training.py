@@ -128,7 +128,7 @@ def local_updates(
 def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -> bool:
     """Return whether `local_updates` accepts mini-batches that differ between trials.
 
-    They need plain SGD, a model that is a chain of dense layers, and few records.
+    `local_updates` does so for plain SGD, a model that is a chain of dense layers, and few records.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class _RecordedOperation:
 
 @dataclass
 class DrawRecorder:
-    """Records the operations on random numbers of torch's default generator while a function runs."""
+    """Recorder of the operations that a function carries out on random numbers of torch's default generator."""
 
     is_complete: bool = True  # False if an operation on draws cannot be replayed
     steps: list[_RecordedOperation] = field(default_factory=list)  # recorded operations, in order

@@ -139,9 +139,10 @@ def initial_models(spec: ModelSpec, seed: int, trials: Sequence[int]) -> Tensor:
 
 
 def _weights(spec: ModelSpec, known: RecordedFactoryCall | None, source: np.random.Generator) -> Tensor:
-    """Return a model's initial weights, (parameters,): those that the factory always gives, or else drawn by `source`.
+    """Return the initial weights of a model, (parameters,).
 
-    If possible, the recorded steps of an earlier call of the factory are repeated, which is faster than a new call.
+    They are drawn by `source`, unless the factory gives the same weights at every call. If possible, the recorded steps
+    of an earlier call of the factory are repeated, which is faster than a new call.
     """
     if known is not None and known.weights is not None:
         return known.weights

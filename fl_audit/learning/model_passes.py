@@ -145,7 +145,8 @@ class ModelPasses:
     def _called(self, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
         """Return the logits (n, classes) of one model for features as returned by `read`.
 
-        The call says whether parameters have several names, because torch's own search for them is slow.
+        The method tells torch whether a parameter has several names, because torch would otherwise search for them
+        slowly.
         """
         logits: Tensor = functional_call(self.trained_module, parameters, (features,), tie_weights=self._is_tied)
         return logits

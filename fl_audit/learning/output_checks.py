@@ -129,7 +129,7 @@ def _refusal_of_object(module: str, outputs: object, count: int, classes: int) -
 def _logits_within(outputs: object, count: int, classes: int) -> str:
     """Return code that extracts the logits from a model's outputs, such as "[0]" or ".logits".
 
-    It selects the first tensor of shape (count, classes), or else the first tensor.
+    The code selects the first tensor of shape (count, classes), or else the first tensor.
     """
     fields = getattr(outputs, "__dataclass_fields__", None) or getattr(outputs, "_fields", None)
     if isinstance(outputs, Mapping) or fields:

@@ -137,7 +137,11 @@ class UserMicrobatch:
         return values.reshape(1, -1, *values.shape[2:]) if self.portion.is_own else values
 
     def summed(self, values: Tensor) -> Tensor:
-        """Return the sums of values of records, (trials, n, ...), over each user's records, (axis, users, ...)."""
+        """Return the sum of a value over the records of each user, shape (axis, users, ...).
+
+        `values` has the shape (trials, n, ...). `axis` is the number of trials if the trials share the records.
+        Otherwise it is 1, and `users` counts the users of all trials.
+        """
         along, groups = self.on_user_axis(values), self.groups
         total = along.new_zeros(along.shape[0], groups.count, *along.shape[2:])
         if not all(one.span and one.run for one in groups.buckets):

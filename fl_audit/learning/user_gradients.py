@@ -38,8 +38,7 @@ def clipped_user_sum(
 ) -> ClippedUsersSum:
     """Return each trial's sum over users of g min(1, C / ||g||), where g is the sum of a user's gradients.
 
-    The result also contains a sum for adaptive clipping: over users, the centred bit that says whether ||g|| is at most
-    C.
+    For adaptive clipping, the result also contains the sum over users of a bit: 1/2 if ||g|| is at most C, else -1/2.
 
     Parameters
     ----------

@@ -71,7 +71,10 @@ def user_norms_of_layer(users: UserMicrobatch, visit: LayerCall, signal: Tensor)
 
 
 def _is_gram_cheap(users: UserMicrobatch, visit: LayerCall, signal: Tensor) -> bool:
-    """Return whether Gram matrices over all rows of a user are cheaper than the gradients of the user's records."""
+    """Return whether the norms of users' gradients cost less from Gram matrices than from the gradients themselves.
+
+    The matrices are D D^T and A A^T of the module's docstring, which grow with the number of a user's records.
+    """
     outs, *ins = visit.layer.required_parameter("weight").shape[1:]
     most = max((one.places.shape[1] for one in users.groups.buckets), default=1) * signal.flatten(2).shape[2]
     return 2 * most**2 < outs * math.prod(ins)
@@ -103,7 +106,7 @@ def _factors(visit: LayerCall, signal: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _GramScratchMemory(NamedTuple):
-    """Scratch memory and cached Gram matrices for one bucket of users."""
+    """Memory for Gram matrices of one bucket, the users of a pass with similar numbers of records."""
 
     scratch: Tensor  # memory for intermediate results, float64 (scalars,)
     kept: dict[tuple[str, int], Tensor]  # cache of Gram matrices of inputs that do not change, by layer and bucket

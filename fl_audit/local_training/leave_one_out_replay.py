@@ -196,10 +196,11 @@ def _compared(
 
 
 def _gap(one: Floats | None, two: Floats | None, places: list[int], index: int, is_replaced: bool) -> float | None:
-    """Return the largest difference between the gradients of two steps, divided by the largest gradient.
+    """Return the largest difference between the gradients of a step's records with and without the record at `index`.
 
-    The record at position `index` is left out. Row i of `one` is the gradient of the record at position `places[i]`.
-    None if gradients are missing, or if their shapes differ.
+    With `is_replaced`, the second step may have another record in its place. Row i of `one` is the gradient of the
+    record at position `places[i]`. The difference is divided by the largest gradient. None if gradients are missing or
+    their shapes differ.
     """
     if one is None or two is None or len(one) != len(places):
         return None

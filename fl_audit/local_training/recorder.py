@@ -369,9 +369,9 @@ class Recorder:
         return self._noised < self._kept
 
     def _match_before(self, module: nn.Module) -> None:
-        """Record, for each earlier step of an optimizer, how many of its tensors are parameters of the given model.
+        """Record the optimizer steps that trained a model before it was made private, and therefore without privacy.
 
-        It is called when the model is made private: such steps trained the model without privacy.
+        For each earlier step, the number of its tensors that are parameters of `module` is stored.
         """
         for found, moved in self._stepped:
             own = [value.detach() for value in module.parameters()]

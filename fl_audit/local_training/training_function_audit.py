@@ -143,9 +143,9 @@ class _Runner:
         return self.run(recorder, lambda data: data)
 
     def with_labels(self, start: Mapping[str, Any]) -> tuple[RecordedTraining, ...]:
-        """Call the function with the given labels and twice with other labels, always from the random states `start`.
+        """Call the training function once with its own labels and twice with other labels.
 
-        The result is empty if a call fails.
+        Each call begins with the random states `start`. The result is empty if a call fails.
         """
         found = []
         for edit in (lambda data: data, with_other_labels, lambda data: with_other_labels(data, is_one=True)):

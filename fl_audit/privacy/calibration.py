@@ -213,7 +213,7 @@ def _require_above_floor(
 def _start(claim: Claim, mu: float) -> float:
     """Return a noise multiplier at which to start the search for the Gaussian-DP parameter mu with sampling.
 
-    It would be the exact one if sampling reduced mu in proportion to the sampling rate.
+    This noise multiplier would be exact if sampling reduced mu in proportion to the sampling rate.
     """
     each = (full_participation_mu(event) for event in claim.events)
     unsampled = math.hypot(*(known for known in each if known is not None)) / mu

@@ -20,8 +20,8 @@ GUARANTEE_NAMES = ("epsilon", "delta", "accountant", "adjacency", "unit", "gdp_m
 def fit_of_all(claims: Sequence[Claim]) -> GdpFit:
     """Return the Gaussian-DP parameter mu that covers every claim, with an upper bound on the error of the fit.
 
-    Both are those of the claim with the largest mu. The error is an upper bound, because the trade-off curve of all
-    claims together is nowhere above the curve of this claim.
+    Mu and the error are those of the claim with the largest mu. The error is an upper bound, because the trade-off
+    curve of all claims together is nowhere above the curve of that claim.
 
     Parameters
     ----------

@@ -217,9 +217,9 @@ def truth_probability(epsilon: float) -> float:
 def response_advantage(epsilon: float, differing: int) -> float:
     """Return the advantage of an adversary that sees a randomised record and knows two possible originals.
 
-    Of d differing bits, a binomial number B agrees with the true record, each with p = `truth_probability`; the
-    log-odds are epsilon (2 B - d). The advantage, 2 P(right guess) - 1 with equal priors, is P(B > d/2) - P(B < d/2).
-    For d = 1 and d = 2 it is tanh(epsilon/2).
+    Of d differing bits, a binomial number B agrees with the true record. Each bit agrees with probability
+    `truth_probability`. The log-odds are epsilon (2 B - d). The advantage, 2 P(right guess) - 1 with equal priors, is
+    P(B > d/2) - P(B < d/2). For d = 1 and d = 2 it is tanh(epsilon/2).
 
     Parameters
     ----------

@@ -124,7 +124,10 @@ def _add_atom(points: Floats, first: int, interval: float, loss: float, mass: fl
 
 
 def _places(span: tuple[float, float], interval: float) -> tuple[int, int]:
-    """Return the indices of the first and the last grid point that cover the losses in `span`."""
+    """Return the indices of the first and the last grid point needed to cover the losses in `span`.
+
+    The grid points are the multiples of `interval`.
+    """
     return math.floor(span[0] / interval), math.ceil(span[1] / interval)
 
 

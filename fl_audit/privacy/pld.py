@@ -144,8 +144,8 @@ class PrivacyCurvePair:
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on epsilon at `delta`.
 
-        If `delta` is at least `smallest_delta`, the bound is at most `error` above the true epsilon at `delta` -
-        `MISPLACED_MASS`.
+        For a `delta` of at least `smallest_delta`, let e be the true epsilon at `delta` - `MISPLACED_MASS`. The bound
+        then exceeds e by at most `error`.
         """
         if delta < self.smallest_delta:
             return _epsilon_bound(self.events, self.adjacency, delta)
@@ -264,7 +264,7 @@ def _spread(count: int, interval: float, probability: float) -> float:
 
 @lru_cache(maxsize=16)
 def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: int = FINE) -> PrivacyCurvePair:
-    """Return the privacy curves of a composition of releases.
+    """Return the privacy curves of a composition of releases: delta as a function of epsilon.
 
     Raises `InputError` if a loss is above 1e20, or if there are more than 1e9 releases.
 

@@ -119,8 +119,8 @@ def correlated_event(
 ) -> GaussianRelease:
     """Return one Gaussian release event that represents all rounds with correlated noise.
 
-    Its sensitivity sens(C) is that of the strategy matrix C to one unit. It is exact, or an upper bound for a tree if a
-    unit can participate in more than 100,000 different sets of rounds.
+    The event has the sensitivity sens(C) of the strategy matrix C to one unit. This sensitivity is exact, with one
+    exception: for a tree it is an upper bound if a unit can participate in more than 100,000 different sets of rounds.
 
     Parameters
     ----------

@@ -313,8 +313,8 @@ def _warnings(
 ) -> list[str]:
     """Return warnings on an estimate of Epsilon*: equal losses, an infinite value, or an unsuitable cut.
 
-    A cut is unsuitable if no threshold has error rates from `cut` to 1 - `cut`, or if it is less than one loss of a
-    set.
+    A cut is unsuitable if no threshold has error rates from `cut` to 1 - `cut`. With the method `empirical`, a cut is
+    also unsuitable if it is less than one over the number of losses of a set.
     """
     found = _equal_losses(losses)
     if math.isinf(value) and distributions is not None and delta == 0:
@@ -332,7 +332,7 @@ def _warnings(
 
 
 def fit_p_value(scores: Floats, components: int, rng: np.random.Generator) -> float | None:
-    """Return the p-value of a two-sample Kolmogorov-Smirnov test of a fit to scores; None if there are too few.
+    """Return the p-value of a two-sample Kolmogorov-Smirnov test of a fit to scores; None if there are too few scores.
 
     Source: Negoescu et al. 2023, appendix 8.2.
 

@@ -63,7 +63,7 @@ def hull_interval(value: float, draws: Floats, confidence: float) -> tuple[float
 
 
 class LossCells(NamedTuple):
-    """Losses of one set, grouped into cells in ascending order of the losses."""
+    """Losses of one set in cells (bins) in ascending order: the number and the mean of the losses in each cell."""
 
     numbers: Integers  # number of losses in each cell, shape (cells,)
     means: Floats  # mean of the losses in each cell, shape (cells,); 0 where a cell has none

@@ -129,9 +129,9 @@ class MeanBettingTest:
         return MeanBettingTest(values, self.stakes, self.log_threshold)
 
     def refutes_too_small(self, mean: float) -> bool:
-        """Return True if the numbers refute `mean` as too small, because they lie significantly above it on average.
+        """Return True if the observed numbers show that their expectation is larger than `mean`.
 
-        They do so if bets on numbers above `mean` have won enough.
+        They show it if bets on numbers above `mean` have won enough.
         """
         stakes = np.minimum(self.stakes, _LARGEST_STAKE / mean) if mean > 0 else self.stakes
         return self._wins(stakes * (self.values - mean))

@@ -1,4 +1,7 @@
-"""Warn if scores do not fit the assumption of a lower bound on epsilon. A bound without warnings may still err."""
+"""Warn if scores do not fit the assumption of a lower bound on epsilon.
+
+A bound without a warning may still be wrong.
+"""
 
 import math
 

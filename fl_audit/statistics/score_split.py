@@ -148,9 +148,10 @@ def _lowest(lots: NDArray[np.uint64], number: int) -> Flags:
 
 
 def _canonical(members: Floats, nonmembers: Floats) -> Integers:
-    """Return how many scores of each group have each value: values in rows, groups in columns.
+    """Return a table of counts: how many scores of each group (columns) have each value (rows).
 
-    The order of rows and columns is chosen so that exchanged groups and negated scores give the same table.
+    Exchanging the groups or negating the scores gives the same table, since the order of rows and columns is
+    normalised.
     """
     # Exchanged groups and negated scores give four tables; the one that is first in the order of bytes is taken.
     values, ranks = np.unique(np.concatenate([members, nonmembers]), return_inverse=True)

@@ -187,9 +187,10 @@ def _bayes(counts: CountsAboveThreshold, delta: float, level: float) -> float:
 
 
 def _where_allowed(tpr: tuple[float, float], fpr: BetaExpectation, delta: float, level: float) -> float:
-    """Return the epsilon at which (epsilon, delta)-DP allows a random pair (FPR, TPR) with probability `level`.
+    """Return the epsilon at which a random pair (FPR, TPR) satisfies (epsilon, delta)-DP with probability `level`.
 
-    `tpr` has the parameters of the beta distribution of the TPR. The result is 0 if epsilon 0 has a larger probability.
+    The TPR has a beta distribution with the parameters `tpr`. The result is 0 if the probability exceeds `level`
+    already at epsilon 0.
     """
 
     def largest_tpr(v: Floats, epsilon: float) -> Floats:

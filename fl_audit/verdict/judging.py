@@ -114,8 +114,8 @@ def judge_scores(
     """Test a guarantee by attack scores of unknown distribution, and by the noise along the target unit if known.
 
     The guarantee is violated if the lower bound on epsilon from the scores, at the test's significance level, exceeds
-    its epsilon. Otherwise the verdict is that of `judged_with_noise`. Scores alone never give a consistent verdict,
-    because it is unknown how well the scores would tell D from D' under less noise.
+    the epsilon of the guarantee. Otherwise the verdict is that of `judged_with_noise`. Scores alone never give a
+    consistent verdict, because it is unknown how well the scores would tell D from D' under less noise.
 
     Parameters
     ----------

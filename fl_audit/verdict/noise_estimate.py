@@ -150,9 +150,10 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
 
 
 def kept_epsilon(guarantee: Guarantee) -> float:
-    """Return the epsilon that follows from the guarantee's claimed noise and delta.
+    """Return the epsilon of the guarantee, computed anew at its delta from its claim.
 
-    If the delta is too small for the accountant to compute this, the result is the epsilon that the guarantee states.
+    If the accountant cannot compute epsilon because delta is too small, the result is the epsilon that the guarantee
+    states.
     """
     try:
         return guarantee.claim.profile.epsilon(guarantee.delta)
@@ -161,10 +162,11 @@ def kept_epsilon(guarantee: Guarantee) -> float:
 
 
 def epsilon_lower_bound_from_noise(measured: NoiseMeasurements, confidence: float, claim: Claim) -> float:
-    """Return a lower confidence bound on epsilon at the claimed sensitivity from the measured noise along f(D) - f(D').
+    """Return a lower confidence bound on epsilon that follows from the noise measured along f(D) - f(D').
 
-    Let f_high be the exact upper confidence bound of the real noise divided by the claimed noise. The result is the
-    epsilon of the claimed releases if their noise is f_high times as large. `assumption_of` states the assumptions.
+    The sensitivity is taken from the claim. Let f_high be the exact upper confidence bound on the ratio of the real to
+    the claimed standard deviation of the noise. The result is the epsilon of the claimed releases with f_high times
+    their claimed noise. `assumption_of` states the assumptions.
 
     Parameters
     ----------

@@ -179,10 +179,11 @@ class NoiseMeasurer:
 
 
 def _along_shared(shared: Tensor, residual: Tensor, difference: Tensor, along: Tensor, inverse: Tensor) -> Tensor:
-    """Return the noise along the part of the sum that D and D' share, taken orthogonal to f(D) - f(D'), (trials,).
+    """Return the noise along s, the part of the sum that D and D' have in common, (trials,).
 
-    It is NaN without such a part. `along` is <e, u> of the module's docstring. `inverse` is 1 / ||f(D) - f(D')||, or 0
-    if there is no difference.
+    Only the part of s that is orthogonal to f(D) - f(D') gives the direction. The noise is NaN if there is no such
+    part. `along` is <e, u> of the module's docstring. `inverse` is 1 / ||f(D) - f(D')||, or 0 if there is no
+    difference.
     """
     towards = _dot(shared, difference) * inverse
     size = _dot(shared, shared)

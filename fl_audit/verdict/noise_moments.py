@@ -96,11 +96,11 @@ def shared_over_trials(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SHARED_OVER_ROUNDS)
 def shared_over_rounds(measured: NoiseMeasurements) -> TestResult:
-    """Test whether rounds share noise, by two variances: of the noise summed over rounds, and of the remainder.
+    """Test whether rounds share noise, by the variance of noise sums over rounds relative to the remaining variance.
 
-    At J coordinates in k rounds of W trials, the ratio of the two variances is F(J W, J W (k - 1)), two-sided. Shared
-    noise makes the ratio too large. Noise that cancels over rounds makes the ratio too small; it protects each round
-    but not the final model.
+    For J coordinates, k rounds and W trials, the ratio of the two variances is F(J W, J W (k - 1)). The test is
+    two-sided. Shared noise makes the ratio too large. Noise that cancels over rounds makes the ratio too small; such
+    noise protects each round but not the final model.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     return _sharing(TestName.SHARED_OVER_ROUNDS, measured, axis=1)

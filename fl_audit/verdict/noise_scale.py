@@ -47,7 +47,7 @@ class SquareSum:
 
 @dataclass(frozen=True, eq=False)
 class NoiseAlongTarget:
-    """The noise in the direction of the target's contribution, for runs in which no other noise was measured.
+    """The noise along the target's contribution, standardised; used in runs that did not measure the noise elsewhere.
 
     The target is the unit in which D and D' differ.
     """

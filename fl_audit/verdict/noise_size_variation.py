@@ -52,9 +52,9 @@ def _is_off_scale(squares: Floats, freedom: Integers) -> bool:
 
 
 def _over_own_scale(squares: Floats, freedom: Integers) -> Floats:
-    """Return sums of squares as approximate N(0, 1) scores: how far each one is from the mean over all of them.
+    """Return approximate N(0, 1) scores that show how far each sum of squares is from the mean over all of them.
 
-    Cube roots of sums of squares are used, which are nearly normal (Wilson and Hilferty 1931).
+    Scores are computed from cube roots of sums of squares, which are nearly normal (Wilson and Hilferty 1931).
     """
     mean = max(1e-300, float(squares.sum() / freedom.sum()))
     spread = 2 / (9 * freedom)

@@ -300,7 +300,7 @@ OPENED_TESTS: dict[TestName, OpenedTest] = {}
 def of_opened(name: TestName) -> Callable[[OpenedTest], OpenedTest]:
     """Return a decorator that registers a function as the test with the given name.
 
-    The function tests secret values that are opened after a run. It may raise `TestNotApplicableError`.
+    The function tests secret values that the challenger reveals after a run. It may raise `TestNotApplicableError`.
     """
 
     def declared(test: OpenedTest) -> OpenedTest:

@@ -84,7 +84,8 @@ def secret_along(noise: NoiseAlongTarget) -> TestResult:
 def _sides(measured: NoiseMeasurements, squares: Floats, freedom: Integers) -> _Sides:
     """Return the trials' sums of squared noise and their degrees of freedom, for trials with D and for trials with D'.
 
-    A round with significantly more noise than claimed over all trials is scaled down, so that it does not dominate.
+    If a round has significantly more noise than claimed over all trials, its squares are scaled down to the claim, so
+    that they do not dominate the sums.
     """
     squares = np.maximum(0.0, squares)  # where noise is missing, rounding may leave a slightly negative number
     # A round with more noise than claimed in all trials would dominate the sum: it is scaled down to the claim in all.
@@ -136,10 +137,10 @@ def _p_value(one: _Side, other: _Side) -> float:
 
 
 def _uneven_p(one: _Side, other: _Side) -> float | None:
-    """Return the p-value of a t-test of the noise's size, trials with D against trials with D'.
+    """Return the p-value of a t-test of whether the size of the noise differs between trials with D and trials with D'.
 
-    None if trials with the same secret differ only by chance. The test compares cube roots of mean squares, which are
-    nearly normal (Wilson and Hilferty 1931).
+    Sizes are compared as cube roots of mean squares, which are nearly normal (Wilson and Hilferty 1931). None if sizes
+    do not vary more than by chance among trials with the same secret; then this test is not needed.
     """
     if (rest := one[0].size + other[0].size - 2) < 1:
         return None

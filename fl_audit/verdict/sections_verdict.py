@@ -315,9 +315,9 @@ def _tables(numbers: VerdictFinding, contents: ReportContents) -> list[Table]:
 
 
 def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list[Table]:
-    """Return a table on how often the released sums contain the target's contribution; [] if this was not measured.
+    """Return a table on how many times released sums contain the target's contribution; [] if this was not measured.
 
-    It gives the measured number of times, and the numbers that would have been found.
+    The table has the measured number of times, and the smallest numbers of times that the tests would have found.
     """
     if signal is None or signal.trials_needed is None:
         return []

@@ -119,18 +119,18 @@ def limit_of(drift: NoiseSumAlongTarget, unit: float) -> float:
 
 
 def signal_limit(drift: NoiseSumAlongTarget | None, lengths: Floats, trials: int) -> SignalDetectionLimit:
-    """Compute after a run the limits of detection of a target whose contribution counts several times in released sums.
+    """Return how many times sums must contain a target's contribution so that the tests of a finished run detect it.
 
-    The result also has the measured number of times that the contribution counts. If nothing was measured, all limits
-    are infinite.
+    The result also has the number of times that was measured in the run. If nothing was measured, all limits are
+    infinite.
 
     Parameters
     ----------
     drift
-        Drift along the target over the run; None if it was not measured.
+        Standardised noise along the target's contributions, summed over the run; None if it was not measured.
     lengths
-        Growth of each trial's standardised drift with every further time that the contribution counts, shape (trials,).
-        It is 0 in trials without the target.
+        Shift of each trial's standardised noise for each further time that sums contain the contribution, shape
+        (trials,). It is 0 in trials without the target.
     trials
         Number of trials of the run, from 1.
     """

@@ -109,9 +109,9 @@ _OF_PAIR, _OF_TARGETS = partial(_opened, of_pair=True), partial(_opened, of_pair
 
 
 def _opened_rounds(federation: Federation) -> Flags | None:
-    """Return a mask of the rounds whose samples the challenger reveals; None if it reveals all of them.
+    """Return for each round whether the challenger reveals its sample, shape (rounds,); None if it reveals all samples.
 
-    If groups of units take turns, only the samples of the first group's rounds are revealed.
+    If groups of units take turns, it reveals only the samples of rounds in which the first group has its turn.
     """
     if (first := federation.eligible_units(1)) is None:
         return None
@@ -120,11 +120,11 @@ def _opened_rounds(federation: Federation) -> Flags | None:
 
 
 def _scores(run: FinishedRun, residuals: NoiseStatistics | None) -> Floats | None:
-    """Return the noise along f(D) - f(D') as normal scores, (trials, rounds).
+    """Return the noise along f(D) - f(D') as N(0, 1) scores, (trials, rounds); None if the run stored no scores.
 
-    With secret participation, the scores come from the noise statistics, which were stored with knowledge of the rounds
-    in which the target took part. None if the run stored no scores, because the increments of the log-odds determine
-    them.
+    If participation is secret, the scores come from the noise statistics, if these have scores. The challenger computed
+    such scores with the knowledge of the rounds in which the target took part. A run stores no scores if the increments
+    of the log-odds determine them.
     """
     if run.scores is None or residuals is None or not run.facts.federation.is_secretly_sampled:
         return run.scores

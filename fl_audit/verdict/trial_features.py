@@ -247,10 +247,11 @@ def _pair_features(vectors: Floats, what: str) -> Features:
 
 
 def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
-    """Return the grids for which noise is tested, keyed by feature name: pairs (is_unscaled, step).
+    """Return the grids on which noise may lie, that is, the steps of which its values may be multiples.
 
-    If `is_unscaled`, the noise itself is tested for multiples of the step, otherwise the noise divided by `sigma`. The
-    step is the finest decimal or binary one that float32 rounding (`grain`) does not hide in any trial.
+    The result has pairs (is_unscaled, step), keyed by feature name. If `is_unscaled`, multiples are sought in the noise
+    itself, otherwise in the noise divided by `sigma`. Each step is the finest decimal or binary step that is clearly
+    above the float32 rounding error, `grain`, in every trial.
     """
     limits = {"of the claimed noise": (grain, 0.25), "as such": (grain * float(sigma.max()), float(sigma.min()) / 4)}
     steps = {}
@@ -262,10 +263,10 @@ def _grid_steps(sigma: Floats, grain: float) -> dict[str, tuple[bool, float]]:
 
 
 def _class_features(measured: NoiseMeasurements, known: Flags) -> Features:
-    """Return features of each trial from the noise in classes of evenly spaced coordinates.
+    """Return features of each trial from its noise: the logarithm of the noise's scale, and how the scale changes.
 
-    They are the logarithms of the noise's scale in each class and over all classes, and measures of its change over
-    rounds.
+    The scale is computed for each class of coordinates, over all classes, and for each round. A class consists of
+    evenly spaced coordinates.
     """
     names, sizes = stride_names(measured.noise.parameters), stride_sizes(measured.noise.parameters)
     squares, rounds = measured.noise.strides[known][:, :, 0], measured.rounds

@@ -195,7 +195,9 @@ class StrategyStartCall:
 
 
 def start_of(strategy: Strategy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StrategyStartCall:
-    """Return a call of `start` with all arguments by parameter name; raises `TypeError` if they do not fit.
+    """Return a strategy together with all arguments of a call of its `start`, keyed by parameter name.
+
+    Raises `TypeError` if the arguments do not fit `start`.
 
     Parameters
     ----------

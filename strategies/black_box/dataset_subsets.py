@@ -113,7 +113,7 @@ def _of_splits(part: Any) -> SelectableDataset:
 
 
 def _of_loader(part: Any, torch_data: Any) -> SelectableDataset:
-    """Select from a torch DataLoader; raises `InputError` unless its sampler is sequential or random."""
+    """Return the records of a torch DataLoader for selection; `InputError` if its sampler is not of a usual class."""
     sampler, own = part.sampler, "hand over its data set, and make the loader of what held() returns"
     is_usual = type(sampler) in (torch_data.SequentialSampler, torch_data.RandomSampler)
     batches = (type(None), torch_data.BatchSampler)

@@ -58,7 +58,10 @@ def clips_and_adds_noise(strategy: Strategy) -> bool:
 
 
 def initial_model(found: object) -> Arrays | None:
-    """Return the initial tensors of a strategy of Flower's old interface, keyed by position ("000", ...), or None."""
+    """Return the initial tensors of a strategy of Flower's old interface, keyed by position ("000", ...).
+
+    None if the strategy has another interface or no initial parameters.
+    """
     strategy = found.old if isinstance(found, LegacyAdapter) else found
     if not isinstance(strategy, OldStrategy):
         return None

@@ -114,7 +114,7 @@ def _in_a_copy(trial: int) -> Iterator[list[str]]:
 
 
 def _spared(trial: int) -> AbstractContextManager[None]:
-    """Suppress all exceptions of the audit in the app's own training (trial 0), and none in other trials."""
+    """Suppress all exceptions of the audit if `trial` is 0, which stands for the app's own training."""
     return nullcontext() if trial else suppress(Exception)
 
 

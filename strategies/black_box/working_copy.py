@@ -232,7 +232,10 @@ def own_copy() -> WorkingCopy:
 
 
 def outside_words(paths: Sequence[str]) -> str:
-    """Return a sentence that names paths outside of the working directory that trials wrote to; "" if none."""
+    """Return a sentence for the user that lists files outside of the working directory; "" if there are none.
+
+    Trials have written to these files, although they should write only to copies of the working directory.
+    """
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     where = f"{', '.join(sorted(paths)[:_SHOWN])}{more}, outside of the working directory"
     return f"Trials wrote to {where}: this could not be kept from happening." if paths else ""

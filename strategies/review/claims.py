@@ -166,7 +166,9 @@ def epsilon_words(stated: StatedAppClaim, rounds: int) -> str:
 
 
 def guarantee_of_stated(stated: StatedAppClaim, rounds: int) -> dict[str, Any] | None:
-    """Return the guarantee of a claim's noise over all rounds of the training as JSON values; None if it is unknown.
+    """Return the guarantee that a claim's noise gives over all rounds of the training; None if the noise is unknown.
+
+    The guarantee consists of JSON values by name.
 
     Parameters
     ----------
@@ -188,8 +190,8 @@ def _values_of_mu(claim: StatedClaim, mu: float, rounds: int) -> dict[str, Any]:
 def training_doubt(stated: StatedAppClaim, rounds: int, played: int) -> str:
     """Return a sentence on why the trials do not support the epsilon that a reviewer set; empty if there is no doubt.
 
-    If the noise of the app is known, there is a doubt if it gives a larger epsilon over the whole training. If the
-    noise is unknown, there is a doubt if a trial has fewer rounds than the training.
+    If the noise of the app is known, there is a doubt if this noise gives a larger epsilon over the whole training than
+    the reviewer set. If the noise is unknown, there is a doubt if a trial has fewer rounds than the training.
 
     Parameters
     ----------
@@ -221,7 +223,7 @@ def _number(layer: object, names: Sequence[str]) -> tuple[str, float] | None:
 
 
 def _held(layer: object, name: str) -> object:
-    """Return an attribute; None if it does not exist, and the exception if it cannot be read."""
+    """Return an attribute of a layer: None if it does not exist, and the raised exception if it cannot be read."""
     try:
         return getattr(layer, name, None)
     except Exception as error:  # an app's property may raise any exception

@@ -60,7 +60,9 @@ def look_into_clients(
     seconds: float,
     delta: float | None = None,
 ) -> ClientInspection:
-    """Train an app's clients in this process, and return the assessment of their DP-SGD, or why they cannot train.
+    """Train an app's clients in this process, and return an assessment of their DP-SGD.
+
+    If the clients cannot be trained, the result states the reason.
 
     Parameters
     ----------

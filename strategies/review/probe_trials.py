@@ -100,7 +100,10 @@ def _require_scalable(system: AuditedSystem, seen: Transcript) -> None:
 def _timed(
     system: AuditedSystem, claim: StatedClaim, kind: Scenario, copy: WorkingCopy
 ) -> tuple[Transcript, float, str]:
-    """Run one trial with the target; return its transcript, its seconds, and the failing mod, else ""."""
+    """Run one trial with the target; return its transcript, its duration in seconds, and the name of the failing part.
+
+    The part is a Flower mod of the app. The name is "" if no mod failed.
+    """
     began, trial = time.monotonic(), BlackBoxTrial(system, claim, kind, True, generator(0, Purpose.BLACK_BOX))
     with in_working_copy(copy, thoroughly=False):
         seen = trial.play()

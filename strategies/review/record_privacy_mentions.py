@@ -47,8 +47,8 @@ class RecordPrivacyMention:
 def of_records(directory: Path) -> tuple[RecordPrivacyMention, ...]:
     """Return the places where an app's code mentions record-level privacy, ordered by file and line.
 
-    They are imports and calls of libraries, and names that are usual in code for DP-SGD. Virtual environments and the
-    like below `directory` are left out.
+    Such places are imports and calls of libraries for DP, and names that are usual in code for DP-SGD. Folders of
+    installed packages, such as virtual environments, are left out.
     """
     found = list[RecordPrivacyMention]()
     for path in sorted(directory.rglob("*.py")):

@@ -158,10 +158,10 @@ class _PlannedReview:
         return self.found(result, beside, early)
 
     def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
-        """Run trials with the smallest number of clients with which the app starts, and return one remark on them.
+        """Run trials with fewer clients than the app is made for, and return one remark on their results.
 
-        Such trials show noise that is calibrated for more clients. Nothing is run, and there is no remark, if the app
-        cannot start with too few clients.
+        Some apps start too early, with too few clients, although their noise is calibrated for more clients. The trials
+        show whether this breaks the claim. Nothing is run, and there is no remark, if the app cannot start too early.
         """
         read = self.read
         early = too_few_clients(read.start.strategy, read.stated.clients)

@@ -109,9 +109,11 @@ def server_verdict(
 def joint_verdict(verdict: Verdict, stated: StatedAppClaim, inside: "ClientInspection | None") -> Verdict:
     """Return the joint verdict of the trials and of the inspection of the clients' training.
 
-    The joint verdict is violated if the trials or the inspection found a violation. If the inspection could not audit,
-    it is the verdict of the trials. If nothing is claimed about clients and the trials have no verdict, it is that of
-    the inspection. In all other cases it is inconclusive if one of the two verdicts is.
+    The first rule that applies decides. If the inspection has no result, the joint verdict is that of the trials. If
+    the trials or the inspection found a violation, it is `violated`. If the inspection could not audit, it is the
+    verdict of the trials. If nothing is claimed about clients and the trials tested no guarantee, it is the verdict of
+    the inspection. If one of the two verdicts is `inconclusive`, it is `inconclusive`. Otherwise it is the verdict of
+    the trials.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ _BESIDE = {SideChannel.METRICS: "metrics: ", SideChannel.EVALUATION: "evaluation
 
 
 def _unknown(result: ClaimAudit) -> dict[str, tuple[str, ...]]:
-    """Return the names of scenarios without a result or with too few trials, by the reason."""
+    """Return the names of the scenarios without a result or with too few trials, keyed by the reason."""
     weak = tuple(one.distinguisher.kind for one in result.attempts if one.ceiling <= one.distinguisher.limit.epsilon)
     return {why: kinds for why, kinds in not_tried(result).items() if why != TOO_FEW} | (
         {TOO_FEW: weak} if weak else {}
@@ -64,9 +64,9 @@ def side_channel_results(results: Sequence[ClaimAudit], kinds: Sequence[str]) ->
     Parameters
     ----------
     results
-        Results of two kinds of audits: one attacks the released model, the other the numbers released beside it.
+        Results of the audits. Some audits attack the released model, others the numbers that are released beside it.
     kinds
-        Names of the planned scenarios.
+        Names of the scenarios that were planned in the audits.
     """
 
     def is_about(aside: SideChannel, kind: Scenario) -> bool:

@@ -76,9 +76,10 @@ def _central_epsilon(members: int, batch: int, steps: float, noise_multiplier: f
 
 
 def _steps_for(members: int, batch: int, noise_multiplier: float, epsilon: float) -> float:
-    """Return the largest number of steps, not rounded, after which epsilon of DP-SGD is at most `epsilon`; at least 0.
+    """Return the largest number of DP-SGD steps, not rounded, that keeps epsilon at most `epsilon`; at least 0.
 
-    Epsilon is the minimum over orders alpha of steps * D_alpha + ln(members) / (alpha - 1), solved here at every order.
+    Epsilon is the minimum over orders alpha of steps * D_alpha + ln(members) / (alpha - 1). The function solves for the
+    steps at each order, and takes the largest solution.
     """
     overhead = math.log(members) / (RDP_ORDERS - 1)
     steps = (epsilon - overhead) / _of_one_step(members, batch, noise_multiplier)

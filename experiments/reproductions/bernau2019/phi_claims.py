@@ -94,9 +94,10 @@ def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
 
 
 def _mean_phi(played: DataSetRuns, ahead: int, auc: Floats, accuracy: Floats) -> float:
-    """Return the mean phi of the first `ahead` runs with DP, minus the mean phi of the other runs with DP.
+    """Return the mean of phi over the first `ahead` runs with DP, minus its mean over the other runs with DP.
 
-    Without other runs, 0 is subtracted. `auc` and `accuracy`, shape (runs,), start with the run without DP.
+    Phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. Without other runs, nothing
+    is subtracted. `auc` and `accuracy`, shape (runs,), start with the run without DP.
     """
     found = tradeoffs.phis(auc, accuracy, played.data.classes)
     return float(np.mean(found[:ahead]) - (np.mean(found[ahead:]) if found[ahead:] else 0.0))

@@ -69,7 +69,10 @@ def _beliefs(size: int, rounds: int) -> Callable[[], object]:
 
 
 def _advantage(_: int) -> Callable[[], object]:
-    """Return a function that computes an adversary's advantage from one trial; the number of records is not used."""
+    """Return a function to be timed, which computes an adversary's advantage from one trial.
+
+    The argument, the number of records, does not influence the function.
+    """
     return lambda: empirical_advantage(np.ones(1, dtype=np.bool_), CONFIDENCE)
 
 

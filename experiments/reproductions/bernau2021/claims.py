@@ -85,7 +85,8 @@ def _neighbours(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
 def _sensitivities(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
     """Yield the claims that compare local sensitivities with the global one (section 6.2, Figure 5).
 
-    Depending on the data set and the adjacency, they are said to be smaller than the global one, or close to it.
+    The paper says for each data set and adjacency whether local sensitivities are smaller than the global sensitivity
+    or close to it.
     """
     replaced, removed = (runs[InsiderSetting(data, LS, relation)] for relation in (REPLACED, REMOVED))
     half = _ratio(_resampled(replaced, replaced.sensitivities, np.median), 2 * settings.CLIPPING_NORM)
@@ -130,10 +131,11 @@ def exceedance(where: str, counted: IntervalEstimate, delta: float, trials: int)
 
 
 def _insider_advantage(found: InsiderRunResults) -> IntervalEstimate:
-    """Return the insider's advantage: computed from mu under local noise without floored rounds, else measured.
+    """Return the insider's advantage with an interval.
 
-    The measured value is the mean of |2b - 1| over the beliefs b. Since beliefs are calibrated, its expectation is the
-    advantage from counted wins, and its variance is smaller.
+    The advantage is computed exactly from mu if the noise is scaled to the local sensitivity and no round has floored
+    noise. Otherwise it is measured as the mean of |2b - 1| over the beliefs b. Since beliefs are calibrated, this mean
+    has the same expectation as the advantage from counted wins, and a smaller variance.
     """
     if found.setting.is_local and found.floored_share == 0:
         return exact(statistics.predicted_advantage(found.mu_of_trials))

@@ -60,7 +60,7 @@ class NoisyQuery:
 
     @property
     def mu(self) -> float:
-        """Sensitivity of the query divided by sigma, which does not depend on the number of dimensions."""
+        """The sensitivity of the query divided by sigma; it is the same for every number of dimensions."""
         return self.epsilon / math.sqrt(2 * math.log(1.25 / self.delta))
 
     @property
@@ -103,7 +103,7 @@ class QueryTrials:
 
 
 def _simulate(query: NoisyQuery, random: np.random.Generator, trials: int = TRIALS) -> QueryTrials:
-    """Return trials that draw D or D' with probability 1/2 and add noise."""
+    """Simulate trials: each draws D or D' with probability 1/2 and answers the query with Gaussian noise."""
     used = random.random(trials) < 0.5
     noise = query.sigma * random.standard_normal((trials, query.dimensions))
     answers = np.where(used, 0.0, 1.0)[:, None] + noise

@@ -137,9 +137,10 @@ RANKS = 3  # number of most and of least dissimilar neighbours that one search k
 
 
 def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirectory]] = ()) -> NeighbourPair:
-    """Return the difference of D and D', read from a begun run with the same neighbour, otherwise searched for.
+    """Return the difference of D and D' for a configuration.
 
-    The search over all pairs of images takes minutes.
+    If a run with the same neighbour has begun, the difference is read from this run. Otherwise it is searched for,
+    which takes minutes for all pairs of images.
     """
     search, rank = asked = _question(config)
     for other, run in begun:

@@ -50,7 +50,10 @@ def _curves(fpr: Floats, tnr: Floats, fnr: Floats, tpr: Floats, cut: float) -> E
 
 
 def _exact_curves(thresholds: Floats, cut: float = CUT) -> ErrorRateLogRatios:
-    """Return the log ratios of the exact loss distributions at thresholds; NaN where a rate is below `cut`."""
+    """Return the log ratios of error rates at thresholds, computed from the exact distributions of the losses.
+
+    A log ratio is NaN where an error rate is below `cut`.
+    """
     from_population = thresholds - POPULATION_MEAN
     return _curves(ndtr(from_population), ndtr(-from_population), ndtr(-thresholds), ndtr(thresholds), cut)
 

@@ -161,9 +161,10 @@ def _point_rows(sweep: SweepResults, found: PrivacyUtilityResults) -> Iterator[I
 
 
 def _claims(found: PrivacyUtilityResults) -> Iterator[PaperClaim]:
-    """Yield the claims of section 4.2 on one task. Intervals of all settings hold together (Bonferroni).
+    """Yield the claims on one task: those of section 4.2, and one of section 1 that compares Epsilon* with epsilon.
 
-    Repetitions share initial weights and samples across settings, so differences are paired.
+    Intervals hold for all settings at the same time (Bonferroni). In each repetition all settings have the same initial
+    weights and samples, so differences of settings are paired.
     """
     study, title, epochs = found.study, found.study.title, sorted(found.baselines)
     claim = partial(PaperClaim, trials=study.repetitions)

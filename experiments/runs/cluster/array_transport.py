@@ -134,7 +134,7 @@ class StoreViews:
 
 
 class SharedArray:
-    """An array that several messages share, and whose bytes are put into Ray's object store once."""
+    """An array that is part of several messages; its bytes are put into Ray's object store only once."""
 
     def __init__(self, array: Array) -> None:
         self.array = array

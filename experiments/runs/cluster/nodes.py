@@ -48,9 +48,6 @@ def _slots(resources: Mapping[str, float], share: Mapping[str, float]) -> int:
 
 
 def viewed_bytes() -> int:
-    """Return how many bytes of Ray's object store this process may use at a time without a copy (as views).
-
-    The limit is a fifth of the smallest store of all machines.
-    """
+    """Return how many bytes in Ray's object store this process may read in place at a time, without copying them."""
     stores = [row["Resources"].get("object_store_memory", 0.0) for row in alive_rows()]
     return int(_VIEWED_SHARE * min(stores, default=0.0))

@@ -121,7 +121,10 @@ class DataSection(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _default_clients(cls, values: Any) -> Any:
-        """Fill in 10 clients if no number is given, unless owners named in the data are the clients."""
+        """Set the number of clients to 10 if the section gives none.
+
+        With `partition = "natural"` the owners that the data name are the clients, so no number is set.
+        """
         if not isinstance(values, dict) or "clients" in values or values.get("partition") == PartitionScheme.NATURAL:
             return values
         return values | {"clients": _CLIENTS}

@@ -94,10 +94,10 @@ class StatedClaim:
 
     @property
     def limits(self) -> tuple[EpsilonDeltaLimit, ...]:
-        """The (epsilon, delta) inequalities that are tested to refute the claim.
+        """The (epsilon, delta) inequalities that follow from the claim; a violation of one of them refutes the claim.
 
-        A claim by epsilon has one. A claim by noise multiplier has several along its curve, and none if the noise is
-        too small.
+        A claim that states epsilon has one inequality. A claim that states a noise multiplier has several, at different
+        values of delta along its privacy curve.
         """
         if self.mu is None:
             assert self.epsilon is not None

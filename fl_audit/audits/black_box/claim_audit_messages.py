@@ -188,12 +188,12 @@ def _claim_words(result: ClaimAudit) -> str:
 
 
 def refusal_words(refusals: Sequence[TrialErrorShares]) -> tuple[str, ...]:
-    """Return sentences on the trials that the mechanism ended with an error, one sentence for each error message.
+    """Return sentences on trials in which the mechanism raised an error, one sentence for each error message.
 
     Parameters
     ----------
     refusals
-        One entry for each scenario with such trials, in the order of the scenarios.
+        For each scenario with such trials, in the order of the scenarios, the error and how often it occurred.
     """
     alike = dict[tuple[str, bool], list[TrialErrorShares]]()
     for refusal in refusals:

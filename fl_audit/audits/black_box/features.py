@@ -200,9 +200,9 @@ def _coarse(trials: Transcripts) -> Floats:
 
 
 def _finest(trials: Transcripts) -> Floats:
-    """Return the number of binary digits of the finest value that was released in each trial, (trials, 1).
+    """Return how many binary digits the most precise released value of each trial has, (trials, 1).
 
-    The digits are counted from the size of the difference between D and D' at the value's coordinate.
+    The digits start at the size of the difference between D and D' at the value's coordinate.
     """
     # A floating-point sum has no finer bits than the finer summand. Noise alone may be as fine as any number near 0,
     # but noise on top of a contribution is never much finer than the contribution (Mironov 2012).

@@ -85,7 +85,7 @@ class DistinguisherFinding:
 
     @property
     def _is_short(self) -> bool:
-        """Whether there is less noise than claimed, by a confidence bound that assumes Gaussian noise."""
+        """Whether there is significantly less noise than claimed, by a confidence bound that assumes Gaussian noise."""
         return self.noise is not None and self.noise.ratio > 1 and self.noise.mu_low > self.noise.claimed_mu
 
 
@@ -100,7 +100,7 @@ def findings(
     Parameters
     ----------
     result
-        Result of the audit.
+        Result of the black-box audit, with all tested distinguishers.
     words
         Description of each scenario, keyed by its name, in the order from plain to special.
     fixes

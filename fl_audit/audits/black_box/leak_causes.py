@@ -1,6 +1,6 @@
 """Find the likely cause of a leak: why the recorded trials with D differ from those with D'.
 
-Transcripts are the messages that were recorded in trials.
+A transcript has all values that a recorder observed in one trial.
 """
 
 import itertools
@@ -85,7 +85,10 @@ def _without_noise(trials: Transcripts, present: Flags) -> list[str]:
 
 
 def _over_rounds(trials: Transcripts, present: Flags) -> LeakCause:
-    """Return a cause that only several rounds show: repeated noise, a lasting contribution, or shrinking noise."""
+    """Return the cause of a leak that shows only in a comparison of rounds; an empty cause if none is found.
+
+    Possible causes are noise that is repeated, a contribution that stays in later releases, and noise that shrinks.
+    """
     along = projections(trials)
     if along.shape[1] < 2:
         return LeakCause()
@@ -193,7 +196,7 @@ def telling_lines(trials: Transcripts, present: Flags, group: str) -> tuple[str,
 
 
 def _released(trials: Transcripts) -> list[tuple[str, Floats]]:
-    """Return a name and the values over trials for the released change of each parameter in each round."""
+    """Return pairs of a name and values: the released change of one parameter in one round, in each trial."""
     names = [f"{name}[{place}]" for name, part in trials.tensors for place in range(part.stop - part.start)]
     places = itertools.product(range(trials.steps.shape[1]), enumerate(names))
     return [(f"round {at + 1}, step of {name}", trials.steps[:, at, column]) for at, (column, name) in places]

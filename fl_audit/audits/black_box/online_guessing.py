@@ -189,9 +189,9 @@ def _guesses(groups: dict[str, Floats], present: Flags) -> tuple[Flags, Floats, 
 
 
 def _best_distinguisher(right: Flags) -> int:
-    """Return the index of the group with the most right guesses; 0 if it beats the first group only by chance.
+    """Return the index of the group of features with the most right guesses.
 
-    `right` has the shape (groups, trials).
+    The result is 0 if the best group is ahead of group 0 only by chance. `right` has the shape (groups, trials).
     """
     counts = right.sum(axis=1)
     best = int(np.argmax(counts))

@@ -20,7 +20,7 @@ _SHOWN = 64  # largest number of released values that a sketch keeps unchanged, 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The observations of one trial."""
+    """All that a recorder observed in one trial of somebody else's code."""
 
     # The released model of each round minus the model that was sent out, shape (rounds, parameters); NaN where nothing
     # was released or a value is not finite.
@@ -63,7 +63,7 @@ class Transcripts:
         return len(self.steps)
 
     def share_of_trials(self, present: Flags) -> float:
-        """Return the smaller of two shares of valid trials: that among trials with D, and that among trials with D'.
+        """Return the share of valid trials among trials with D or among trials with D', whichever share is smaller.
 
         A trial is not valid if no model was released, or if the contribution that D adds did not arrive. `present` is
         true for trials with D, shape (trials,), with at least one trial.
@@ -87,9 +87,10 @@ def stacked(
     seen
         Transcripts of at least one trial, with arrays of equal shapes.
     tensors
-        Name of each tensor, and slice of its values within the vector of all parameters.
+        Name of each tensor, and slice of its values in the vector of all parameters.
     names
-        Names of the other numbers to keep; None keeps every name that appears in any trial.
+        Names of the recorded numbers to return, beside the arrays; a number that a trial lacks is NaN. None returns all
+        numbers that appear in any trial.
     """
     if names is None:
         names = tuple(sorted({name for one in seen for name in one.numbers}))

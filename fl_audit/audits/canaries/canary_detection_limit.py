@@ -21,7 +21,7 @@ _MOST_ROUNDS = 2**24  # the largest number of rounds that is tried
 
 @dataclass(frozen=True)
 class CanaryDetectionLimit:
-    """The smallest breach that canaries would show with probability 0.9, and the rounds that a verdict needs."""
+    """The smallest breach that canaries show with probability 0.9, and the number of rounds that a verdict needs."""
 
     limit_of_detection: float = inf  # epsilon of that breach at the claimed delta; infinite where none would be shown
     conclusive: bool = False  # whether a breach of 1.5 times the guarantee would be shown

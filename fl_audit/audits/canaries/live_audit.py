@@ -99,8 +99,8 @@ class LiveFinding:
         """The verdict from the interim analyses so far; also `violated` if more rounds were released than claimed.
 
         In two cases the analyses cannot give `violated`. In the first, rounds start from models that the previous
-        rounds did not release. In the second, under an add-remove adjacency, canaries that are out seem to send
-        something.
+        rounds did not release. In the second, under an add-remove adjacency, canaries seem to send something in rounds
+        in which they are left out.
         """
         is_replaced = self.guarantee.claim.adjacency.relation is Relation.REPLACE
         is_deaf = Inconsistency.GAPS in self.doubts.kinds or (
@@ -234,7 +234,10 @@ _Opened = tuple[Floats, Floats, Floats]
 
 
 def _largest_belief(claim: Claim, finding: CanaryEpsilonBounds) -> float:
-    """Return the largest belief in D that an insider may reach with noise as small as `finding` certifies."""
+    """Return the largest belief in D that an insider can reach if the noise is as small as the canaries prove.
+
+    The mu of a round is then the lower bound in `finding`.
+    """
     if finding.mu_lower == 0:
         return claim.prior
     return derive_guarantee(claim.with_noise(finding.mu_claimed / finding.mu_lower)).belief_bound

@@ -73,7 +73,7 @@ class OtherClientsVariance:
 def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -> float:
     """Return an upper bound on the variance that other clients' updates add to the canary scores of a round.
 
-    It is s^2 in the module's docstring, in units of the squared sensitivity.
+    This bound is s^2 in the docstring of the module. Its unit is the squared sensitivity.
 
     Parameters
     ----------
@@ -215,10 +215,10 @@ def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relat
 def _too_weak_canaries(
     scores: Floats, coins: Floats, claimed: float, hidden: OtherClientsVariance, weights: Floats
 ) -> tuple[int, ...]:
-    """Return the numbers of the canaries whose scores grow too little when the canary is in, by the audit's coins.
+    """Return the numbers of the canaries whose scores grow too little in the rounds in which the audit inserts them.
 
-    The reason may be a client that uses other coins. A comparison with decoys would not find it, since the scores of
-    such a canary still exceed those of decoys.
+    The reason may be a client that inserts its canary in other rounds than the audit's coins say. A comparison with
+    decoys would not reveal this, because the canary's scores still exceed those of decoys.
     """
     found, count = [], scores.shape[1]
     for one in range(count):

@@ -91,7 +91,10 @@ class GuaranteesByBelief:
 
     @property
     def guarantees(self) -> tuple[GuaranteeForBelief, ...]:
-        """One guarantee for each belief bound in `BELIEFS` that some noise multiplier achieves, by ascending bound."""
+        """Alternative guarantees, one for each bound on belief in `BELIEFS`, ascending.
+
+        A bound is left out if no noise multiplier achieves it.
+        """
         return _guarantees(replace(self.claim, accountant=self.accountant))
 
 

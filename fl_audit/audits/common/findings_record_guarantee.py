@@ -142,7 +142,7 @@ def _counted(claim: LocalRandomizerGuarantee) -> int:
 
 
 def measured_of_pair(run: FinishedRun, confidence: float) -> AdvantageInterval | None:
-    """Return the measured advantage of the optimal test between two records; None if no trials were drawn.
+    """Return the measured advantage of the optimal test between two records; None if the run did not measure it.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def measure_star(run: FinishedRun, _: Findings) -> EpsilonStarFinding | None:
 
 @dataclass(frozen=True)
 class UserEpsilonStarFinding:
-    """Epsilon* of users and the accuracy averaged over users, of the final models.
+    """Epsilon* of users and the accuracy averaged over users, both measured for the final models.
 
     Epsilon* is computed from the mean loss of each user.
     """

@@ -31,8 +31,7 @@ class PairAudit(BaseAudit):
         return federation.victim if federation.unit is Unit.CLIENT else federation.target
 
     def member_losses(self, losses: LossesAndMembership) -> "Iterator[tuple[Flags, Floats]]":
-        """Yield the losses of each trial's model on its training records, first for trials with D, then for trials with
-        D'.
+        """Yield the losses of each trial's model on its training records: trials with D first, then trials with D'.
 
         Each item is a pair: a mask of the trials, bool (trials,), and their losses, shape (selected trials, records).
         An item without trials is left out.

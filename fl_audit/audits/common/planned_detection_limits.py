@@ -8,7 +8,7 @@ from fl_audit.verdict.stored_measurements import claimed_length
 
 
 def limits_of_noise(planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
-    """Return by how much noise must be too small for a planned run to detect it; None if the run has no insider.
+    """Return how much too small the noise must be for a planned run to detect it; None if the run has no insider.
 
     Parameters
     ----------

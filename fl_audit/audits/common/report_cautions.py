@@ -44,9 +44,9 @@ def look_at(contents: ReportContents) -> list[str]:
 
 
 def _few_users_text(users: int, outside: int | None, by_chance: float) -> str:
-    """Return a sentence that says why Epsilon* is not informative if the numbers of users are small.
+    """Return a sentence on why Epsilon* of users is not informative if D or the population sample has few users.
 
-    `users` are in D, `outside` is the number of users outside D, and `by_chance` is the mean Epsilon* of untrained
+    `users` is the number of users in D, `outside` the number outside D, and `by_chance` the mean Epsilon* of untrained
     models.
     """
     reached = number_text(by_chance, 3) if math.isfinite(by_chance) else "infinity"

@@ -131,7 +131,7 @@ def _fit_text(star: evidence.EpsilonStarFinding, contents: ReportContents) -> st
 
 
 def _star_note(star: evidence.EpsilonStarFinding, contents: ReportContents) -> str:
-    """Return a note on the level that chance reaches, and on the estimator."""
+    """Return a note on how Epsilon* was estimated, and on the Epsilon* that untrained models have by chance."""
     if not math.isfinite(star.untrained_mean):
         return _fit_note(star)
     level = number_text(star.untrained_mean, 3)

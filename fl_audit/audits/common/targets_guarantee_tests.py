@@ -32,16 +32,16 @@ class TargetsGuaranteeTests(GuaranteeTests):
         require_computable_llr(public)
 
     def planned_noise(self, planned: PlannedAuditRun, parameters: int | None) -> PlannedDetectionLimits | None:
-        """Return how large a lack of noise along the targets a planned run would detect; None without an insider.
+        """Return how much too small the noise along the targets must be for a planned run to detect it.
 
-        `parameters` has no effect.
+        None if the run has no insider. `parameters` has no effect.
         """
         return limits_of_noise(planned, None)
 
     def planned_signal(self, planned: PlannedAuditRun) -> SignalDetectionLimit | None:
-        """Return the smallest excess of a target's influence that a planned run would detect, as a factor.
+        """Return how many times a sum must contain a target's contribution so that a planned run would detect it.
 
-        The factor is the target's effect on the released sums, divided by the effect that the claim assumes. The result
-        is None without an insider, or if the mechanism has no exact log-likelihood ratio.
+        The claim allows one time. The result is None without an insider, or if the mechanism has no exact
+        log-likelihood ratio.
         """
         return limit_of_signal(planned, self.is_always_in)

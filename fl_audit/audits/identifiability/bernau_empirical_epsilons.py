@@ -107,10 +107,10 @@ def belief_interval(log_odds: Floats, confidence: float, mu: float | None = None
     from log-odds because beliefs round to 1. The largest of n log-odds grows with n, so the interval is not an interval
     of the mechanism's epsilon.
 
-    If `mu` is given, the log-odds of a trial are distributed as N(mu^2/2, mu^2). The interval then predicts the largest
-    of n: from mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 - confidence)/2 to the same at p = (1 + confidence)/2. Without
-    `mu`, the lower end is a lower bound, from order statistics, on the median of the largest of n. The upper end is
-    then infinite.
+    If `mu` is given, the log-odds of a trial are distributed as N(mu^2/2, mu^2). The interval then contains the largest
+    of n log-odds with probability `confidence`. Its ends are the quantiles mu^2/2 + mu Phi^-1(p^(1/n)) at p = (1 -
+    confidence)/2 and at p = (1 + confidence)/2. Without `mu`, the upper end is infinite. The lower end is then a lower
+    confidence bound on the median of the largest of n, from order statistics.
 
     Parameters
     ----------

@@ -170,8 +170,8 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
     confidence
         Confidence of the interval, above 0 and below 1.
     delta
-        The delta for which epsilon is estimated, above 0 and below 1. If it is below a few divided by the number of
-        trials, epsilon has no upper bound and `high` is infinite.
+        The delta for which epsilon is estimated, above 0 and below 1. If delta is smaller than a few times 1 / (number
+        of trials), epsilon has no upper bound and `high` is infinite.
     """
     require_delta(delta)
     each = (1 + confidence) / 2

@@ -40,7 +40,7 @@ class ScoreAucFinding:
 def measure_scores(run: FinishedRun, _: Findings) -> ScoreAucFinding | None:
     """Return the AUC and the lower bound from an insider's scores that are not likelihood ratios.
 
-    None if the run has no such scores, no guarantee, or trials of only one kind.
+    None if the run has no such scores or no guarantee, or if all its trials used D or all used D'.
     """
     guarantee, scores = run.facts.guarantee, run.insider_scores
     if guarantee is None or scores is None or not run.has_both_bits:

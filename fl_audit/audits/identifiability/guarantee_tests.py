@@ -68,5 +68,5 @@ def pairs_covered(these: str, facts: RunDescription) -> str:
 
 
 def _cohort_text(facts: RunDescription) -> str:
-    """Return in how many rounds the differing unit can take part, as a sentence; empty without a schedule."""
+    """Return a sentence on how often the differing unit takes part; "" unless the rule of participation favours it."""
     return facts.federation.mechanism.participation.turn_words(facts.federation.rounds)

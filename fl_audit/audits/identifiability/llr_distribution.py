@@ -62,9 +62,10 @@ class LlrIncrementTest:
 
     @property
     def holds(self) -> bool:
-        """Whether the innovations of trials with D and of trials with D' pass the test.
+        """Whether the innovations pass the test, both for trials with D and for trials with D'.
 
-        A correct run fails with a probability of about 0.2 %.
+        Innovations are the standardised increments of the log-odds. A correct run fails with a probability of about 0.2
+        %.
         """
         return self.members.holds and self.nonmembers.holds
 

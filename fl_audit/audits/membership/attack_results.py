@@ -1,8 +1,9 @@
 """Results of one attack in the membership audit: its rates, its ROC curve, and lower bounds on epsilon from its scores.
 
 **One target of each trial.** The scores of a trial come from the same model, so a lower bound that needs independent
-scores must not use all of them. Instead one target of each trial is drawn before the scores are seen. The pairs of its
-score and its coin are then i.i.d. over trials. The score has the distribution P1 if the coin says in, and P0 if not.
+scores must not use all of them. Instead one target of each trial is drawn before the scores are seen. A coin decides
+whether a target is a member. The pairs of the drawn target's score and coin are i.i.d. over trials. The score has the
+distribution P1 if the target is a member, and P0 if not.
 
 **P1 and P0 are close if the mechanism is private.** For fixed coins of all other targets, P1 and P0 are distributions
 of a function of the releases of two neighbours. So P1(A) <= e^epsilon P0(A) + delta for every event A, and the same

@@ -1,10 +1,10 @@
 """The quantile regression attack (Bertran et al. 2023).
 
-It compares a model's confidence in a record with its usual confidence in similar records.
+The attack compares a model's confidence in a record with the model's usual confidence in similar records.
 
-The attacker has population records, which no model was trained on. On these it regresses the quantiles of the attacked
-model's confidence on the features of the record. The attack needs no shadow models: it costs one regression for each
-attacked model.
+The attacker has population records, on which no model was trained. With these records a regression learns to predict
+the quantiles of the attacked model's confidence from the features of a record. The attack needs no shadow models: it
+costs one regression for each attacked model.
 """
 
 import numpy as np

@@ -131,17 +131,19 @@ def white_box_scores(
 ) -> Floats:
     """Return the scores of the white-box attack, higher for a likelier member, shape (trials, targets).
 
-    In each trial one network learns from the known half of the targets and judges the others, and a second network does
-    the reverse. The score of a target is the share of the targets in its half whose log-odds of membership are below
-    its own. The target itself and ties count as half, so scores lie strictly between 0 and 1. Raises `InputError` if a
-    half has fewer than 2 members or fewer than 2 nonmembers.
+    The targets of each trial are split into two halves, the known half and the rest. One network learns the membership
+    of the known half and predicts that of the rest. A second network does the reverse. The score of a target is the
+    fraction of the targets in its half that have smaller log-odds of membership. The target itself and ties count as
+    half, so scores lie strictly between 0 and 1. Raises `InputError` if a half has fewer than 2 members or fewer than 2
+    nonmembers.
 
     Source: Nasr, Shokri & Houmansadr 2019, sections II and III; several releases as in their federated setting. Sizes,
     steps and dropout are chosen for a few hundred targets, and all features are standardised on the half that is
-    learned. Training ends after a fixed number of steps, while the authors report the best epoch on the judged records.
+    learned. Training ends after a fixed number of steps, while the authors report the epoch that is best on the
+    predicted records.
 
-    Scores are shares because a network that learned from more members gives higher log-odds to the other half. With
-    shares the expected AUC without a leak is exactly 1/2. No score depends on another trial.
+    Scores are such fractions, and not log-odds, because a network that learned from more members gives higher log-odds
+    to the other half. With fractions the expected AUC without a leak is exactly 1/2. No score depends on another trial.
 
     Parameters
     ----------

@@ -169,7 +169,10 @@ def _linear(model: StackedModel, layer: str) -> nn.Linear:
 
 @contextmanager
 def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Yield a list of the inputs and outputs of each call of a layer; gradients end at these outputs."""
+    """Context manager that records the inputs and outputs of every call of a layer in the yielded list.
+
+    Backpropagation stops at these outputs, so that the gradients with respect to them are available.
+    """
     calls: list[tuple[Tensor, Tensor]] = []
 
     def note(module: nn.Module, given: tuple[Tensor, ...], named: dict[str, Tensor], outputs: Tensor) -> Tensor:

@@ -72,7 +72,10 @@ def gauge_html(contents: ReportContents) -> str:
 
 
 def _share(epsilon: float, guarantee: Guarantee) -> float:
-    """Return an epsilon over that of the guarantee, at least 0; if the latter is 0, either 0 or infinity."""
+    """Return the ratio of an epsilon to the guaranteed epsilon, at least 0.
+
+    If the guaranteed epsilon is 0, the ratio is infinite for a positive epsilon, and otherwise 0.
+    """
     if guarantee.epsilon <= 0:
         return 0.0 if epsilon <= 0 else math.inf
     return max(0.0, epsilon / guarantee.epsilon)

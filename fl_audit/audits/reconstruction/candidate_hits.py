@@ -1,4 +1,7 @@
-"""Hits of a reconstruction audit: the rank of the true candidate, and the test and epsilon of right first guesses."""
+"""Evaluate a reconstruction audit: the rank of the true candidate, and how often the first guess is right.
+
+The number of right first guesses is tested against the guarantee and gives a lower bound on epsilon.
+"""
 
 import math
 from bisect import bisect_left

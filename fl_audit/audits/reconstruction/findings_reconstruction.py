@@ -1,4 +1,4 @@
-"""Findings of the reconstruction audit: how often the true candidate is guessed, and the limit by the guarantee."""
+"""Findings of the reconstruction audit: the share of right guesses, and the largest share that the guarantee allows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +29,7 @@ class TopGuessRate:
 
 @dataclass(frozen=True)
 class CandidateRanksFinding:
-    """The success of an attacker who knows everything except which of the candidates is in."""
+    """The success of an attacker who knows all data except which of several candidates was used in the training."""
 
     candidates: int  # number of candidates, which are records, clients, or values of a column
     # Probability that the true candidate is among the best k guesses without any release, for k from 1 to all,

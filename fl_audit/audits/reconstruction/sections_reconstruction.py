@@ -117,9 +117,9 @@ def _epsilon(drawing: NoiseLevelReconstructions, is_own: bool) -> str:
 
 
 def _allowed(drawing: NoiseLevelReconstructions, once: str = "") -> str:
-    """Return the largest share of right identifications that the guarantee allows, as text with the number of guesses.
+    """Return a text such as "12 % in 3 guesses": the largest share of right identifications that the guarantee allows.
 
-    If there is a single guess, the text ends with `once` instead of the number.
+    If the attacker has a single guess, the text ends with `once` instead of the number of guesses.
     """
     often = once if drawing.guesses == 1 else f" in {drawing.guesses} guesses"
     return f"{percent(round(drawing.level.bound, 4))}{often}"

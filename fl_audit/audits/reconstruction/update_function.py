@@ -45,9 +45,9 @@ class UpdateFunction:
         require(optimizer is LocalOptimizer.SGD, f"local-optimizer is '{optimizer}': {accepted}")
 
     def of(self, records: Tensor, labels: Tensor) -> Tensor:
-        """Return the update of an owner with the given records, float32 (parameters,).
+        """Return the update that a data owner with the given records would send, float32 (parameters,).
 
-        It is differentiable in the records and can be used with vmap.
+        The computation is differentiable in the records and can be used with vmap.
 
         Parameters
         ----------

@@ -2,15 +2,17 @@
 
 A randomizer changes every record on its own, once, before training (Bernau et al. 2019, section 2.2, Definitions 4 and
 5). An adversary who sees a randomised record uses `log_odds` to compare the two records from which it may come. The
-claim is stated as releases, which `PrivacyProfile` composes. Three methods return releases:
+claim on a randomizer is a list of releases, which `PrivacyProfile` composes. Three methods return releases:
 
-* `counted_events`: those of the paper's guarantee for any two records, such as one of epsilon_i for each feature.
-* `whole_events`: those that distinguish the two most different records of a given shape.
-* `pair_events`: those that distinguish two given records. For randomised bits and pixelation this is the exact
-  distribution of `log_odds`. For graphs it is an upper bound, because nodes without an edge are joined to others.
+* `counted_events`: releases from which the paper computes its guarantee, such as one of epsilon_i for each feature.
+* `whole_events`: releases that distinguish the two most different records of a given shape.
+* `pair_events`: releases that distinguish two given records. For randomised bits and pixelation their privacy loss has
+  exactly the distribution of `log_odds`. For graphs they give an upper bound, because nodes without an edge are joined
+  to others.
 
 Labels are not randomised, as in the paper. The caller provides a generator for each trial and client, so every trial
-has draws of its own. Later records never change the draws of earlier ones.
+has draws of its own. Records are randomised in order, so that further records do not change the draws of earlier
+records.
 """
 
 import numpy as np

@@ -90,10 +90,10 @@ class RandomisedBits:
         return np.asarray(self.epsilon * agreeing.sum(axis=record_axes(first)), dtype=np.float64)
 
     def counted_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases by which Bernau et al. 2019 compute their guarantee: one randomised response for each
-        feature.
+        """Return the releases from which Bernau et al. 2019 compute their guarantee: a randomised response per feature.
 
-        All responses are one event. This is also the exact worst case, in which two records differ in every feature.
+        All responses are stated as one event with a count. The guarantee is also the exact worst case, in which two
+        records differ in every feature.
         """
         return responses(self.epsilon, int(np.prod(shape)))
 

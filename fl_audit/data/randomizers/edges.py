@@ -53,6 +53,8 @@ class RandomisedEdges:
     def perturb(self, features: Floats32, generator: np.random.Generator) -> Floats32:
         """Return graphs with randomised edges, packed like `features` and in the same shape.
 
+        Each pair of nodes is randomised. A node that then has no edge is joined to another node.
+
         Parameters
         ----------
         features
@@ -97,7 +99,7 @@ class RandomisedEdges:
         return np.asarray(self.epsilon * np.triu(agreeing, 1).sum(axis=(-2, -1)), dtype=np.float64)
 
     def differing(self, first: Floats32, second: Floats32) -> int | None:
-        """Return the number of pairs of nodes joined in only one of two graphs; None for different numbers of nodes.
+        """Return how many pairs of nodes have an edge in only one of two graphs; None if the numbers of nodes differ.
 
         Parameters
         ----------

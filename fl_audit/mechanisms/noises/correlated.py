@@ -79,7 +79,10 @@ class CorrelatedGaussian(MechanismNoise):
         return late_privacy.strategy_matrices.strategy_matrix(self.matrix, self.rounds, self.bands)
 
     def server_draws(self) -> ServerNoiseDraws:
-        """Return an object that draws the server's noise from new normal draws and its own earlier draws."""
+        """Return an object that draws the server's correlated noise of each round.
+
+        The noise of a round is made from new normal draws and the draws of earlier rounds, which the object stores.
+        """
         return _CorrelatedDraws(self._strategy, self.rounds_needed)
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
@@ -165,7 +168,7 @@ class CorrelatedGaussian(MechanismNoise):
 
     @property
     def multiplied_words(self) -> str:
-        """The phrase "the largest difference of all rounds together", for reports."""
+        """Phrase for reports that names the factor of the noise multiplier: a difference over all rounds together."""
         return "the largest difference of all rounds together"
 
     def mu_words(self, rounds: str) -> str:

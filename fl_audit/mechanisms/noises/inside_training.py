@@ -47,7 +47,7 @@ class LocalDPSGD(MechanismNoise):
         """Do nothing: another check requires that all clients participate (module `compatibility_checks`)."""
 
     def require_adaptive_clipping(self) -> None:
-        """Do nothing: another check requires a fixed clipping norm (module `compatibility_checks`)."""
+        """Accept adaptive clipping here: module `compatibility_checks` already refuses it for local DP-SGD."""
 
     def source_words(self) -> str:
         """Return a phrase for reports which says that each client adds the noise in every step of its training."""

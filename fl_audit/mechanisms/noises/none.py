@@ -49,7 +49,7 @@ class NoNoise(MechanismNoise):
         """Accept every rule of participation, because nothing is claimed."""
 
     def require_adaptive_clipping(self) -> None:
-        """Do nothing: a mechanism without noise does not clip."""
+        """Accept adaptive clipping: a mechanism without noise does not clip, so clipping needs no check."""
 
     def source_words(self) -> str:
         """Return "none", the phrase for reports."""

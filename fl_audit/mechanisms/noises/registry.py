@@ -37,7 +37,7 @@ def names_of_noises(*origins: NoiseOrigin, carries_canaries: bool | None = None)
     Parameters
     ----------
     origins
-        Accepted parties that add the noise; every party if none is given.
+        Parties that may add the noise; every party if none is given.
     carries_canaries
         Whether canaries (inserted test contributions) can be measured under the noise; None for both.
     """

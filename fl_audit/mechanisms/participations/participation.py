@@ -75,14 +75,17 @@ class Participation(ABC):
 
     @property
     def separation(self) -> int:
-        """Smallest distance in rounds between two turns of a unit, which are rounds in which it may participate."""
+        """Smallest number of rounds from one turn of a unit to its next.
+
+        A turn is a round in which the unit may participate.
+        """
         return 1
 
     @property
     def known_separation(self) -> int | None:
         """Smallest number of rounds from one participation of a unit to its next, if participation is public.
 
-        None if it is secret, or every unit participates in every round.
+        None if participation is secret, or if every unit participates in every round.
         """
         return None
 
@@ -143,9 +146,9 @@ class Participation(ABC):
         return ""
 
     def turn_words(self, rounds: int) -> str:
-        """Return a sentence for reports if the rule deliberately lets the differing unit participate most often.
+        """Return a sentence for reports on how often the differing unit participates, if the rule favours this unit.
 
-        The text is empty if the rule does not do this.
+        A rule favours the unit if it always gives this unit the largest number of turns. Otherwise the text is empty.
 
         Parameters
         ----------

@@ -56,7 +56,10 @@ def participation_of(settings: ParticipationSettings) -> Participation:
 
 
 def accepted_instead(name: str) -> str:
-    """Return the end of an error message about a rule: why it is unsupported, if known, and the accepted rules."""
+    """Return the end of an error message about an unsupported participation rule.
+
+    The text says why the rule is unsupported, if that is known, and which rules are accepted.
+    """
     accepted = f"accepted are {name_list(PARTICIPATIONS)}"
     return f"{REFUSED[name]}; {accepted}" if name in REFUSED else accepted
 
@@ -72,7 +75,10 @@ def foreign_settings(name: str | None) -> Mapping[str, str]:
 
 
 def settings_of_participations() -> dict[str, str]:
-    """Return, for each setting that only one rule has, the name of this rule, keyed by setting."""
+    """Return the name of the participation rule to which a setting belongs, keyed by setting.
+
+    Settings that several rules have are left out.
+    """
     return {setting: name for kind in PARTICIPATIONS.values() for setting, name in kind.own_settings.items()}
 
 
