@@ -151,10 +151,10 @@ class Federation:
         require(self.local_randomizer is None, f"randomizer with {adjacency}, whose units are users: leave it out")
 
     def _require_craftable(self) -> None:
-        """Raise `InputError` if the federation has a crafted record that does not suit it.
+        """Raise `InputError` if a crafted record does not suit the federation's units, targets or adjacency.
 
-        Only a single target record can be crafted. Its replacement can be crafted, as its opposite, only if the
-        adjacency replaces a record.
+        The federation must have a single target, and its unit must be a record. A crafted replacement in D', the
+        opposite of the target record, is possible only if the adjacency replaces a record.
         """
         adjacency = self.mechanism.adjacency
         of_one = adjacency.unit is Unit.RECORD and self.targets == 1

@@ -228,10 +228,10 @@ class _StepsOnRecords:
 
 
 def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
-    """Divide the steps of a training into ranges of consecutive steps that use few different records.
+    """Divide the steps of a training into ranges of consecutive steps, each of which uses few different records.
 
-    Each range is yielded as its records, a slice of all or indices, and its mini-batches, as positions among these
-    records.
+    Yield for each range the indices of its records (or a slice of all records), and its mini-batches. A mini-batch
+    holds positions among the records of the range.
     """
     sizes = [batch.shape[-1] for batch in batches]
     if fits_one_stretch(records, sum(sizes)):

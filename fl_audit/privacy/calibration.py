@@ -200,10 +200,11 @@ def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.PrivacyCurvePair], float
 def _require_above_floor(
     name: str, target: float, epsilon: float, target_at: Callable[[float], float], claim: Claim
 ) -> None:
-    """Raise `InputError` if the accountant reports more than the target even without any release.
+    """Raise `InputError` if no noise can reach the target, because the accountant reports more even without a release.
 
-    `epsilon` is the epsilon of the target, and `target_at` converts an epsilon to a value of the target for the
-    message.
+    `name` and `target` are the kind of target and its value, such as a belief of 0.9. `epsilon` is the epsilon that
+    corresponds to it. For the message, `target_at` converts the smallest epsilon that the accountant reports to a
+    target.
     """
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
     accepted = f"accepted by {claim.accountant} at delta {claim.delta} are numbers above {target_at(floor):.6g}"

@@ -226,7 +226,11 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
 
 
 def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
-    """Return the event with half its sensitivity and the same noise; randomised response is returned unchanged."""
+    """Return the event with half its sensitivity and the same noise; randomised response is returned unchanged.
+
+    It is used to convert a claim from replace to add-remove adjacency. There, the centre between two records that may
+    replace each other stands for the training set without the record.
+    """
     match event:
         case GaussianRelease() | LaplaceRelease():
             return replace(event, sensitivity=event.sensitivity / 2)

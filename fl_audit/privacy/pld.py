@@ -255,9 +255,9 @@ def _decaying_sums(values: Floats, decay: float) -> Floats:
 
 
 def _spread(count: int, interval: float, probability: float) -> float:
-    """Return a bound on the distance of a sum of `count` losses from its mean that is due to rounding to the grid.
+    """Return how far rounding to the grid can move the sum of `count` losses away from its mean.
 
-    The distance exceeds the bound with at most the given probability.
+    Each loss is rounded by at most `interval`. The sum moves farther with at most the given probability.
     """
     return min(count * interval, interval * math.sqrt(-count * math.log(probability) / 2))
 

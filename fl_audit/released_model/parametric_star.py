@@ -137,7 +137,10 @@ def shifted_scores(shifted: Floats) -> Floats:
 def scores_of_pair(
     member_losses: Floats, population_losses: Floats, shift: float = DEFAULT_SHIFT
 ) -> tuple[Floats, Floats]:
-    """Return the scores (`loss_scores`) of members' and population losses, normalised by their joint range.
+    """Return the scores of members' losses and of population losses, with the shapes of the losses.
+
+    The score of a loss is logit(exp(-(normalised loss + shift))), as in `loss_scores`. For each model, both sets of
+    losses are normalised by the range of all losses together.
 
     Parameters
     ----------

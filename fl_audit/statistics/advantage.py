@@ -171,8 +171,8 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
     trials
         The number of trials, at least 1.
     confidence
-        Smallest probability with which the interval covers, above 0 and below 1. Each end errs with at most half of the
-        rest.
+        Smallest probability that the interval contains the true value, above 0 and below 1. The true value lies below
+        the interval with probability at most (1 - confidence) / 2, and above it as well.
 
     Raises
     ------

@@ -193,14 +193,14 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
 
 
 def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.generic]]) -> dict[str, Part]:
-    """Return the entries of `arrays` whose tensor has an integer or boolean type in `model`.
+    """Return the entries of `arrays` that belong to integer or boolean tensors of the model, keyed by tensor name.
 
     Parameters
     ----------
     arrays
         Tensors or other values, keyed by tensor name.
     model
-        Tensors of the model, keyed by name, with every name of `arrays`; their types decide.
+        Tensors of the model, keyed by name. Every name in `arrays` occurs here.
     """
     return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
 

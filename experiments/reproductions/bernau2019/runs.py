@@ -92,7 +92,7 @@ class MembershipSettingResults:
 
 @dataclass(frozen=True)
 class DataSetRuns:
-    """The results on one data set: without DP (`original`), under local DP and under central DP, by falling epsilon."""
+    """The results on one data set: without DP (`original`), and under local and central DP, largest epsilon first."""
 
     data: settings.MembershipDatasetRecipe
     original: MembershipSettingResults

@@ -37,7 +37,7 @@ QUICK_WARNING = "Quick form: few trials, wide intervals. It shows that everythin
 
 @dataclass(frozen=True)
 class InsiderItem(DatasetItem):
-    """A table or figure of the paper; several of them may share runs."""
+    """A table or figure of the paper, made from runs that other tables and figures may use as well."""
 
     # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
     # needed.

@@ -101,7 +101,9 @@ def from_all_iterates(
 
 
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
-    """Return the epsilon at `delta` between N(0, 1) and N(mean, spread^2), the larger one of its two directions.
+    """Return the smallest epsilon at `delta` for which N(0, 1) and N(mean, spread^2) are indistinguishable.
+
+    It is the larger one of the epsilons in both directions.
 
     Parameters
     ----------

@@ -185,9 +185,10 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str:
-    """Return the path of the dense layer that the model calls last; `one` is the parameters of one trial's model.
+    """Return the path of the dense layer that the model calls last; `one` holds the parameters of one trial's model.
 
-    Raises `InputError` if there is no such layer, if it is called more than once, or without one row per example.
+    Raises `InputError` if there is no dense layer, if the layer is called more than once, or if its input does not have
+    one row for each example.
     """
     dense = {name: layer for name, layer in model.template.named_modules() if type(layer) is nn.Linear}
     order: list[str] = []
@@ -212,7 +213,7 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
 def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
     """Raise `InputError` unless the gradient of the layer's weight is the outer product of signals and inputs.
 
-    It is not if, for example, the model uses the same weight in a second place.
+    The gradient is no such product if, for example, the model uses the same weight in a second place.
     """
     signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
     name = f"{layer}.weight" if layer else "weight"

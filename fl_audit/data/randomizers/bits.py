@@ -98,7 +98,10 @@ class RandomisedBits:
         return responses(self.epsilon, int(np.prod(shape)))
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases for two records of the given shape that differ in every feature, as one event."""
+        """Return the releases for two records of the given shape that differ in every feature.
+
+        There is one randomised response for each feature. All responses together are one event for the accountant.
+        """
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:

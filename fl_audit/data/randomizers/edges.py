@@ -151,7 +151,10 @@ def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
 
 
 def _partners(nodes: int) -> Integers:
-    """Return the partner to which a node without an edge is joined: the next node, for the last node the previous."""
+    """Return for each node its neighbour by number, to which it is joined if it has no edge.
+
+    The neighbour is the next node, or the previous one for the last node.
+    """
     return np.append(np.arange(1, nodes), nodes - 2)
 
 
