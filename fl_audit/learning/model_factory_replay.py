@@ -172,9 +172,9 @@ class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class ReplayDivergedError(Exception):
-    """Raised if a replay computes a Python number from random draws that differs from the recorded number.
+    """Raised if random draws give another Python number in a replay than in the recorded call of the model's factory.
 
-    Code of the model's factory may have depended on this number.
+    The factory's code may have depended on this number, so the replay may be wrong.
     """
 
 

@@ -188,10 +188,10 @@ def _for_hits(probability: float, chance: float, claim: Claim) -> float:
 
 
 def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.PrivacyCurvePair], float]) -> float:
-    """Return the noise multiplier that gives the claim the Gaussian-DP parameter mu.
+    """Return the noise multiplier at which the releases of the claim are mu-Gaussian DP.
 
-    For Gaussian noise without sampling, a formula gives it. Otherwise it is the noise multiplier at which `gap`, a
-    function of the claim's privacy curves, is 0.
+    For Gaussian noise without sampling there is a formula. Otherwise the result is the noise multiplier at which `gap`,
+    a function of the claim's privacy curves, is 0.
     """
     unit = claim.profile.gaussian_mu
     return unit / mu if unit is not None else _by_curves(gap, claim, _start(claim, mu))

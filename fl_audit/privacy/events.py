@@ -228,8 +228,8 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
 def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
     """Return the event with half its sensitivity and the same noise; randomised response is returned unchanged.
 
-    It is used to convert a claim from replace to add-remove adjacency. There, the centre between two records that may
-    replace each other stands for the training set without the record.
+    Leaving a contribution out changes a sum half as much as replacing it. So the function converts events from replace
+    to add-remove adjacency.
     """
     match event:
         case GaussianRelease() | LaplaceRelease():

@@ -269,8 +269,9 @@ def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
     Parameters
     ----------
     guarantee
-        The guarantee over all rounds. For add-remove, group privacy gives (2 epsilon, (1 + e^epsilon) delta)-DP under
-        replace, the Gaussian-DP parameter 2 mu (Dong, Roth & Su 2022), and at most twice the total variation distance.
+        The guarantee over all rounds. An add-remove guarantee is converted by group privacy. It gives (2 epsilon, (1 +
+        e^epsilon) delta)-DP under replace, the Gaussian-DP parameter 2 mu (Dong, Roth & Su 2022), and at most twice the
+        total variation distance.
     """
     match guarantee.adjacency.relation:
         case Relation.REPLACE:

@@ -143,7 +143,8 @@ def _tail_supremum(
 ) -> tuple[float, float]:
     """Return the largest value of F found within the thresholds `limits`, at least `best`, and an upper bound of F.
 
-    F(t) is the log ratio in the module's docstring.
+    F(t) is the log ratio of the tails of `p` and `q` at the threshold t, which the module's docstring defines. The
+    search ends when the two results differ by at most `tolerance`, or after a limited number of steps.
     """
     # The upper bound is the largest value that the search could not exclude.
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))

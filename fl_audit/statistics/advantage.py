@@ -172,7 +172,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
         The number of trials, at least 1.
     confidence
         Smallest probability that the interval contains the true value, above 0 and below 1. The true value lies below
-        the interval with probability at most (1 - confidence) / 2, and above it as well.
+        the interval with probability at most (1 - confidence) / 2. The same holds for values above the interval.
 
     Raises
     ------

@@ -123,8 +123,8 @@ class _DistinguisherSearch:
         """Return the distinguishers of the scenario `kind`, in the order in which they are worth a test.
 
         `fresh` is the number of new trials on which they would be tested. The margin of a distinguisher is the lower
-        bound on epsilon that is expected from them, minus the claimed epsilon. If no trial of the scenario was valid,
-        only distinguishers with a positive margin are returned.
+        bound on epsilon that is expected from the new trials, minus the claimed epsilon. If no trial of the scenario
+        was valid, only distinguishers with a positive margin are returned.
         """
         found = find_distinguishers(kind, trials, present, self.claim.limits, fresh)
         # If no trial was valid, numbers besides the model may still tell D from D'; other groups are not worth a test.

@@ -151,8 +151,8 @@ class LinearSketch:
 
         `difference` is f(D) - f(D'), shape (rounds, parameters). The result has shape (rounds, columns). Its first
         columns hold the norms of the parts of `difference`, one column for each part of the model. All other columns
-        are 0. The inner product of a row with a sketch from `of_vectors` therefore equals the inner product of the full
-        vectors.
+        are 0. If `of_vectors` gets the same `difference`, the inner product of its rows with the rows of the result
+        equals that of the full vectors.
         """
         found = np.zeros((len(difference), 2 * len(self.parts) + _PUBLIC))
         found[:, : len(self.parts)] = np.stack(self._lengths(difference), axis=1)

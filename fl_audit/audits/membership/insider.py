@@ -162,7 +162,8 @@ def _noise_of_records(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the noise of a round: its release minus all clipped gradients, float64 (trials, parameters).
 
-    The second value is the noise on the sum of the bits of an adaptive clipping norm, (trials,), if there are bits.
+    The second value, (trials,), is the noise on the sum of the quantile bits; None if the clipping norm is not
+    adaptive.
     """
     part = _taking_part(federation, seen, step.number, membership.trials)
     held = _in_sum(federation, membership, part)

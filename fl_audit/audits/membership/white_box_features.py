@@ -213,6 +213,9 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
 def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
     """Raise `InputError` unless the gradient of the layer's weight is the outer product of signals and inputs.
 
+    The inputs are those of the layer, and the signals are the gradients of the loss at its outputs. This is tested on
+    the given examples, with `one` as the parameters of the model.
+
     The gradient is no such product if, for example, the model uses the same weight in a second place.
     """
     signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
