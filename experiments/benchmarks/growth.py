@@ -196,7 +196,7 @@ def _cores() -> Iterator[Row]:
 def _written(rows: list[Row], path: Path) -> pd.DataFrame:
     """Write rows to a CSV file, and return the whole table.
 
-    The rows replace all old rows of their axes, the quantities that the benchmark varies.
+    An axis is a quantity that the benchmark varies. New rows replace all rows of the same axis in the file.
     """
     table = pd.DataFrame(rows, columns=list(_COLUMNS))
     if path.exists():

@@ -116,7 +116,7 @@ def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs:
 
 
 def stale_pages(docs: Path = DOCS) -> list[str]:
-    """Return a sentence on each published table or figure whose schema or settings are not those of this version."""
+    """Return a sentence on each published table or figure that was made with another version's schema or settings."""
     return [
         f"{key}-{record['item']}: {why}" for key, records in _made(docs).items() for record in records
         if (why := _stale(record))

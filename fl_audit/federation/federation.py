@@ -1,8 +1,8 @@
 """Public description of a federation as one immutable value, which every party knows.
 
-Messages carry it and every run directory stores it. A party that has it and the data files derives the same records,
-neighbouring data sets, shards (the clients' parts of the data) and model. It contains no secret: secret bits and noise
-come from the seed of the challenger, the party that draws the secrets of an audit.
+Messages and run directories contain this value. From the value and the data files, every party derives the same
+records, neighbouring data sets, shards (the clients' parts of the data) and model. The value contains no secret. Secret
+bits and noise come from the seed of the challenger, the party that draws the secrets of an audit.
 """
 
 from dataclasses import dataclass

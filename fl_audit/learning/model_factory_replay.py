@@ -2,8 +2,8 @@
 
 A user's model is made by a function whose layers draw their initial weights from torch's default generator. Only the
 draws differ between trials. So the torch operations on random numbers are recorded during one call of the function, and
-replayed with other random numbers. The numbers are drawn in the same order and shapes. Therefore the weights are bit
-for bit the ones that another call of the function would give.
+replayed with other random numbers. The numbers are drawn in the same order and shapes. Therefore a replay gives exactly
+the weights that another call of the function would give.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -106,7 +106,7 @@ class StackedModel(ModelPasses):
         records
             Records on which a user's model is tested; None for random examples.
         known
-            Properties that another process has measured; None to measure them.
+            Properties of the model's execution, if another process has measured them; None to measure them here.
         """
         # A factory of the user may read files or print: called once a process, however often its model is wanted.
         if ":" in spec.name:

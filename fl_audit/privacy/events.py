@@ -160,8 +160,8 @@ def gaussian_rounds(
 def batches_per_epoch(records: int, batch: int) -> int:
     """Return the number of steps per epoch: records / batch rounded up, which is the length of torch's `DataLoader`.
 
-    With Poisson sampling, the sampling rate of Opacus's `PrivacyEngine` is one over this number. It is batch / records
-    if the batch size divides the number of records, and otherwise a little less.
+    With Poisson sampling, the sampling rate of Opacus's `PrivacyEngine` is one over this number. The rate is batch /
+    records if the batch size divides the number of records, and otherwise a little less.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Parametric Epsilon* (Negoescu et al. 2023): the privacy risk of one released model, computed from its losses.
 
-Losses of members and of a population sample are transformed to scores (appendix 8.1), a normal distribution is fitted
-to the scores of each set, and Epsilon* is the supremum over thresholds of four log ratios of error rates (definition 2,
-section 3.1). Tail probabilities are computed as logarithms, so that far tails keep their digits, and the supremum is
+Losses of members and of a population sample are transformed to scores (appendix 8.1). A normal distribution is fitted
+to the scores of each set. Epsilon* is the supremum, over all thresholds, of four log ratios of error rates (definition
+2, section 3.1). Tail probabilities are computed as logarithms, so that far tails keep their digits, and the supremum is
 found by bisection instead of on a grid. All functions accept many models at once, such as those of several trials, in
 leading axes. Related modules: `empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of
 normals) and `star_estimate` (one model, with interval and warnings).

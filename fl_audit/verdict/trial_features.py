@@ -159,8 +159,8 @@ def _round_groups(rounds: int) -> dict[str, slice]:
 def _tail_features(values: Floats) -> Features:
     """Return four features of each trial's values: three standardised shares, and the largest absolute value.
 
-    The shares are those of values beyond 2 standard deviations, beyond 3, and above 0. The largest absolute value is
-    given as minus the log of its tail probability.
+    The shares count the values beyond 2 standard deviations, beyond 3 standard deviations, and above 0. The largest
+    absolute value is given as minus the log of its tail probability.
     """
     sizes = np.abs(values).reshape(len(values), -1)
     count = sizes.shape[1]

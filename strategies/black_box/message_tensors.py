@@ -62,8 +62,8 @@ def shapes_of(model: Arrays) -> dict[str, tuple[int, ...]]:
 def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "") -> Arrays | None:
     """Return the tensors of the first record that has the wanted names and no others.
 
-    If there is none, the first record that has the wanted names among others is taken. The result is None if no record
-    has all of them.
+    If no record has exactly these names, all tensors of the first record that has at least these names are returned.
+    The result is None if no record has all of the names.
 
     Parameters
     ----------

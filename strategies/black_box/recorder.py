@@ -328,7 +328,7 @@ def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int
 def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
     """Summarise numbers by name: a single value as it is, several by their first, last and mean.
 
-    It also counts each error message of clients, and marks a refusal of the strategy.
+    The result also contains the count of each error message of clients, and a mark if the strategy refused.
     """
     found = dict[str, float]()
     for name, values in numbers.items():

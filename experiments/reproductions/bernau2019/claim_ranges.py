@@ -135,7 +135,7 @@ def printed_phi(setting: MembershipSetting, found: IntervalEstimate, trials: int
 
 
 def entropy_gap(classes: int) -> float:
-    """Return the entropy of a test record minus that of a training record of Skewed Purchases, in bits per feature.
+    """Return how much more entropy a test record of Skewed Purchases has than a training record, in bits per feature.
 
     One in `classes` features is an indicator bit, alike in both kinds of records. All other features are noise bits: 1
     with probability 0.5 in test and 0.2 in training records.

@@ -124,7 +124,7 @@ class DataSetRuns:
         return self.local if method is PrivacyMethod.LOCAL else self.central
 
     def side(self, method: PrivacyMethod) -> tuple[MembershipSettingResults, ...]:
-        """Return the result without DP, followed by those under local or central DP."""
+        """Return the results without DP, followed by the results under the given kind of DP."""
         return (self.original, *self.of(method))
 
 

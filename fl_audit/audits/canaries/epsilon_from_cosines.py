@@ -173,7 +173,10 @@ def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> 
 
 
 def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
-    """Return checked cosines in units of 1 / sqrt(dimension); they need as many axes as `axes` says."""
+    """Check cosines, their dimension and a confidence, and return the cosines times sqrt(dimension).
+
+    The array of cosines must have `axes` axes: 1 for (canaries,), or 2 for (rounds, canaries).
+    """
     values = np.asarray(cosines, dtype=np.float64)
     fits = values.ndim == axes and values.shape[-1] >= 2 and values.shape[0] >= 1
     accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"

@@ -82,7 +82,7 @@ class GuaranteesByBelief:
 
     @property
     def accountant(self) -> Accountant:
-        """The accountant of the alternative guarantees: that of the run, or `rdp-classic` if the run uses `rdp`."""
+        """Accountant of the alternative guarantees: the run's accountant, but `rdp-classic` instead of `rdp`."""
         own = self.claim.accountant
         return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
 

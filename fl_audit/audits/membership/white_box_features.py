@@ -1,9 +1,10 @@
 """Compute the features of a white-box attacker: gradient, activations, outputs and loss of each target.
 
-The gradient is that of the last dense layer of a released model. For one example it has rank one. Let h be the layer's
+The gradient is taken in the last dense layer of a released model. For one example it has rank one. Let h be the layer's
 inputs, and d the gradient of the loss at its outputs (if these are the logits, softmax minus one-hot label). The
-gradient of the weight is d h', and that of the bias is d. So only d and h are stored, outs + ins numbers instead of
-outs (ins + 1). Functions raise `InputError` if shapes do not fit or numbers are out of range.
+gradient of the weight is d h', and the gradient of the bias is d. So only d and h are stored. For a layer with ins
+inputs and outs outputs, these are outs + ins numbers instead of outs (ins + 1). Functions raise `InputError` if shapes
+do not fit or numbers are out of range.
 """
 
 from collections.abc import Iterator, Sequence

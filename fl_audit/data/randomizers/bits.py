@@ -71,8 +71,9 @@ class RandomisedBits:
     ) -> Floats:
         """Return log P(observed | first) / P(observed | second) of each observed record, in nats, shape (...).
 
-        Each bit in which `first` and `second` differ adds epsilon if the observed bit is that of `first`, and subtracts
-        epsilon otherwise. Raises `InputError` if the shapes do not fit, or if a feature is neither 0 nor 1.
+        Each bit in which `first` and `second` differ adds epsilon if the observed bit agrees with `first`, and
+        subtracts epsilon if it agrees with `second`. Raises `InputError` if the shapes do not fit, or if a feature is
+        neither 0 nor 1.
 
         Parameters
         ----------

@@ -119,7 +119,7 @@ class RandomisedEdges:
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
         """Return the release event of a whole graph: one randomised response for every pair of nodes.
 
-        The event compares two graphs that differ at every pair. `shape` is that of each graph, (nodes, nodes).
+        The event compares two graphs that differ at every pair. `shape` is the shape (nodes, nodes) of both graphs.
         """
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 

@@ -131,8 +131,9 @@ class LaplacePixelation:
         second
             Second image, of the same shape.
         most
-            Largest number of different releases, at least 1. Differences are rounded up to this number of equal steps,
-            so the releases reveal a little more than the images do. None rounds up to millionths.
+            Largest number of different releases, at least 1. The differences of block means are rounded up to multiples
+            of the largest difference divided by this number. So the stated releases reveal a little more than the real
+            ones. None rounds up to millionths.
         """
         require_pair(first, first, second)
         for images in (first, second):
