@@ -98,7 +98,7 @@ def rows_in_block(records: Records, measure: Measure) -> int:
 def prepare(features: Floats32, measure: Measure) -> Prepared:
     """Convert records to the form from which `exact_block` computes their dissimilarities.
 
-    The form is an array float64 (n, features). For SSIM, it holds statistics of all windows of the images.
+    The form is an array float64 (n, features). For SSIM, the form is the statistics of all windows of the images.
 
     Parameters
     ----------

@@ -38,9 +38,9 @@ def play(data: Sequence[MembershipDatasetRecipe], context: ItemContext, adding: 
 
     A setting is a data set with a kind of privacy and a noise level; its runs are called parts. First, one part of
     every setting is run. In the full form, undecided claims then get more parts, the cheapest claims first, until at
-    most `MOST_OPEN` claims are undecided. These additions are planned twice: first for half of the remaining time, then
-    for all time that is left. An interrupted reproduction continues with the plans in `plan.json`. Finished runs are
-    read and not repeated.
+    most `MOST_OPEN` claims are undecided. Parts are added twice: first within half of the remaining time, then within
+    all time that is left. An interrupted reproduction continues with the plans in `plan.json`. Finished runs are read
+    and not repeated.
 
     Parameters
     ----------
