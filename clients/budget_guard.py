@@ -72,7 +72,7 @@ def budget_mod(
 
 @contextmanager
 def _told_at_the_site() -> Iterator[None]:
-    """Raise a block's `InputError` without details, which the server must not learn; they go to the site's own log."""
+    """Raise a block's `InputError` again without its details, which are written only to the client's own log."""
     try:
         yield
     except InputError as error:

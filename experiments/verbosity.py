@@ -153,7 +153,7 @@ class EscapingStream(io.TextIOBase):
 
 
 def protect_terminal() -> None:
-    """Make standard output and standard error escape control characters from now on.
+    """Make standard output and standard error escape control characters, which could change the terminal, from now on.
 
     Characters that the encoding of the output lacks are replaced as well.
     """

@@ -42,8 +42,9 @@ def largest_kept(kept: Callable[[float], bool], start: float) -> float:
 def smallest_root(gap: Callable[[float], float], start: float, relative: float, lowest: float = 0.0) -> float:
     """Return the smallest number, at least `lowest`, at which a decreasing function is at most 0.
 
-    False position in logarithms (Illinois) needs few evaluations of slow functions. The value at the returned number
-    was computed, so it is at most 0 in spite of rounding. Raises `InputError` if there is no such number up to 1e12.
+    False position in logarithms (Illinois) needs few evaluations of slow functions. The search ends at a number at
+    which the computed value of the function is at most 0, so rounding does no harm. Raises `InputError` if there is no
+    such number up to 1e12.
 
     Parameters
     ----------
@@ -54,7 +55,8 @@ def smallest_root(gap: Callable[[float], float], start: float, relative: float, 
     relative
         Relative width of the bracket at which the search ends.
     lowest
-        Lower end of the search, at least 0. With 0 the search does not end if the function is nowhere positive.
+        Lower end of the search, at least 0. If it is 0, the function must be positive somewhere, or the search does not
+        end.
     """
     low = high = start
     at_low = at_high = gap(start)

@@ -145,10 +145,11 @@ class _Scale:
         return Decimal(repr(float(number))).scaleb(-self.exponent)
 
     def told(self, number: float | None, decimals: int, claim: Decimal | None, claimed: Decimal | None) -> str | None:
-        """Return a number as text with as few decimals as possible, but at least `decimals`; None if impossible.
+        """Return a number as text, rounded so that no comparison turns around; None if no rounding achieves this.
 
-        The rounded number must be on the same side of each limit as the number itself. Limits are 0, for shares also
-        100 %, and the claim. The number is compared with `claim`, and its text with `claimed`, the rounded claim.
+        The text has as few decimals as possible, but at least `decimals`. The rounded number must be on the same side
+        of each limit as the number itself. The limits are 0, 100 % for shares, and the claim. The number is compared
+        with `claim`, and the rounded number with the rounded claim, `claimed`.
         """
         exact = self.exact(number)
         if exact is None:

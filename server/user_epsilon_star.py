@@ -1,7 +1,8 @@
 """Epsilon*, the privacy risk of a model, and accuracy for users, i.e. persons with several records each.
 
-A user's loss is the mean loss on the user's records. An attacker can compute it, so Epsilon* of these means is a lower
-bound on the privacy loss of users, as Epsilon* of single losses is a lower bound for records.
+A user's loss is the mean loss on the user's records. An attacker can compute this mean. Therefore Epsilon* of users'
+mean losses is a lower bound on the privacy loss of users, just as Epsilon* of records' losses is a lower bound on the
+privacy loss of records.
 """
 
 from collections.abc import Iterator
@@ -67,7 +68,7 @@ class UserLosses:
 
     @property
     def target_of_records(self) -> Integers:
-        """Number of the target to which each column of `differing_losses` belongs: 0, 1, 2, ..., shape (targets,)."""
+        """Number of the target of each column of `differing_losses`, (targets,): 0, 1, 2, ..., one column a target."""
         return np.arange(self.differing_losses.shape[1])
 
 

@@ -143,7 +143,7 @@ def _samples_of_steps(
 
 @dataclass(frozen=True)
 class ReceivedContribution:
-    """The unchecked contribution of one client, and the limits that the contribution of an honest client keeps."""
+    """The unchecked contribution of one client, and the limits that an honest client's contribution never exceeds."""
 
     client: int  # partition of the client
     reply: Message  # reply of the client

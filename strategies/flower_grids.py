@@ -64,7 +64,7 @@ class MessageInterceptor(Protocol):
 
 
 class InProcessGrid(Grid):
-    """A grid whose clients are simulated in this process by one function, from a message to its reply or None."""
+    """A grid whose clients are simulated in this process by one function, which returns a message's reply or None."""
 
     def __init__(self, clients: int, answer: Callable[[Message], Message | None]) -> None:
         make_messages_for(RUN_ID, _SERVER)

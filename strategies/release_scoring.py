@@ -1,7 +1,8 @@
 """Queries that send each release to adversaries among the clients, and collect their scores.
 
-An insider is an adversarial client that compares two data sets. The observer of canaries looks for artificial
-contributions in known directions, each inserted by a coin. A decoy is a direction that is never inserted.
+There are two kinds of adversaries. An insider computes how likely a release is under D and under D'. The observer of
+canaries looks for canaries: artificial contributions in known directions, each inserted only if a coin says so. For
+comparison, the observer also scores decoys, which are directions that are never inserted.
 """
 
 from collections import defaultdict

@@ -135,10 +135,10 @@ class RoundSecretsLog:
         return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
 
     def _sampled(self, kept: _BatchLog, taking_part: Flags, members: Flags) -> dict[str, Floats]:
-        """Log a round's secret sample, bool (trials, units); return numbers on it, each (trials,).
+        """Log a round's secret sample of units, bool (trials, units), and return four numbers on it for each trial.
 
-        They are the sample's size without the target, its overlap with the previous sample, a hash, and the target's
-        presence.
+        They are the sample's size and its overlap with the previous sample, both without the target, a hash of the
+        sample, and whether the target is in it.
         """
         group, place = self._group, self._place
         taking_part = taking_part if group is None else taking_part[:, group]

@@ -71,7 +71,10 @@ def _child(scratch: Path, engine: Engine) -> None:
 
 
 def _on_paper(clients: int, cohort: int) -> str:
-    """Return in words the extrapolated cost of start-up and of a round on a cluster, with 1 MiB of data per client."""
+    """Return a text with the extrapolated times of start-up and of a round on a cluster, with 1 MiB of data per client.
+
+    `cohort` is the number of clients that take part in a round; 0 stands for all `clients`.
+    """
     start, taking_part = _IMPORT_SECONDS + min(clients, 256) * _DRIVER_SECONDS_A_CALL, cohort or clients
     sent = taking_part * 2**20 / _LINK
     return (

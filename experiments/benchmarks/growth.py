@@ -126,7 +126,7 @@ class RunCosts(NamedTuple):
 
 
 def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores: int = 0) -> RunCosts:
-    """Run a configuration in a new process on `cores` cores (0: all), and measure it."""
+    """Measure a run of configuration `values` on random records with `features` features; 0 `cores` are all cores."""
     with tempfile.TemporaryDirectory() as scratch:
         draw, records = np.random.default_rng(0), values["data"]["records"] + _OTHERS + 2
         drawn = draw.standard_normal((records, features), dtype=np.float32)
@@ -202,7 +202,7 @@ def _cores() -> Iterator[Row]:
 def _written(rows: list[Row], path: Path) -> pd.DataFrame:
     """Write rows to a CSV file, and return the whole table.
 
-    The rows replace all old rows of their axes, the quantities that the benchmark varies.
+    An axis is a quantity that the benchmark varies. New rows replace all rows of the same axis in the file.
     """
     table = pd.DataFrame(rows, columns=list(_COLUMNS))
     if path.exists():

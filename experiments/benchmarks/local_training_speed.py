@@ -51,7 +51,10 @@ SCHEDULE = LocalSchedule(learning_rate=0.1, batch=10, epochs=1)
 
 
 def _measured(setting: LocalTrainingSetting, repeat: int) -> tuple[float, float, float]:
-    """Return client updates per second of the plain loop, of one trial, and of many trials."""
+    """Return client updates per second of a plain torch loop, of a single trial, and of many trials together.
+
+    Each speed is the median of `repeat` measurements.
+    """
     source, model = torch.Generator().manual_seed(0), StackedModel.of(setting.spec)
     features = torch.rand(setting.records, *setting.spec.feature_shape, generator=source)
     labels = torch.randint(setting.spec.classes, (setting.records,), generator=source)

@@ -80,8 +80,8 @@ def printing_continuation(way: WayOn) -> Iterator[None]:
 def without_seed(overrides: Sequence[str]) -> list[str]:
     """Return `--set` options for the command that continues a run, without the challenger's seed, which is secret.
 
-    The seed is stored with the run. If it was set by an option, the result contains `run.seed=`, which ignores the seed
-    in the configuration file. `overrides` are settings of the form `section.key=value`.
+    The seed is stored with the run. If an option set it, the result contains `run.seed=`, so that a seed in the
+    configuration file is ignored. `overrides` are settings of the form `section.key=value`.
     """
     named = [text for text in overrides if text.partition("=")[0].strip() == "run.seed"]
     kept = [text for text in overrides if text not in named] + (["run.seed="] if named else [])

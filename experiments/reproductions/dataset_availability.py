@@ -39,7 +39,7 @@ class DatasetItem(PaperItem):
     studies: tuple[str, ...] = field(default=(), kw_only=True)  # data sets of the paper; empty if it needs no data
 
     def data_of(self, found: Iterable[StudyDatasetT]) -> tuple[StudyDatasetT, ...]:
-        """Return those of the given data sets that the table or figure shows, in the given order."""
+        """Return, in their order, those data sets in `found` that the table or figure shows."""
         return tuple(one for one in found if one.study in self.studies)
 
 

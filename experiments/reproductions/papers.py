@@ -105,7 +105,7 @@ class Paper(Generic[ItemT]):
     rejudge: Callable[["PublishedReproduction"], Mapping[str, ItemResult]] | None = None
 
     def digest(self, extent: ComputeExtent) -> str:
-        """Return a hash of all settings of the full or quick form, which tells whether settings have changed."""
+        """Return a hash of the settings of all runs, in the full or quick form, by which changes are noticed."""
         text = json.dumps([COLUMNS, self.settings(extent)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -102,7 +102,11 @@ def rejudge(docs: Path = DOCS) -> tuple[str, ...]:
 
 
 def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs: Path) -> None:
-    """Write files, and the JSON and CSV files of all records and claims; nothing is written if they are too large."""
+    """Write `files`, and one JSON file of all records and one CSV file of all claims into the directory `docs`.
+
+    `made` holds the records of each paper. If all published files together are too large, `InputError` is raised before
+    anything is written.
+    """
     files[docs / MADE] = (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()
     files[docs / CLAIMS] = _claims_csv(record for records in made.values() for record in records).encode()
     size = sum(map(len, files.values())) + sum(path.stat().st_size for path in _files(docs) if path not in files)
@@ -112,7 +116,7 @@ def _write(made: Mapping[str, Sequence[Record]], files: dict[Path, bytes], docs:
 
 
 def stale_pages(docs: Path = DOCS) -> list[str]:
-    """Return a sentence on each published table or figure whose schema or settings are not those of this version."""
+    """Return a sentence on each published table or figure that was made with another version's schema or settings."""
     return [
         f"{key}-{record['item']}: {why}" for key, records in _made(docs).items() for record in records
         if (why := _stale(record))

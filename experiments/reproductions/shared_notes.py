@@ -1,7 +1,8 @@
 """Write each note shared by several tables or figures of a paper's page once, at the end of the page, with links.
 
 A note is one remark on why our result differs from the paper. Each section of a page ends with the list of its notes. A
-label stands for a note in links: the words before its colon, or else its first words.
+link to a note shows the note's label. The label is the text before the note's colon. If there is no colon, or if this
+text is long, the label is the note's first words.
 """
 
 import re

@@ -90,7 +90,7 @@ def values_of(
     overrides
         Settings of the form `section.key=value` that replace those of the text; `section.key=` removes a setting.
     data_dir
-        Directory of data sets that replaces the text's; None keeps it.
+        Directory of data sets, used instead of the one in the text. None leaves the text's directory.
 
     Raises
     ------

@@ -53,17 +53,18 @@ def choose_pair(config: RunConfig, split: Split) -> NeighbourPair:
 
 
 def with_crafted_records(public: Federation, config: RunConfig) -> Federation:
-    """Return the federation with a crafted record as the difference between D and D', if one is configured.
+    """Return the federation with a crafted record as the difference between D and D', if the configuration asks for it.
 
-    The federation is returned unchanged if none is configured, or if it has a crafted record already. Raises
-    `InputError` if no record can be crafted for the model.
+    A crafted record is an artificial record, optimised for the audit. The federation is returned unchanged if the
+    configuration asks for no such record, or if the federation has one already. Raises `InputError` if no record can be
+    crafted for the model.
 
     Parameters
     ----------
     public
-        The federation, which has the position of the crafted record in D.
+        The federation. It already says which record of D the crafted record replaces.
     config
-        The configuration, whose section [audit] says which difference is wanted.
+        The configuration. `neighbour` in its section [audit] says how D and D' differ.
     """
     choice, start = config.audit.neighbour, config.model.initial
     if choice not in CRAFTED or public.pair.crafted is not None:

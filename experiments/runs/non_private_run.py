@@ -45,10 +45,10 @@ def unprotected_place(directory: Path) -> Path:
 
 
 def note_unprotected(run: Path, other: Path) -> None:
-    """Store the accuracy of a run's training without privacy in the directory of the run, for the run's report.
+    """Store in the directory of a private run how accurate the same training is without privacy, for the run's report.
 
-    Raises `InputError` if the other run has privacy, differs in data, model or training, is not finished, or was
-    edited.
+    The accuracy is taken from another run. Raises `InputError` if this run has privacy, differs in data, model or
+    training, is not finished, or was edited.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def run_on_ray(
 ) -> None:
     """Run a Flower app on Flower's simulation runtime, with client calls in Ray processes.
 
-    An embedded Ray and all its processes end with this function.
+    If Ray was started for this run, Ray and all its processes are ended before the function returns.
 
     Parameters
     ----------

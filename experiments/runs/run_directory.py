@@ -83,9 +83,10 @@ class RunDirectory:
         return is_begun(self.path)
 
     def store(self, config: RunConfig) -> TrialBatchStore:
-        """Return the store in which the results of the run's trial batches are kept.
+        """Return the store of the results of the run's trial batches.
 
-        `config` is the configuration of the run. It gives the prior, and says whether final models are kept.
+        `config` is the configuration of the run. The store takes two settings from it: the prior belief, and whether
+        final models are kept.
         """
         return TrialBatchStore(self.path, self.secret().run, config.privacy.prior, config.run.keep_final_models)
 

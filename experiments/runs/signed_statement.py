@@ -144,8 +144,8 @@ def verify(directory: Path, key: Path | None = None) -> VerifiedStatement:
     directory
         The run directory.
     key
-        File with the public key that must have signed the statement. None uses the key that the statement names, so
-        that nothing is known about the signer.
+        File with the public key that must have signed the statement. None uses the key that the statement itself names;
+        the check then does not show who signed it.
 
     Raises
     ------

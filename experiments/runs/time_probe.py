@@ -147,7 +147,8 @@ def _own_memory() -> int:
 def _few_rounds(plan: ResolvedAudit, wave: tuple[TrialBatch, ...], engine: Engine) -> _RoundCounter:
     """Train batches of trials for a few rounds on the local engine, and return the times at which rounds ended.
 
-    For an estimate of Ray, client calls are made one after the other.
+    If `engine` is Ray, client calls are made one after the other, because the estimate divides their time by the number
+    of Ray's processes.
     """
     settings = plan.config.run
     watch = _RoundCounter(sum(batch.count for batch in wave), plan.public.rounds)

@@ -8,10 +8,10 @@ on public data. All trials of a table row train together. A trial's score is the
 the bounds measure how well scores separate trials with the canary from trials without it.
 
 For comparison, Annamalai & De Cristofaro 2024 report 7.21 at epsilon 10 for a convolutional network on as many records,
-with worst-case initial weights. Their settings differ: the network and the number of steps are smaller here (with noise
-calibrated to the same guarantee), and possibly the number of models. To our knowledge, their number assumes a Gaussian
-trade-off function, as the bound `gdp` does here. The other two bounds make no assumption; with the given number of
-trials, no attack can exceed the ceiling in the table.
+with worst-case initial weights. This study uses a smaller network, fewer steps and perhaps another number of models,
+with noise calibrated to the same guarantee. To our knowledge, their number assumes a Gaussian trade-off function, as
+the bound `gdp` does here. The other two bounds make no assumption. The last column of the table, the ceiling, is the
+largest bound that perfect guesses in all trials would give.
 """
 
 from itertools import product

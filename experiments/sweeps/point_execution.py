@@ -230,7 +230,7 @@ def _counter() -> Any:
 
 
 def _call_context(plans: Sequence[ResolvedAudit]) -> dict[DataSpec, list[Any]]:
-    """Return Ray's references to the data and the user's modules, which tasks on other machines need, by data set."""
+    """Return for each data set the Ray references that a task on another machine needs: user's modules and the data."""
     names = {value for plan in plans for value in _texts(plan.config.as_public_dict())}
     modules = ray.put(PortableValue(sent_modules(names), cloudpickle.dumps))
 

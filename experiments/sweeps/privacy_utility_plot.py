@@ -154,6 +154,7 @@ def _draw_densities(axes: Axes, models: pd.DataFrame, column: str, upright: bool
     """Draw the distributions of a column over private and over other models into a margin of the plot.
 
     They are kernel densities, or a line for each model if there are fewer than 20 models or 3 different values.
+    `upright` is True for the margin on the right, where the values run upwards.
     """
     private = models["private"].to_numpy(dtype=bool)
     for rows, label, colour, line, hatch in (

@@ -260,7 +260,7 @@ class BaseAudit(ABC):
     def own_losses(
         self, federation: "LoadedFederation", client: int, membership: TargetMembership, losses: "LossesOf"
     ) -> "list[tuple[Floats, Flags]]":
-        """Return the losses of a client's records that only some trials trained on, as a list of pairs (losses, mask).
+        """Return the losses on those records of a client that only some trials trained on, as pairs (losses, mask).
 
         Losses have the shape (trials, records). The mask, shape (trials,), is true for the trials that trained on these
         records.

@@ -118,7 +118,7 @@ def _numeric(rows: list[tuple[int, list[str]]], path: Path) -> Floats:
 
 
 def _features(rows: list[tuple[int, list[str]]], numbers: Floats, path: Path, columns: _Columns) -> Floats32:
-    """Return all features, float32 (records, features): scaled numeric columns first, then one-hot columns."""
+    """Return all features, float32 (records, features): scaled `numbers` first, then one-hot columns from `rows`."""
     parts = [numbers.astype(np.float32)]
     for position, (name, levels) in enumerate(columns.items()):
         if levels:

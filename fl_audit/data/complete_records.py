@@ -93,7 +93,11 @@ def _lost_classes(gone: Sequence[str], drop: Remedy, path: Path) -> InputError:
 def _refusal(
     frame: pd.DataFrame, gaps: pd.DataFrame, path: Path, fixed: Sequence[str], columns: Sequence[str]
 ) -> InputError:
-    """Return the error for missing values, which names the settings that help; `columns` are those to drop."""
+    """Return the error for missing values, with the settings that leave out the records or columns concerned.
+
+    `gaps` says of each cell of the features whether it is missing. `columns` are those that should be dropped, because
+    without their incomplete records a class would lose most of its records. `fixed` are columns that cannot be dropped.
+    """
     missing = gaps.to_numpy(dtype=np.bool_)
     row, position = (int(axis[0]) for axis in np.nonzero(missing))
     name = str(gaps.columns[position])

@@ -56,7 +56,8 @@ def single_record(crafted: CraftedRecord, like: Records) -> Records:
     crafted
         Crafted record.
     like
-        Records with the shape and the classes of the result. `InputError` is raised if the crafted record has others.
+        Records with the shape and the classes of the result. `InputError` is raised if those of the crafted record
+        differ.
     """
     features = _features(crafted, like.shape)[np.newaxis]
     return Records(features, np.array([crafted.label]), like.classes, graphs=like.graphs, inputs=like.inputs)

@@ -31,7 +31,7 @@ from fl_audit.errors import InputError, require
 def chosen_columns(frame: pd.DataFrame, path: Path, settings: TableSettings) -> pd.DataFrame:
     """Return a table without the columns that the settings drop.
 
-    If the settings name a column of text, only this column and those of label, owner and user are kept.
+    If the settings name a column of text, only this column and the columns of label, owner and user are kept.
 
     Parameters
     ----------
@@ -169,7 +169,10 @@ def _complete_parts(
 
 
 def _joint(parts: Sequence[pd.DataFrame], settings: TableSettings) -> pd.DataFrame:
-    """Return the rows of all files as one table, in which a column has one type and one set of levels."""
+    """Return the rows of all files as one table.
+
+    With the setting `ignore_case`, words of a column that differ only in case and spaces get the same spelling.
+    """
     joint = pd.concat(parts, ignore_index=True).infer_objects()
     if not settings.ignore_case:
         return joint

@@ -97,14 +97,16 @@ def rows_in_block(records: Records, measure: Measure) -> int:
 
 
 def prepare(features: Floats32, measure: Measure) -> Prepared:
-    """Convert records to a form for `exact_block`: float64 (n, features), or the window statistics of images for SSIM.
+    """Convert records to the form from which `exact_block` computes their dissimilarities.
+
+    The form is an array float64 (n, features). For SSIM, the form is the statistics of all windows of the images.
 
     Parameters
     ----------
     features
         Features of n records, float32 (n, ...).
     measure
-        Dissimilarity for which they are prepared.
+        Dissimilarity that will be computed.
     """
     if measure is not Dissimilarity.SSIM:
         return features.reshape(len(features), -1).astype(np.float64)

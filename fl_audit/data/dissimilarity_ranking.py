@@ -101,7 +101,7 @@ class _ScoredPair(NamedTuple):
 
 @dataclass(frozen=True)
 class _RankedPairSearch:
-    """Search for the first `count` pairs of the ranking, or for the next ones behind the pair `after`."""
+    """Search for the first `count` pairs of records in a ranking, or for the first `count` pairs behind `after`."""
 
     measure: Measure
     count: int

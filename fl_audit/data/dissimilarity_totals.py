@@ -16,7 +16,7 @@ _EPS = float(np.finfo(np.float64).eps)
 def total_dissimilarity(records: Records, measure: Measure, chosen: Integers | None = None) -> Floats:
     """Return the exact sum of each record's dissimilarities to all other records.
 
-    Records with the same dissimilarities in any order get bitwise the same sum.
+    The order of summation has no effect: records with the same dissimilarities, in any order, get exactly the same sum.
 
     Parameters
     ----------

@@ -107,7 +107,7 @@ def build_records(
     users: Owners = UNKNOWN_OWNERS,
     inputs: tuple[NamedInput, ...] = (),
 ) -> Records:
-    """Return `Records` with the given arrays; their error messages begin with the path.
+    """Return `Records` with the given arrays; error messages about the arrays begin with the path.
 
     Parameters
     ----------

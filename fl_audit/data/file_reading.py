@@ -136,7 +136,7 @@ def archive_names(path: Path) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If the file is neither.
+        If the file is neither an archive nor an array of NumPy.
     """
     with _arrays_readable(path):
         found = np.load(path, allow_pickle=False, mmap_mode="r")

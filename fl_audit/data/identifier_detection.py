@@ -277,8 +277,9 @@ def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: I
 def _determines_nontrivially(other: Integers, pairs: Integers, same: Flags) -> bool:
     """Return True if a column of codes determines the column `other`, as a person's number determines the sex.
 
-    False if this may be chance, if `other` is monotonic in the codes, or if it only renames them. `other` is sorted by
-    code, and `same` marks records with the code of the record before.
+    The result is False if this may be chance, if `other` follows the order of the codes, or if it has more than half as
+    many values as there are codes. `other` is sorted by code. `same` says for every record but the last whether the
+    next record has the same code, and `pairs` holds the positions where it has.
     """
     if not (other[pairs] == other[pairs + 1]).all():
         return False

@@ -72,8 +72,7 @@ def ranked_neighbours(
 class NeighbourRule:
     """Rule that chooses the differing unit: the record, user or client in which D and D' differ.
 
-    The dissimilarity of clients and of users is that of `client_dissimilarities`. Records are compared as in
-    `ranked_neighbours`.
+    Clients and users are compared as in `client_dissimilarities`, and records as in `ranked_neighbours`.
     """
 
     adjacency: Adjacency  # unit, and relation between D and D': add-or-remove or replace

@@ -144,7 +144,7 @@ def user_shards(
 
 
 def _client_of(parts: Sequence[Integers], count: int) -> Integers:
-    """Return the number of the part that contains each of `count` records."""
+    """Return for each of `count` records the number of the part, i.e. of the client, that contains the record."""
     client = np.empty(count, dtype=np.int64)
     for number, part in enumerate(parts):
         client[part] = number

@@ -194,7 +194,7 @@ def _encodings(content: bytes, path: Path) -> list[str]:
 
 
 def _holds(content: bytes, encoding: str, names: Sequence[str]) -> bool:
-    """Return True if the beginning of a file contains all the names when they are encoded."""
+    """Return True if all names, encoded with `encoding`, occur at the beginning of a file."""
     try:
         return all(name.encode(encoding) in content[:_BYTES_LOOKED_AT] for name in names)
     except (LookupError, ValueError):  # it has no such letters, is no encoding of files, or none at all

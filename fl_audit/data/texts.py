@@ -149,7 +149,7 @@ class Vocabulary:
         return any(one.startswith(_CONTINUES) and len(one) > len(_CONTINUES) for one in self.ids)
 
     def within_ends(self, ids: Sequence[int]) -> list[int]:
-        """Return the ids of a text's tokens between those of the special first and last token, such as [CLS] and [SEP].
+        """Return the ids of a text's tokens without the special first and last token, such as [CLS] and [SEP].
 
         A vocabulary without such tokens leaves the ids unchanged.
         """

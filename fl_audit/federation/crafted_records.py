@@ -1,7 +1,7 @@
 """Craft the record x by which D and D' differ, and measure the effect of x on the training.
 
-Crafting uses public values alone: the insider (a client that attacks) knows the other records of D, every party knows
-the initial weights, and the random draws follow from the public data seed.
+Crafting uses only what the insider, a client that attacks, knows. These are the other records of D, the initial
+weights, which every party knows, and random draws from the public data seed.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Public description of a federation as one immutable value, which every party knows.
 
-Messages carry it and every run directory stores it. A party that has it and the data files derives the same records,
-neighbouring data sets, shards (the clients' parts of the data) and model. It contains no secret: secret bits and noise
-come from the seed of the challenger, the party that draws the secrets of an audit.
+Messages and run directories contain this value. From the value and the data files, every party derives the same
+records, neighbouring data sets, shards (the clients' parts of the data) and model. The value contains no secret. Secret
+bits and noise come from the seed of the challenger, the party that draws the secrets of an audit.
 """
 
 from dataclasses import dataclass
@@ -151,10 +151,10 @@ class Federation:
         require(self.local_randomizer is None, f"randomizer with {adjacency}, whose units are users: leave it out")
 
     def _require_craftable(self) -> None:
-        """Raise `InputError` if the federation has a crafted record that does not suit it.
+        """Raise `InputError` if a crafted record does not suit the federation's units, targets or adjacency.
 
-        Only a single target record can be crafted. Its replacement can be crafted, as its opposite, only if the
-        adjacency replaces a record.
+        The federation must have a single target, and its unit must be a record. A crafted replacement in D', the
+        opposite of the target record, is possible only if the adjacency replaces a record.
         """
         adjacency = self.mechanism.adjacency
         of_one = adjacency.unit is Unit.RECORD and self.targets == 1

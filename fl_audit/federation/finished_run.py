@@ -94,9 +94,9 @@ class RunDescription:
     def largest_difference(self) -> float:
         """Largest L2 difference between D and D' that one round's release can show the adversary.
 
-        It equals the global sensitivity if the noise of the rounds is independent. If the noise is correlated, it is
-        larger. The adversary then combines releases so that the noise becomes independent, and a combined release
-        contains contributions to several rounds.
+        If the noise of the rounds is independent, it equals the global sensitivity. If the noise is correlated over
+        rounds, it is larger. The adversary can then combine the releases in such a way that their noise becomes
+        independent. A combined release contains the target's contributions to several rounds.
         """
         if not (mechanism := self.federation.mechanism).adds_noise:
             return self.global_sensitivity

@@ -202,7 +202,7 @@ class LoadedFederation:
 
     @cached_property
     def differing(self) -> Examples:
-        """Records of D that belong to targets: a record, or all records of a user or a client, for each target."""
+        """Records of D that belong to the targets: for each target one record, or all records of a user or client."""
         if len(self.training.labels) > 0:
             return self.training.take(self.target_records)
         # In the hands of the victim, who has its own shard alone.
@@ -270,7 +270,9 @@ class LoadedFederation:
         return shard if is_alone else np.concatenate([shard, _required(instead).features])
 
     def receive(self, client: int, shard: Examples, raw: Floats32 | None) -> None:
-        """Store a client's data in this copy of the federation, which arrived in the client's process without data.
+        """Store a client's data in the federation of the client's process.
+
+        A federation is sent to other processes without the clients' data.
 
         Parameters
         ----------

@@ -186,9 +186,10 @@ def record_claim(federation: LoadedFederation) -> LocalRandomizerGuarantee | Non
 def record_pair(federation: LoadedFederation) -> RecordsToDistinguish | None:
     """Return the public pair of records that an adversary has to distinguish after local randomization.
 
-    The first record belongs to the first target. The second is its replacement in D' or, without a comparable one, the
-    record of D that is farthest from the first record. Graphs are comparable only if they have equally many nodes,
-    because randomization keeps this number. None if no record is comparable.
+    The first record belongs to the first target. The second is the replacement of this record in D'. If there is no
+    comparable replacement, it is the comparable record of D that is farthest from the first record. Graphs are
+    comparable only if they have equally many nodes, because randomization keeps this number. The result is None if no
+    record is comparable.
     """
     instead, number = _raw(federation).replacement, int(federation.target_records[0])
     first, seconds = _placed(federation, number), []

@@ -96,7 +96,10 @@ class StackedConv2d(StackedLayer):
         return norms if bias is None else norms + bias.square().sum(2), (gradients, bias)
 
     def weighted_sum(self, visit: LayerCall, signal: Tensor, weights: Tensor, kept: object) -> dict[str, Tensor]:
-        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name."""
+        """Return each trial's weighted sum of the examples' gradients, (trials, *shape), keyed by parameter name.
+
+        `StackedLayer.weighted_sum` describes the parameters.
+        """
         assert isinstance(kept, tuple)
         gradients, bias = kept
         if gradients is None:

@@ -228,10 +228,10 @@ class _StepsOnRecords:
 
 
 def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
-    """Divide the steps of a training into ranges of consecutive steps that use few different records.
+    """Divide the steps of a training into ranges of consecutive steps, each of which uses few different records.
 
-    Each range is yielded as its records, a slice of all or indices, and its mini-batches, as positions among these
-    records.
+    Yield for each range the indices of its records (or a slice of all records), and its mini-batches. A mini-batch
+    holds positions among the records of the range.
     """
     sizes = [batch.shape[-1] for batch in batches]
     if fits_one_stretch(records, sum(sizes)):
@@ -249,9 +249,10 @@ def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slic
 def _move(
     layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _StepsOnRecords, rate: float
 ) -> None:
-    """Take the steps in `stretch`, starting from the parameters `now`, and write the update so far to `moved`.
+    """Take the SGD steps of `stretch` from the parameters `now`, and write the update of the round so far to `moved`.
 
-    The update is `models`, the parameters at the start of the round, minus the parameters after these steps.
+    The update is the parameters at the start of the round, `models`, minus the parameters after these steps. `rate` is
+    the learning rate.
     """
     front, upper = _FirstLayer(layers[0], now, stretch), [_UpperLayer(layer, now) for layer in layers[1:]]
     for step in stretch.steps:

@@ -91,7 +91,7 @@ def gradient_products(model: StackedModel, taped: list[tuple[LayerCall, Tensor]]
     Parameters
     ----------
     model
-        Model with stacked layers, whose shared parameters are overwritten by the vectors.
+        Model with stacked layers. As a side effect, the vectors take the place of the layers' current parameters.
     taped
         Result of `model.backward` for the examples.
     vectors

@@ -192,7 +192,7 @@ class StackedLinear(StackedLayer):
         return self.record(inputs, self.respond(inputs, shared), shared)
 
     def respond(self, inputs: Tensor, shared: bool) -> Tensor:
-        """Return the layer's outputs, (trials * examples, outs)."""
+        """Return the layer's outputs, (trials * examples, outs); `StackedLayer.respond` describes the parameters."""
         frame, weight, bias = self.frame, self.required_parameter("weight"), self.parameter("bias")
         trials, outs = weight.shape[0], weight.shape[1]
         if shared and outs < _NARROW:

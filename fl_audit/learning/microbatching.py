@@ -1,6 +1,6 @@
 """Choice of the examples that each pass of a clipped sum processes.
 
-It matters if trials have their own samples or their own records.
+There is a choice only if trials have their own samples or their own records.
 
 If trials have samples of the same examples, there are two ways. In the first way, every trial processes all examples,
 and examples outside of the trial's sample get weight 0. Then the first layer can compute all trials in one matrix

@@ -95,9 +95,9 @@ def inputs_of(module: nn.Module) -> tuple[NamedInput, ...]:
 
 
 def _use_plain_attention(module: nn.Module) -> None:
-    """Make a module use attention that has a batching rule for `torch.func.vmap`.
+    """Switch the attention layers of a module to an implementation that `torch.func.vmap` can batch.
 
-    Other implementations are looped over the examples by torch, or fail.
+    With other implementations, torch loops over the examples or fails.
     """
     for part in _attention_modules(module):
         getattr(part, _CHOOSES)("eager")

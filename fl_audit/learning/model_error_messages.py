@@ -25,7 +25,7 @@ _NO_MEMORY = ("allocate memory", "out of memory")
 
 
 def names_of(count: int) -> tuple[str, ...]:
-    """Return a name for each of `count` records of which only the position, from 0, is known."""
+    """Return names for `count` records in error messages, which state only the position of each record, from 0."""
     return tuple(f"record {number} of {count} that it was given (from 0)" for number in range(count))
 
 

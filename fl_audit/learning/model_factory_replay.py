@@ -2,8 +2,8 @@
 
 A user's model is made by a function whose layers draw their initial weights from torch's default generator. Only the
 draws differ between trials. So the torch operations on random numbers are recorded during one call of the function, and
-replayed with other random numbers. The numbers are drawn in the same order and shapes. Therefore the weights are bit
-for bit the ones that another call of the function would give.
+replayed with other random numbers. The numbers are drawn in the same order and shapes. Therefore a replay gives exactly
+the weights that another call of the function would give.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -172,9 +172,9 @@ class _OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class ReplayDivergedError(Exception):
-    """Raised if a replay computes a Python number from random draws that differs from the recorded number.
+    """Raised if random draws give another Python number in a replay than in the recorded call of the model's factory.
 
-    Code of the model's factory may have depended on this number.
+    The factory's code may have depended on this number, so the replay may be wrong.
     """
 
 

@@ -117,7 +117,7 @@ def _drawing(source: np.random.Generator) -> Iterator[None]:
 
 
 def _drawn(spec: ModelSpec, source: np.random.Generator, recorder: DrawRecorder | None = None) -> nn.Module:
-    """Build a model with torch's generator seeded from a source."""
+    """Build a model with torch's generator seeded from `source`; `recorder`, if given, records the random draws."""
     with _drawing(source):
         return build_model(spec) if recorder is None else recorder.run(lambda: build_model(spec))
 

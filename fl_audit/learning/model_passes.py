@@ -22,7 +22,7 @@ from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, cl
 
 
 class ModelPasses:
-    """Runs a model with the parameters of several trials at once, for as many trials and examples as fit one pass.
+    """Runs a model with the parameters of several trials at once, on examples that all fit into memory (one pass).
 
     Parameters
     ----------
@@ -80,14 +80,15 @@ class ModelPasses:
             return stacked(features), frame
 
     def logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
-        """Return the logits of the examples of one pass under every model, (trials, n, classes).
+        """Return the logits of examples under every model, (trials, n, classes), computed in a single pass.
 
         Parameters
         ----------
         models
             Parameters of the models, float32 (trials, parameters).
         features
-            Features of the examples, which all trials share, (n, *shape).
+            Features of the examples, which all trials share, (n, *shape). There must be memory for all examples at
+            once.
         """
         with torch.no_grad():
             if not self.fast:

@@ -148,8 +148,8 @@ def recover_gradient(optimizer: ServerOptimizer, models: list[Tensor]) -> Tensor
 def inversion_error(optimizer: ServerOptimizer, models: Tensor, denominator: float) -> Tensor:
     """Return the RMS rounding error of a release that is recovered from float32 models, float64 (trials,).
 
-    It is the root mean square over coordinates of ulp(theta) n / eta, where ulp(theta) is the spacing of float32
-    numbers at the weight theta, and eta the learning rate. It has the unit of the summed gradient.
+    It is the root mean square of ulp(theta) n / eta over all coordinates. Here ulp(theta) is the spacing of float32
+    numbers at the weight theta, and eta is the learning rate. The error has the unit of the summed gradient.
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ _TRIED = 2
 class PerRecordLookupHooks:
     """Hooks that repeat an embedding lookup for each record, if a model makes a single lookup for all records.
 
-    Opacus takes the first axis of a layer's input for the records, so position ids (1, tokens) would count as one
-    record.
+    Opacus assumes that the first axis of a layer's input counts the records. Position ids, of shape (1, tokens), would
+    therefore count as a single record.
 
     Parameters
     ----------

@@ -20,7 +20,9 @@ _BYTES = 4  # bytes of a value
 
 
 class PrefixOutputCache:
-    """Cache of float32 rows, numbered from 0 in the order of their addition; for one thread at a time.
+    """Cache of float32 rows, the outputs of a model's frozen layers for single records; for one thread at a time.
+
+    Rows are numbered from 0 in the order in which they are added.
 
     Parameters
     ----------

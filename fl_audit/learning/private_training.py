@@ -265,9 +265,10 @@ class _SequentialTrialTrainer:
         self._extra: list[Tensor] = []
 
     def sample_canaries(self, canaries: GradientCanaries, row: int) -> Floats:
-        """Draw the steps that sample each canary in trial `row`; return their number for each canary, float64.
+        """Draw for every step which canaries it samples in trial `row`; return how often each is sampled, float64.
 
-        Canaries are sampled at the rate of the client's records. Only canaries whose coin is 1 are added to the sums.
+        Canaries are sampled at the rate of the client's records. They are counted whatever their coin is, but only
+        those whose coin is 1 are added to the sums of gradients.
         """
         records = len(self._labels)
         steps, rate = self._steps.count(records), 1 / batches_per_epoch(records, self._steps.schedule.batch)
@@ -309,7 +310,10 @@ class _SequentialTrialTrainer:
         samples, noise = torch_generator(source), torch_generator(source)
 
         def of_present(items: Sequence[tuple[Tensor]]) -> Tensor:
-            """Return the indices of the present records of a Poisson sample, from one tensor per sampled record."""
+            """Return the indices of those sampled records that are present in the trial.
+
+            `items` is a Poisson sample as a data loader gives it: one tensor with an index for each sampled record.
+            """
             slots = torch.stack([place for (place,) in items])
             return slots if present is None else slots[present[slots]]
 

@@ -65,7 +65,7 @@ class CraftingProblem:
 
 
 class CraftingStarts(NamedTuple):
-    """Records from which the search starts: features (n, *shape) in float32, and classes (n,) in int64."""
+    """Records at which the search for a crafted record starts: features float32 (n, *shape), and classes int64 (n,)."""
 
     features: Tensor
     labels: Tensor

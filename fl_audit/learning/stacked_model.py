@@ -106,7 +106,7 @@ class StackedModel(ModelPasses):
         records
             Records on which a user's model is tested; None for random examples.
         known
-            Properties that another process has measured; None to measure them.
+            Properties of the model's execution, if another process has measured them; None to measure them here.
         """
         # A factory of the user may read files or print: called once a process, however often its model is wanted.
         if ":" in spec.name:
@@ -114,7 +114,9 @@ class StackedModel(ModelPasses):
         return _built(spec)
 
     def sized_for_device(self, device: Device) -> "StackedModel":
-        """Return this model with passes of a size that suits a device; the two models share everything else.
+        """Return a copy of this model that runs as many examples per pass as suits a device.
+
+        The two models share everything else.
 
         Parameters
         ----------
@@ -262,9 +264,10 @@ class StackedModel(ModelPasses):
         return losses_of(self.logits(models, features), labels)
 
     def passes(self, trials: int, examples: int) -> Iterator[tuple[slice, slice]]:
-        """Yield for each pass its slices of trials and of examples; all passes together cover everything.
+        """Divide a computation into passes that fit into memory, and yield each pass: its trials and its examples.
 
-        This thread's cache of values computed from features is cleared first.
+        All passes together cover every trial with every example. Before the first pass, this thread's cache of values
+        computed from features is cleared.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Make modified copies of data sets: without a record, with another record, or with other labels.
 
-A data set is one of torch or Hugging Face, a tuple of arrays, or a list of records.
+A data set is a torch or Hugging Face data set, a tuple of arrays, or a list of records.
 """
 
 from collections.abc import Mapping, Sequence
@@ -209,7 +209,10 @@ def _flat(item: Any) -> Floats:
 
 
 def is_sized(dataset: object) -> bool:
-    """Return True if a record can be removed from a data set: it has a length and gives records by position."""
+    """Return True if a record can be removed from a data set.
+
+    The data set must have a length, and return the record at a given position.
+    """
     if isinstance(dataset, (tuple, list)):
         # Numbers and texts by themselves are no records.
         has_records = bool(dataset) and all(isinstance(one, (Mapping, tuple, list)) for one in dataset)

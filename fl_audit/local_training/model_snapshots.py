@@ -13,7 +13,7 @@ _PREFIX = "_module."  # prefix of tensor names in the module that Opacus puts ar
 
 
 class PrivateModels:
-    """Models of a training that Opacus makes private, with copies of their tensors after each optimizer's last step."""
+    """Models that Opacus makes private in a training, with copies of their tensors after the latest optimizer steps."""
 
     def __init__(self) -> None:
         self.modules = list[nn.Module]()

@@ -82,9 +82,10 @@ class RecordedTrainings:
 
     @cached_property
     def used_delta(self) -> float:
-        """Delta at which epsilon is computed: the user's, else the last reported, else the engine's, else 1e-5.
+        """Delta at which epsilon is computed, from the first of three sources that states one; 1e-5 if none does.
 
-        The engine is Opacus's `PrivacyEngine`, which may be given an epsilon and a delta to reach.
+        The sources are the user, the last report of an accountant, and the target delta that Opacus's `PrivacyEngine`
+        was given.
         """
         target = next((one.target for each in self.trainings for one in each.engines if one.target), None)
         if self.delta is not None:

@@ -282,7 +282,10 @@ class Recorder:
 
     @contextmanager
     def answering(self) -> Iterator[bool]:
-        """Yield, in a `with` block, whether a call of `get_epsilon` was made by the training, not by an accountant."""
+        """Open a `with` block for a call of `get_epsilon`, and yield True if the training made it.
+
+        The value is False if an accountant made the call while it answered another one.
+        """
         self._asked += 1
         try:
             yield self._asked == 1

@@ -119,7 +119,7 @@ def _accumulation(evidence: RecordedTrainings) -> str:
 
 
 def _uses_all(step: PrivateStep, batches: list[Batch]) -> bool:
-    """Return True if a step clipped the gradients of all its mini-batches, of which at least two have records."""
+    """Return True if a step has at least two non-empty mini-batches, and clipped the gradients of all their records."""
     sizes = [len(one.indices) for one in batches if one.indices]
     return step.rows is not None and len(sizes) > 1 and step.rows == sum(sizes)
 

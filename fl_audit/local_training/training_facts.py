@@ -104,8 +104,8 @@ class PrivateStep:
     def has_gradient_of_each_record(self, batches: Sequence["Batch"]) -> bool:
         """Return True if the step had one gradient for each record of its mini-batches.
 
-        The number of gradients may be that of all `batches` together, or that of the last one alone. The result is also
-        True if the number of gradients is unknown, and False without a mini-batch.
+        The number of gradients must equal the number of records in all `batches` together, or in the last one alone.
+        The result is also True if the number of gradients is unknown. It is False if there is no mini-batch.
         """
         sizes = [len(one.indices) for one in batches]
         return bool(sizes) and (self.rows is None or self.rows in (sizes[-1], sum(sizes)))

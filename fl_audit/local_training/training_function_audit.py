@@ -138,7 +138,10 @@ class _Runner:
         return recorder.training(recorder.outputs_of(arrays, {}, {}), 0, number)
 
     def run_at_engine(self, recorder: Recorder, edit: Edit) -> RecordedTraining:
-        """Call the function as it is, and apply `edit` to the data set that its Opacus engine receives."""
+        """Run the training function with its own data; `edit` changes only the data set that the engine receives.
+
+        The engine is Opacus's `PrivacyEngine`.
+        """
         recorder.edit = edit
         return self.run(recorder, lambda data: data)
 

@@ -120,8 +120,8 @@ class Mechanism:
     def has_exact_llr(self) -> bool:
         """Whether an attacking client can compute the exact log-likelihood ratio of its observation.
 
-        False if clients take several noised steps per round: their result has no closed form, and the attacker has only
-        scores.
+        It is False if clients take several noised steps per round. The distribution of their updates then has no closed
+        form, and the attacker has only scores.
         """
         return not isinstance(self.contribution, PrivateTraining) or self.contribution.is_one_step
 

@@ -20,7 +20,7 @@ class Adversary(StrEnum):
 class TargetsParticipation(StrEnum):
     """Whether the adversary sees in which rounds the target, the unit in question, participates.
 
-    It always sees the participation of all other units.
+    The adversary always sees the participation of all other units.
     """
 
     SECRET = "secret"

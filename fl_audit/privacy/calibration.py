@@ -188,10 +188,10 @@ def _for_hits(probability: float, chance: float, claim: Claim) -> float:
 
 
 def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.PrivacyCurvePair], float]) -> float:
-    """Return the noise multiplier that gives the claim the Gaussian-DP parameter mu.
+    """Return the noise multiplier at which the releases of the claim are mu-Gaussian DP.
 
-    For Gaussian noise without sampling, a formula gives it. Otherwise it is the noise multiplier at which `gap`, a
-    function of the claim's privacy curves, is 0.
+    For Gaussian noise without sampling there is a formula. Otherwise the result is the noise multiplier at which `gap`,
+    a function of the claim's privacy curves, is 0.
     """
     unit = claim.profile.gaussian_mu
     return unit / mu if unit is not None else _by_curves(gap, claim, _start(claim, mu))
@@ -200,10 +200,11 @@ def _for_mu(mu: float, claim: Claim, gap: Callable[[pld.PrivacyCurvePair], float
 def _require_above_floor(
     name: str, target: float, epsilon: float, target_at: Callable[[float], float], claim: Claim
 ) -> None:
-    """Raise `InputError` if the accountant reports more than the target even without any release.
+    """Raise `InputError` if no noise can reach the target, because the accountant reports more even without a release.
 
-    `epsilon` is the epsilon of the target, and `target_at` converts an epsilon to a value of the target for the
-    message.
+    `name` and `target` are the kind of target and its value, such as a belief of 0.9. `epsilon` is the epsilon that
+    corresponds to it. For the message, `target_at` converts the smallest epsilon that the accountant reports to a
+    target.
     """
     floor = epsilon_of_mu(claim.accountant, 0.0, claim.delta)
     accepted = f"accepted by {claim.accountant} at delta {claim.delta} are numbers above {target_at(floor):.6g}"

@@ -1,4 +1,4 @@
-"""Claim: all that a guarantee refers to, as one value: adjacency, releases, delta, prior and accountant.
+"""The claim: one value with all that a guarantee refers to (adjacency, releases, delta, prior and accountant).
 
 Calibration, guarantees, figures and the command line take only this value, so noise cannot be calibrated under one
 adjacency and reported under another.

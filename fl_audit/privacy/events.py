@@ -160,8 +160,8 @@ def gaussian_rounds(
 def batches_per_epoch(records: int, batch: int) -> int:
     """Return the number of steps per epoch: records / batch rounded up, which is the length of torch's `DataLoader`.
 
-    With Poisson sampling, the sampling rate of Opacus's `PrivacyEngine` is one over this number. It is batch / records
-    if the batch size divides the number of records, and otherwise a little less.
+    With Poisson sampling, the sampling rate of Opacus's `PrivacyEngine` is one over this number. The rate is batch /
+    records if the batch size divides the number of records, and otherwise a little less.
 
     Parameters
     ----------
@@ -226,7 +226,11 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
 
 
 def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
-    """Return the event with half its sensitivity and the same noise; randomised response is returned unchanged."""
+    """Return the event with half its sensitivity and the same noise; randomised response is returned unchanged.
+
+    Leaving a contribution out changes a sum half as much as replacing it. So the function converts events from replace
+    to add-remove adjacency.
+    """
     match event:
         case GaussianRelease() | LaplaceRelease():
             return replace(event, sensitivity=event.sensitivity / 2)

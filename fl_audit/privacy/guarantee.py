@@ -34,11 +34,12 @@ class Guarantee:
         Epsilon by the accountant at the delta of the claim, in nats.
     mu
         Gaussian-DP parameter, sqrt(k) / z for k rounds with noise multiplier z. With sampling, it is that of a unit
-        that is known to have participated in every release. It is infinite if an event has other than Gaussian noise.
+        that is known to have participated in every release. It is infinite if the noise of an event is not Gaussian.
     belief_bound
-        Bound on the adversary's belief in the true training set, exceeded with probability at most delta, under the
-        sensitivities of the claim. By `rdp-classic` and `rdp` it is `rho_beta` of the epsilon of `rdp-classic`. By
-        `gdp` and `pld` it follows from the tail of the log-odds (module `identifiability_bounds`).
+        Bound on the adversary's belief in the true training set. The belief exceeds it with probability at most delta.
+        The bound takes into account whether sensitivities depend on earlier releases, as `claim` states. By
+        `rdp-classic` and `rdp` it is `rho_beta` of the epsilon of `rdp-classic`. By `gdp` and `pld` it follows from the
+        tail of the log-odds (module `identifiability_bounds`).
     belief_bound_fixed
         The same bound if no round's sensitivity depends on earlier releases. It is at most `belief_bound`, and equal to
         it by `rdp-classic` and `rdp`.
@@ -271,8 +272,9 @@ def membership_bounds(guarantee: Guarantee) -> MembershipBounds:
     Parameters
     ----------
     guarantee
-        The guarantee over all rounds. For add-remove, group privacy gives (2 epsilon, (1 + e^epsilon) delta)-DP under
-        replace, the Gaussian-DP parameter 2 mu (Dong, Roth & Su 2022), and at most twice the total variation distance.
+        The guarantee over all rounds. An add-remove guarantee is converted by group privacy. It gives (2 epsilon, (1 +
+        e^epsilon) delta)-DP under replace, the Gaussian-DP parameter 2 mu (Dong, Roth & Su 2022), and at most twice the
+        total variation distance.
     """
     match guarantee.adjacency.relation:
         case Relation.REPLACE:

@@ -234,7 +234,8 @@ class _GaussianLoss:
 class _KnownSamplingGaussianLoss(_GaussianLoss):
     """Loss of a Poisson-sampled Gaussian release if the adversary sees whether the differing unit participates.
 
-    The loss is 0 with probability 1 - `share`, and otherwise that of a release without sampling, under any adjacency.
+    With probability 1 - `share`, the loss is 0. Otherwise it is distributed as for a release without sampling. This
+    holds under any adjacency.
     """
 
     share: float = 1.0

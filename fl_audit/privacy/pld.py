@@ -90,9 +90,10 @@ class PrivacyCurve:
     def composed_quantile(self, probability: float) -> float:
         """Return a loss that is exceeded with at most the given probability, derived from the curve delta(eps) alone.
 
-        It holds for every composition whose privacy profile is at most delta(eps), also for adaptive ones: for every
-        eps below the loss, P(L > loss) <= delta(eps) / (1 - e^(eps - loss)), because delta(eps) = E[(1 - e^(eps -
-        L))+]. The result is the smallest such loss. `probability` must exceed `infinity`, the P-mass beyond the grid.
+        The result holds for every composition, also an adaptive one, whose privacy profile is at most delta(eps). The
+        reason is that delta(eps) = E[(1 - e^(eps - L))+] for the privacy loss L. So for every eps below x, P(L > x) <=
+        delta(eps) / (1 - e^(eps - x)). The result is the smallest x for which some eps of the grid makes this bound at
+        most `probability`. `probability` must exceed `infinity`, the P-mass beyond the grid.
         """
         kept = self.deltas < probability
         return float(np.min(self.losses[kept] - np.log1p(-self.deltas[kept] / probability)))
@@ -255,9 +256,9 @@ def _decaying_sums(values: Floats, decay: float) -> Floats:
 
 
 def _spread(count: int, interval: float, probability: float) -> float:
-    """Return a bound on the distance of a sum of `count` losses from its mean that is due to rounding to the grid.
+    """Return how far rounding to the grid can move the sum of `count` losses away from its mean.
 
-    The distance exceeds the bound with at most the given probability.
+    Each loss is rounded by at most `interval`. The sum moves farther with at most the given probability.
     """
     return min(count * interval, interval * math.sqrt(-count * math.log(probability) / 2))
 

@@ -119,8 +119,8 @@ DETAILS: Final = {"candidates": "reconstruction", "population-share": "singling-
 def one_target(given: Mapping[str, float | None], mark: str = "") -> Target:
     """Return the one privacy target among the given values.
 
-    Raises `InputError` if no target or several targets are given, or a value is out of range. It is also raised for a
-    detail of another target, such as `candidates` without `reconstruction`.
+    Raises `InputError` if no target or several targets are given, if a value is out of range, or if a detail belongs to
+    a target that is not given, such as `candidates` without `reconstruction`.
 
     Parameters
     ----------

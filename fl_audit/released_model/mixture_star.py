@@ -47,8 +47,8 @@ def epsilon_star_mixtures(
 ) -> CertifiedEpsilonStar:
     """Return Epsilon*, if the scores of members and population are mixtures of normals.
 
-    The `gap` of the result exceeds the tolerance only if the search needed more than a million intervals. Source:
-    Negoescu et al. 2023, definition 2.
+    The field `gap` of the result bounds how far the computed value lies below the exact one. It exceeds the tolerance
+    only if the search needed more than a million intervals. Source: Negoescu et al. 2023, definition 2.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def epsilon_star_mixtures(
         Stability cut, from 0 to below 0.5: thresholds with an error rate below `cut` or above 1 - `cut` are left out,
         unless none remains.
     tolerance
-        Largest gap in nats at which the search ends, positive.
+        The search ends when the gap is at most this number of nats, which must be positive.
 
     Raises
     ------
@@ -143,7 +143,8 @@ def _tail_supremum(
 ) -> tuple[float, float]:
     """Return the largest value of F found within the thresholds `limits`, at least `best`, and an upper bound of F.
 
-    F(t) is the log ratio in the module's docstring.
+    F(t) is the log ratio of the tails of `p` and `q` at the threshold t, which the module's docstring defines. The
+    search ends when the two results differ by at most `tolerance`, or after a limited number of steps.
     """
     # The upper bound is the largest value that the search could not exclude.
     low = max(limits[0], float((q.means - _NEGLIGIBLE * q.stds).min()))

@@ -1,8 +1,8 @@
 """Parametric Epsilon* (Negoescu et al. 2023): the privacy risk of one released model, computed from its losses.
 
-Losses of members and of a population sample are transformed to scores (appendix 8.1), a normal distribution is fitted
-to the scores of each set, and Epsilon* is the supremum over thresholds of four log ratios of error rates (definition 2,
-section 3.1). Tail probabilities are computed as logarithms, so that far tails keep their digits, and the supremum is
+Losses of members and of a population sample are transformed to scores (appendix 8.1). A normal distribution is fitted
+to the scores of each set. Epsilon* is the supremum, over all thresholds, of four log ratios of error rates (definition
+2, section 3.1). Tail probabilities are computed as logarithms, so that far tails keep their digits, and the supremum is
 found by bisection instead of on a grid. All functions accept many models at once, such as those of several trials, in
 leading axes. Related modules: `empirical_star` (makes no assumption about the losses), `mixture_star` (mixtures of
 normals) and `star_estimate` (one model, with interval and warnings).
@@ -143,7 +143,10 @@ def shifted_scores(shifted: Floats) -> Floats:
 def scores_of_pair(
     member_losses: Floats, population_losses: Floats, shift: float = DEFAULT_SHIFT
 ) -> tuple[Floats, Floats]:
-    """Return the scores (`loss_scores`) of members' and population losses, normalised by their joint range.
+    """Return the scores of members' losses and of population losses, with the shapes of the losses.
+
+    The score of a loss is logit(exp(-(normalised loss + shift))), as in `loss_scores`. For each model, both sets of
+    losses are normalised by the range of all losses together.
 
     Parameters
     ----------

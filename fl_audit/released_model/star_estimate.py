@@ -80,7 +80,7 @@ class StarEstimate:
 
     @property
     def cut_name(self) -> str:
-        """Range of error rates that the cut admits, as text: "error rates from 0.001 to 1 - 0.001"."""
+        """Error rates over which Epsilon* is taken (the cut), as text: "error rates from 0.001 to 1 - 0.001"."""
         return cut_text(self.cut)
 
     def __str__(self) -> str:

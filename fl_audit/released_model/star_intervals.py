@@ -221,10 +221,10 @@ def empirical_interval(
 
 
 def _band(losses: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return selected losses, (ranks,), and bounds on the distribution function between them, (2, 1 + ranks).
+    """Return a confidence band for the distribution function of losses: some of the losses, and bounds between them.
 
-    Row 0 has the lower bounds, row 1 the upper bounds. Each bound holds from one selected loss to the next. All bounds
-    hold together with probability at least 1 - `level`.
+    The losses are sorted, (ranks,). The bounds have the shape (2, 1 + ranks): lower ones in row 0, upper ones in row 1.
+    Each bound holds from one of the losses to the next. All bounds hold together with probability at least 1 - `level`.
     """
     # Row 0: lower bound from the previous selected loss on. Row 1: upper bound up to the next selected loss.
     n = losses.size

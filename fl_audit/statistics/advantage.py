@@ -82,8 +82,9 @@ class MeanBettingTest:
     """Bets that test candidates for the mean of some numbers: a candidate is refuted if bets against it win enough.
 
     `values` are the numbers scaled to [0, 1]. `stakes`, one for each number, depend only on earlier numbers. The
-    capital starts at 1 and grows by the factor 1 + stake (value - candidate) with each number, or 1 - stake (value -
-    candidate) if the bet is on a smaller mean. `log_threshold` is the log of the capital that refutes a candidate.
+    capital starts at 1. A bet on a larger mean multiplies it by 1 + stake (value - candidate) for each number, and a
+    bet on a smaller mean by 1 - stake (value - candidate). `log_threshold` is the log of the capital that refutes a
+    candidate.
     """
 
     values: Floats
@@ -173,8 +174,8 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[flo
     trials
         The number of trials, at least 1.
     confidence
-        Smallest probability with which the interval covers, above 0 and below 1. Each end errs with at most half of the
-        rest.
+        Smallest probability that the interval contains the true value, above 0 and below 1. The true value lies below
+        the interval with probability at most (1 - confidence) / 2. The same holds for values above the interval.
 
     Raises
     ------

@@ -51,16 +51,16 @@ class BetaExpectation:
 
 
 def where_it_reaches(tail: Callable[[float], float], level: float, largest: float) -> float:
-    """Return the argument at which an increasing function reaches a level; 0 if it is above the level at 0.
+    """Return the argument at which an increasing function reaches a level; 0 if the function is above the level at 0.
 
     Parameters
     ----------
     tail
-        Increasing function of a number from 0. It must exceed `level` for large numbers.
+        Increasing function, defined for all numbers of at least 0. It must exceed `level` for large numbers.
     level
         Value that the function must reach, above 0.
     largest
-        Largest argument of the search, which may go on to the next power of 2 beyond it.
+        Largest argument that is searched. The search may go on to the next power of 2 above it.
     """
     return falling_root(lambda x: level - tail(x), most=largest, xtol=1e-9, rtol=1e-9)
 

@@ -132,9 +132,10 @@ def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:
 
 
 def _twofold(claim: float, is_least: bool, origin: float, largest: float) -> float:
-    """Return half of a lower limit or twice an upper limit; half also if twice the limit exceeds `largest`.
+    """Return the value that breaks a claimed limit twofold: half of a lower limit, or twice an upper limit.
 
-    Half and twice refer to the distance from `origin`.
+    Both are counted as distances from `origin`. If twice an upper limit exceeds `largest`, half of the limit is
+    returned.
     """
     half, twice = origin + (claim - origin) / 2, origin + 2 * (claim - origin)
     return half if is_least or twice > largest else twice

@@ -103,7 +103,7 @@ class BinomialHistogram:
 
     @property
     def total(self) -> int:
-        """Sum of the scores of all observed counts; `scores` defines the score of a count."""
+        """Sum of the scores of all observed counts. `scores` gives the score of each possible count."""
         return int(self.often @ self.scores)
 
     @property

@@ -83,8 +83,8 @@ def _repeated(members: Floats, nonmembers: Floats, rule: str) -> tuple[str, ...]
 def _bend(members: Floats, nonmembers: Floats) -> float:
     """Return how far the trade-off of the scores deviates from a Gaussian one, in standard errors; 0 with few scores.
 
-    The deviation is the difference of Phi^-1(TPR) - Phi^-1(FPR) between FPR 0.1 and FNR 0.1, which is 0 for a Gaussian
-    one.
+    For a Gaussian trade-off, Phi^-1(TPR) - Phi^-1(FPR) is the same at all thresholds. The deviation is the difference
+    between its values at FPR 0.1 and at FNR 0.1.
     """
     thresholds = [np.quantile(nonmembers, 1 - _TAIL, method="lower"), np.quantile(members, _TAIL, method="lower")]
     high, low = max(thresholds), min(thresholds)

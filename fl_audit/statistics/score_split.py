@@ -105,10 +105,11 @@ def number_of_splits(members: Floats, nonmembers: Floats) -> int:
 
 
 def split_scores(members: Floats, nonmembers: Floats, break_ties: bool = False, number: int = 0) -> ScoreSplit:
-    """Split the scores of two groups, of at least 2 each: one part chooses a threshold, the other one measures it.
+    """Split the scores of two groups at random: one part serves to choose a threshold, the other part to evaluate it.
 
-    The split does not change if the two groups are exchanged or all scores are negated. So it does not know which group
-    scores higher, and the caller must try all four directions (`ScoreSplit.directions`).
+    Each group has at least 2 scores. The split is the same if the two groups are exchanged or all scores are negated.
+    It therefore does not fix which group is expected to score higher. The caller must try both groups, with the scores
+    as they are and negated (`ScoreSplit.directions`).
 
     Parameters
     ----------

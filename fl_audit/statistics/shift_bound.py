@@ -125,7 +125,10 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
 
 
 def _estimate(shift: float, root: float, degrees: int, probability: float) -> ShiftEstimate:
-    """Return a shift with its lower bound; `root` is the noncentrality of t for a true shift of 1."""
+    """Return a shift with its lower bound at the confidence `probability`, by the noncentral t distribution.
+
+    `degrees` are the degrees of freedom, and `root` is the noncentrality for a true shift of 1.
+    """
     return ShiftEstimate(shift, noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0)
 
 

@@ -141,10 +141,11 @@ def _ratio_bound(hits: Floats, first: float, alarms: Floats, second: float, delt
 
 
 def _by_value(way: ScoreSplit, delta: float, level: float) -> _Rules:
-    """Return candidate thresholds, which are values of the choosing scores, and how well each is expected to do.
+    """Return candidate thresholds, with the bound on epsilon that each of them is expected to give.
 
-    The first array holds the Clopper-Pearson bound that is expected for each threshold, the second the thresholds. The
-    third holds the number of measuring scores with D' above each threshold.
+    The thresholds are scores of the part of the data that chooses a threshold. The first array holds the expected
+    Clopper-Pearson bounds, and the second the thresholds. The third holds, for each threshold, the number of larger
+    scores with D' in the other part of the data, which measures error rates.
     """
     # The threshold is the value of a score, so ties need no care. A threshold at one group's j-th largest score of n
     # leaves a share of j / (n + 1) of its distribution above it on average; between two of its scores, half a step

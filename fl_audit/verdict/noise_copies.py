@@ -260,7 +260,7 @@ def _order(count: int) -> Integers:
 
 
 def _product_log_tail(size: float, count: float) -> float:
-    """Return the log of the probability that a sum of products x_i x_{i+s} of N(0, 1) variables exceeds `size`.
+    """Return the log of the probability that a sum of `count` products x_i x_{i+s} of N(0, 1) variables exceeds `size`.
 
     `size` is in standard deviations of the sum. The sum is approximated by a sum of count / 3 independent products with
     variance 3, for which the saddlepoint formula of Lugannani and Rice is used.

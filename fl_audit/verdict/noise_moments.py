@@ -136,9 +136,9 @@ def _detectable_share(added: int, freedom: int, level: float) -> float:
 def serial_correlation(measured: NoiseMeasurements) -> TestResult:
     """Test whether the noise of consecutive rounds of a trial is correlated at the sampled coordinates: Student's t.
 
-    For the noise p of a round and q of the next one, <p, q> / |p| is normal with a spread that does not depend on p. So
-    these values are independent over rounds and trials, and their mean is tested two-sided. The test finds
-    moving-average noise with far more power than sums over rounds do.
+    Let p be the noise of a round and q the noise of the next round. Then <p, q> / |p| is normal, and its spread does
+    not depend on p. So these values are independent over rounds and trials. Their mean is tested two-sided. The test
+    finds moving-average noise with far more power than sums over rounds do.
     """
     only_if(measured.rounds >= 2, NotTestedReason.ONE_ROUND)
     sample = measured.even_sample

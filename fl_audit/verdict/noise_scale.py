@@ -90,7 +90,7 @@ def chi_square_quantile(probability: float, freedom: int) -> float:
 def detectable_ratio(freedom: int, level: float) -> float:
     """Return the largest ratio of real to claimed noise that a lower-tail chi-square test finds with `DETECTION_POWER`.
 
-    The ratio is that of standard deviations.
+    The noise is measured by its standard deviation. The ratio is below 1, because the test looks for missing noise.
 
     Parameters
     ----------

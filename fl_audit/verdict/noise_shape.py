@@ -158,7 +158,7 @@ def low_bits(measured: NoiseMeasurements) -> TestResult:
 class _NoiseGridTestInput:
     """Noise values, and the range of frequencies at which their characteristic function is tested.
 
-    The test finds a grid: all values are multiples of one step.
+    The test looks for a grid, on which all values are multiples of one step.
     """
 
     unit: str  # name of the unit of the values; frequencies are in its inverse

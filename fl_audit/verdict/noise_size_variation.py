@@ -1,10 +1,13 @@
-"""Test whether the size of the noise varies between rounds as it should, and whether noise is missing in some places.
+"""Test whether the size of the noise varies between rounds as claimed, and whether some tensors get too little noise.
 
 The size of the noise in a round is its sum of squares, which is chi-square distributed. Its normal score is the
 standard normal quantile of its chi-square probability. Under the claim the scores are independent N(0, 1) over trials
-and rounds. Two faults break this. If the noise of every round is scaled to the same length, the scores are almost
-equal. If a round uses the shuffled noise of an earlier round, it has the score of that round. An adversary who knows
-such a fault can infer the secret from the sizes.
+and rounds. Two faults break this. If the noise of every round is scaled to the same length, all scores are almost
+equal. If a round uses the shuffled noise of an earlier round, both rounds have the same score. An adversary who knows
+of such a fault can infer the secret from the sizes.
+
+Further tests look for single tensors, or a direction (the sum of the contributions that D and D' share), with too
+little noise.
 """
 
 import math

@@ -37,7 +37,7 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
     Means are over all rounds of the trials with D, or of the trials with D'. Four kinds of statistics are computed: the
     chi-square of the means at all sampled coordinates, the chi-square at the coordinates of each tensor, the largest
     mean at a coordinate, and the chi-square of the means along public directions and along the shared sum. Bonferroni's
-    correction is within and over the kinds.
+    correction is for the number of tests of each kind, and for the number of kinds.
     """
     owners, sides = np.array(measured.owners), _sides(measured)
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)

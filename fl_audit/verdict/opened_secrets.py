@@ -195,12 +195,15 @@ def shares_of(tallies: "pd.DataFrame") -> NoiseShareProducts | None:
 
 
 def last_bits_of(tallies: "pd.DataFrame") -> LastBitCounts | None:
-    """Return the counts of released numbers whose last bit is 1, from the table of tallies; None if it has none.
+    """Return how often the last bit of released numbers is 1, from a table of tallies; None if the table has no bits.
 
     In the table, the column "second" is 0 for trials with D and 1 for trials with D'. The column "first" says what a
-    row counts. From 0 on it is the index of a sampled coordinate, whose bits of 1 are counted. At -1 the bits of 1 at
-    all evaluated coordinates are counted, at -2 all bits at these coordinates, and at -3 all bits at each sampled
-    coordinate.
+    row counts:
+
+    * 0 and above: the bits that are 1 at the sampled coordinate with this index;
+    * -1: the bits that are 1 at all evaluated coordinates;
+    * -2: all bits at all evaluated coordinates;
+    * -3: all bits at a single sampled coordinate.
     """
     rows = _summed(tallies, LAST_BIT)
     if rows.empty:

@@ -43,10 +43,10 @@ def secret_total(measured: NoiseMeasurements) -> TestResult:
 
 @of_family(TestName.SECRET_PLACE)
 def secret_place(measured: NoiseMeasurements) -> TestResult:
-    """Test whether the amount of noise on any tensor or class of coordinates differs between D and D'.
+    """Test whether the amount of noise on any tensor, or on any class of coordinates, differs between D and D'.
 
-    A class is a set of evenly spaced coordinates. Each comparison is a two-sided F test, and Bonferroni's correction is
-    for the number of tensors and classes.
+    A class is a set of evenly spaced coordinates. Each comparison is a two-sided F test. Bonferroni's correction counts
+    all tensors and classes.
     """
     seen, variance = measured.noise, measured.sigma**2
     known = ~np.isnan(seen.strides[:, :, 0, 0])

@@ -35,9 +35,9 @@ _CLOSE = 1e-9  # two draws of continuous noise are as close as this with a proba
 def share_pairs(opened: OpenedSecrets) -> TestResult:
     """Test whether any two clients' shares of the noise are correlated, by the largest absolute correlation.
 
-    The rest of the noise is the total noise without the shares that the insider knows. It is compared with these known
-    shares only, because it contains all other shares. The p-value is that of cosines of independent normal vectors,
-    corrected by Bonferroni for the number of pairs.
+    If the insider knows only some shares, the total noise minus these shares is compared with each of them, too. It is
+    not compared with the other shares, because it contains them. The p-value is that of cosines of independent normal
+    vectors, corrected by Bonferroni for the number of pairs.
     """
     only_if(opened.has_shares, NotTestedReason.NO_SHARES)
     found = if_known(opened.shares, NotTestedReason.UNOPENED_SHARES)

@@ -167,10 +167,11 @@ def planned_signal(trials: int, rounds: float, length: float, share: float) -> S
 
 
 def _limits(limit: float, trials: int, freedom: int, each: float, share: float) -> SignalDetectionLimit:
-    """Return the limits of detection of a run, given how many times (`limit`) a target must count to be found.
+    """Return a run's limits of detection: how large the target's contribution must be to be noticed as too large.
 
-    `each` is the shift of one trial's standardised noise if the target counts once more. `share` is the share of the
-    trials with the target.
+    `limit` is the smallest multiple of the target's permitted contribution that the run would have found. `each` is by
+    how much the standardised noise of one trial shifts if the target contributes once more. `share` is the share of the
+    trials that contain the target, and `freedom` the number of degrees of freedom.
     """
     if not math.isfinite(limit):
         return SignalDetectionLimit()

@@ -161,9 +161,10 @@ def noise_along(run: FinishedRun, chosen: Integers, of_all: bool = True) -> Nois
 
 
 def _drift_of_targets(is_in: Flags, rounds: Floats, sums: Floats) -> Floats | None:
-    """Return the noise along each target, summed over all trials that contain it and scaled to variance 1, (targets,).
+    """Return the noise along each target, summed over the trials that contain the target and scaled to variance 1.
 
-    Targets without a measured round are left out; None if fewer than two remain.
+    `rounds` holds the numbers of measured rounds and `sums` the sums of the noise over them, both (trials, targets).
+    Targets without a measured round are left out. The result is None if fewer than two targets remain.
     """
     held = is_in & (rounds > 0)
     counts, drifts = (np.where(held, values, 0.0).sum(axis=0) for values in (rounds, sums))

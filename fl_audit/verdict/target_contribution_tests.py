@@ -196,10 +196,10 @@ def _beside_rounds(along: Floats) -> tuple[float, int]:
 
 
 def _largest(name: TestName, looks: _NormalDriftSums, variance: float, freedom: int, limit: float) -> TestResult:
-    """Return the result of a two-sided t-test of the sum of noise that is largest in absolute value.
+    """Return a two-sided t-test of that one of several sums of noise which is largest in absolute value.
 
     The p-value is corrected for the number of sums. `variance` is the measured variance of the noise, with `freedom`
-    degrees of freedom.
+    degrees of freedom. `limit` is the limit of detection that the result states.
     """
     scale = math.sqrt(variance)
     at = int(np.abs(looks.values).argmax())

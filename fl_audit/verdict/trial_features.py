@@ -69,11 +69,11 @@ def sample_features(measured: NoiseMeasurements) -> Features:
 
 
 def direction_features(measured: NoiseMeasurements) -> Features:
-    """Return the features of the noise along f(D) - f(D') and along the gradients, each (trials,), keyed by name.
+    """Return features of each trial's noise along f(D) - f(D') and along gradients: arrays (trials,), keyed by name.
 
-    Two further quantities have features if the challenger revealed them after the run. One is the noise of the quantile
-    bits of adaptive clipping, the other the share of ones among the last bits of the releases. The result is empty if
-    nothing was measured.
+    A feature is a number from which a distinguisher may tell D from D'. If the challenger revealed them after the run,
+    there are features of two further quantities. One is the noise of the quantile bits of adaptive clipping. The other
+    is the share of ones among the last bits of the releases. The result is empty if nothing was measured.
 
     Unknown values are replaced by normal draws, because the number of unknown values may differ between D and D'. The
     draws have standard deviation 1, or that of the known values if the known values show more noise than claimed.
@@ -158,8 +158,8 @@ def _round_groups(rounds: int) -> dict[str, slice]:
 def _tail_features(values: Floats) -> Features:
     """Return four features of each trial's values: three standardised shares, and the largest absolute value.
 
-    The shares are those of values beyond 2 standard deviations, beyond 3, and above 0. The largest absolute value is
-    given as minus the log of its tail probability.
+    The shares count the values beyond 2 standard deviations, beyond 3 standard deviations, and above 0. The largest
+    absolute value is given as minus the log of its tail probability.
     """
     sizes = np.abs(values).reshape(len(values), -1)
     count = sizes.shape[1]

@@ -166,7 +166,11 @@ class BlackBoxTrial:
     def _contribution(
         self, node: int, part: ClientContribution, round: int, loss: float
     ) -> tuple[Floats, dict[str, float]]:
-        """Return a client's update in a round, (parameters,), and its reported metrics, all of value `loss`."""
+        """Return the update of client `node` in a round, (parameters,), and the metrics that it reports.
+
+        `part` says how the target's client or record contributes. If the claim is about clients, all metrics have the
+        value `loss`. If it is about records, the metrics are those of the local training.
+        """
         is_target = node == _TARGET
         if self._claim.neighbours.unit is Unit.CLIENT:
             update = self._vector(part, round, is_target) if is_target else self._other(node, round)

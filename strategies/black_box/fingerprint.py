@@ -50,7 +50,8 @@ def client_fingerprint(call_next: object, config: Mapping[str, object]) -> str:
     call_next
         The mod's next function; used in place of the ClientApp if none is found among the callers.
     config
-        The app's run configuration; numbers, booleans and strings of letters, hyphens and underscores count.
+        The app's run configuration. Only numbers, booleans, and strings of letters, hyphens and underscores enter the
+        digest.
     """
     app = _calling_app()
     parts = [call_next] if app is None else [*app._mods, app._call, *app._registered_funcs.values()]

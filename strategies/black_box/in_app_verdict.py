@@ -72,7 +72,7 @@ def _errors(seen: Sequence[Transcript]) -> list[str]:
 def _hindrance(seen: Sequence[Transcript], present: NDArray[np.bool_], is_about_records: bool) -> str:
     """Return a sentence on how often the target's client gave no valid reply under D and D'; empty if it always did.
 
-    For claims about records, it adds that the audit's own change of the records may be the cause.
+    For claims about records, the sentence adds that the audit's own change of the records may be the cause.
     """
     failed = np.array([FAILED in one.numbers for one in seen])
     if not np.any(failed):

@@ -142,7 +142,10 @@ class LegacyAdapter(Strategy):
         return messages
 
     def _answered(self, replies: Iterable[Message]) -> tuple[list[tuple[ClientProxy, RecordDict, int, Any]], list[Any]]:
-        """Return (client, content, example count, metrics) of each valid reply, and errors and missing replies."""
+        """Return two lists: one of valid replies as (client, content, example count, metrics), and one of errors.
+
+        A client that did not answer counts as an error.
+        """
         answered, failures, silent = [], list[Any](), dict(self._asked)
         for reply in replies:
             proxy = silent.pop(reply.metadata.src_node_id)

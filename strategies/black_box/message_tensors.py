@@ -62,8 +62,8 @@ def shapes_of(model: Arrays) -> dict[str, tuple[int, ...]]:
 def with_names(records: Mapping[str, Arrays], names: set[str], record: str = "") -> Arrays | None:
     """Return the tensors of the first record that has the wanted names and no others.
 
-    If there is none, the first record that has the wanted names among others is taken. The result is None if no record
-    has all of them.
+    If no record has exactly these names, all tensors of the first record that has at least these names are returned.
+    The result is None if no record has all of the names.
 
     Parameters
     ----------
@@ -193,14 +193,14 @@ def crafted(model: Mapping[str, NDArray[np.generic]], length: float) -> dict[str
 
 
 def whole_parts(arrays: Mapping[str, Part], model: Mapping[str, NDArray[np.generic]]) -> dict[str, Part]:
-    """Return the entries of `arrays` whose tensor has an integer or boolean type in `model`.
+    """Return the entries of `arrays` that belong to integer or boolean tensors of the model, keyed by tensor name.
 
     Parameters
     ----------
     arrays
         Tensors or other values, keyed by tensor name.
     model
-        Tensors of the model, keyed by name, with every name of `arrays`; their types decide.
+        Tensors of the model, keyed by name. Every name in `arrays` occurs here.
     """
     return {name: value for name, value in arrays.items() if model[name].dtype.kind in "iub"}
 

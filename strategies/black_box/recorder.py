@@ -245,7 +245,10 @@ class TrialRecorder:
         return Transcript(steps, values, direction, others, own, contributed, has_release, beside, refusal)
 
     def _note_form(self, released: Arrays) -> None:
-        """Record the form of a released model's tensors, and the values of tensors that the initial model lacks."""
+        """Record names, types, shapes and total bytes of a released model's tensors.
+
+        Of tensors that the initial model lacks, the values are recorded as well.
+        """
         beside = {name: array.ravel() for name, array in released.items() if name not in self._scene.model}
         self._note("array", {f"{name}[{n}]": float(x) for name, one in beside.items() for n, x in enumerate(one)})
         forms = "; ".join(f"{name} {array.dtype} {array.shape}" for name, array in sorted(released.items()))
@@ -325,7 +328,7 @@ def _stacked(vectors: list[Floats | None] | list[Floats], rounds: int, size: int
 def _summarised(numbers: Mapping[str, list[float]], errors: list[str], refusal: str | None) -> dict[str, float]:
     """Summarise numbers by name: a single value as it is, several by their first, last and mean.
 
-    It also counts each error message of clients, and marks a refusal of the strategy.
+    The result also contains the count of each error message of clients, and a mark if the strategy refused.
     """
     found = dict[str, float]()
     for name, values in numbers.items():

@@ -204,9 +204,10 @@ class _TrialExecutor:
         shutil.rmtree(self._room, ignore_errors=True)
 
     def play(self, wanted: tuple[str, int], until: float) -> _Chunk:
-        """Run the trials of a chunk until `until` (monotonic clock, in seconds).
+        """Run the trials of the chunk `wanted` one after the other, and end after the trial that is running at `until`.
 
-        Return transcripts, whether each trial used D, and outside paths to which trials wrote.
+        `until` is a time of the monotonic clock in seconds. Return the transcripts, whether each trial used D, and the
+        paths outside the working copy to which trials wrote.
         """
         copy = self._copy_here()
         draws, present = self._drawn(wanted)

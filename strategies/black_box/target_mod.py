@@ -163,8 +163,8 @@ def _kept_apart(context: Context, trial: int, is_noted: bool) -> Iterator[dict[s
 def _enter(state: RecordDict, ours: dict[str, Any], trial: int) -> None:
     """Replace a client's state by the initial state of a trial, unless the client is already in this trial.
 
-    Trial 0 stands for the app's own training, whose last state is restored. `ours` stores that state and the state
-    before the audit.
+    The initial state is the client's state before the audit. Trial 0 stands for the app's own training, whose latest
+    state is restored. `ours` stores both states.
     """
     if not ours:
         ours |= {_BEFORE + key: deepcopy(record) for key, record in state.items()}

@@ -181,7 +181,10 @@ class StoredTrials:
 
     @property
     def probe(self) -> str | None:
-        """The strategy's error on an update of exactly zero: empty for none, None if not tested yet."""
+        """The message of the error that the strategy raised on an update of exactly zero.
+
+        It is empty if the strategy raised none, and None if such an update has not been tried yet.
+        """
         path = self.directory / _PROBE
         return str(_read(path)["said"]) if path.exists() else None
 

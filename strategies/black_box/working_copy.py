@@ -129,7 +129,7 @@ class WorkingCopy:
             self._first = self._listed()
 
     def record_write(self, path: str) -> None:
-        """Record a write: inside the copy, it marks the copy as changed; elsewhere, `outside` gets the path.
+        """Record that code wrote to a path: mark the copy as changed, or add a path outside of the copy to `outside`.
 
         Temporary files, devices and bytecode are ignored.
         """

@@ -142,10 +142,10 @@ def _arrays(model: Mapping[str, Array] | Parameters) -> Iterator[NDArray[Any]]:
 
 
 def _weighed(strategy: object, said: _Said, replies: Sequence[Any]) -> Iterator[ReportedCanaryProperties]:
-    """Yield the readable note of each canary client on its canary, with the weight of its reply in the average.
+    """Yield what each canary client reports about its canary, with the weight of its reply in the average.
 
-    Weights are relative to the largest one. The function is called after the averaging, because wrappers of the
-    strategy may change weights before it.
+    Unreadable reports are left out. Weights are relative to the largest one. The function must be called after the
+    averaging, because wrappers of the strategy may change weights before the averaging.
     """
     layers = [*layers_of(strategy)]
     key = next((one.weighted_by_key for one in reversed(layers) if hasattr(one, "weighted_by_key")), "num-examples")

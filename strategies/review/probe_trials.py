@@ -81,11 +81,10 @@ def _require_played(seen: Transcript, blamed: str) -> None:
 
 
 def _require_scalable(system: AuditedSystem, seen: Transcript) -> None:
-    """Raise `InputError` if a strategy fails at an update that it has to clip, because of the model's whole numbers.
+    """Raise `InputError` if a strategy fails when it has to clip an update, because the model has integer tensors.
 
-    Flower's wrappers for differential privacy scale every array of an update in place, and NumPy refuses to do that
-    with whole numbers. `seen` is a trial with an update of twice the clipping norm. At the clipping norm itself, the
-    failure depends on the last bit of the update's norm.
+    Flower's wrappers for differential privacy clip by scaling every tensor in place, which NumPy refuses for integers.
+    `seen` is a trial with an update of twice the clipping norm, which has to be clipped for certain.
     """
     whole = [name for name, array in (system.model or {}).items() if array.dtype.kind in "iub"]
     has_failed = "UFuncTypeError" in (seen.refusal or "") and bool(whole)

@@ -175,9 +175,10 @@ _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluatio
 
 
 def _by_words(leak: SideChannelResult, review: ReviewResult) -> str:
-    """Return, in parentheses, the name of the number by which a side channel leaked; empty if it has no name.
+    """Return the name of the metric or other number that leaked the secret, in parentheses; empty if there is none.
 
-    A remark is added if the clients of the trials report this number, but the app's own clients perhaps do not.
+    If the number is the loss that the trials' clients report, a remark says that the app's own clients may not report
+    it.
     """
     if leak.by is None or leak.by.startswith("what was released"):
         return ""

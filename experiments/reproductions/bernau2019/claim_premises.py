@@ -72,7 +72,7 @@ def model_premise(played: DataSetRuns) -> PaperClaim:
 
 
 def confidence_of_each(runs: int) -> float:
-    """Return the confidence of each of `runs` intervals such that all hold together at `CONFIDENCE` (Bonferroni)."""
+    """Return the confidence of each of `runs` intervals that makes all of them hold at `CONFIDENCE` (Bonferroni)."""
     return 1 - (1 - CONFIDENCE) / runs
 
 

@@ -111,14 +111,16 @@ def black_box_baseline(where: str, found: Sequence[IntervalEstimate], trials: in
 
 
 def printed_phi(setting: MembershipSetting, found: IntervalEstimate, trials: int) -> PaperClaim | None:
-    """Return the claim that phi is near the value that the paper prints, or None if it prints none there.
+    """Return the claim that phi is near the value that the paper prints, or None if the paper prints no value.
 
-    The paper prints phi at the noise at which the attack's AUC falls to 1/2.
+    phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. The paper prints it at the
+    noise at which the AUC falls to 1/2.
 
     Parameters
     ----------
     setting
-        Data set, kind of DP and noise level, at which section 6 says that attacks are at chance.
+        Data set, kind of DP and noise level. Section 6 of the paper says that attacks are no better than chance at this
+        level.
     found
         Our phi at this setting, with its interval.
     trials
@@ -133,7 +135,7 @@ def printed_phi(setting: MembershipSetting, found: IntervalEstimate, trials: int
 
 
 def entropy_gap(classes: int) -> float:
-    """Return the entropy of a test record minus that of a training record of Skewed Purchases, in bits per feature.
+    """Return how much more entropy a test record of Skewed Purchases has than a training record, in bits per feature.
 
     One in `classes` features is an indicator bit, alike in both kinds of records. All other features are noise bits: 1
     with probability 0.5 in test and 0.2 in training records.

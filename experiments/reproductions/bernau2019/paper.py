@@ -60,7 +60,7 @@ _ITEMS = (
 
 
 def _make(items: Sequence[MembershipPaperItem], context: ItemContext) -> PaperResults:
-    """Carry out the runs that the items need, each once, and make the items; items without data are left out."""
+    """Carry out each run that a table or figure (item) needs, and make the items; items without data are left out."""
     found, remarks = find_data_of_items(items, settings.CANDIDATES, context)
     if any(one.study is MembershipDatasetName.LFW for one in found):
         context.announce(_NO_FACES)

@@ -116,7 +116,7 @@ def order_of_phi(played: DataSetRuns) -> Iterator[PaperClaim]:
     """Yield the claim on which kind of DP, local or central, has the higher phi, averaged over noise levels.
 
     phi is the relative loss of the attack's AUC divided by the relative loss of accuracy. Nothing is yielded if the
-    paper makes no such claim for the data set, or if one kind of DP was not run.
+    paper does not compare phi on this data set, or if one kind of DP was not run.
     """
     better = _HIGHER_PHI.get(played.data.study)
     if better is None or not played.local or not played.central:

@@ -93,7 +93,7 @@ class MembershipSettingResults:
 
 @dataclass(frozen=True)
 class DataSetRuns:
-    """The results on one data set: without DP (`original`), under local DP and under central DP, by falling epsilon."""
+    """The results on one data set: without DP (`original`), and under local and central DP, largest epsilon first."""
 
     data: settings.MembershipDatasetRecipe
     original: MembershipSettingResults
@@ -125,7 +125,7 @@ class DataSetRuns:
         return self.local if method is PrivacyMethod.LOCAL else self.central
 
     def side(self, method: PrivacyMethod) -> tuple[MembershipSettingResults, ...]:
-        """Return the result without DP, followed by those under local or central DP."""
+        """Return the results without DP, followed by the results under the given kind of DP."""
         return (self.original, *self.of(method))
 
 

@@ -38,9 +38,9 @@ def play(data: Sequence[MembershipDatasetRecipe], context: ItemContext, adding: 
 
     A setting is a data set with a kind of privacy and a noise level; its runs are called parts. First, one part of
     every setting is run. In the full form, undecided claims then get more parts, the cheapest claims first, until at
-    most `MOST_OPEN` claims are undecided. This is done twice. The first time it may take half of the remaining time,
-    the second time all of it. An interrupted reproduction continues with the plans in `plan.json`. Finished runs are
-    read and not repeated.
+    most `MOST_OPEN` claims are undecided. Parts are added twice: first within half of the remaining time, then within
+    all time that is left. An interrupted reproduction continues with the plans in `plan.json`. Finished runs are read
+    and not repeated.
 
     Parameters
     ----------
@@ -111,10 +111,11 @@ def _price(need: Parts, parts: Parts, seconds: Mapping[str, float]) -> float:
 
 
 def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) -> Parts:
-    """Return the numbers of runs, by setting, that would decide a claim at the least cost; empty if they are unknown.
+    """Return how many runs of each setting would decide a claim at the least cost; empty if the numbers are unknown.
 
-    A setting contributes a share s to the squared width of the claim's interval. With m times as many trials, the share
-    is s / m. The cost is least if m is proportional to sqrt(s / seconds) (Neyman allocation).
+    `before` holds the numbers of runs so far, and `seconds` the duration of a run, both by setting. A setting
+    contributes a share s to the squared width of the claim's interval. With m times as many trials, the share is s / m.
+    The cost is least if m is proportional to sqrt(s / seconds) (Neyman allocation).
     """
     more = claim.trials_to_decide
     if more is None or not claim.runs:

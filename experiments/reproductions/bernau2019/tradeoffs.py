@@ -36,7 +36,7 @@ class AucAndAccuracyResamples:
     ) -> IntervalEstimate:
         """Return a statistic of AUCs and accuracies, with its percentile bootstrap interval.
 
-        The ends are NaN if the statistic is undefined for the estimates, or for too many resamples.
+        The ends are NaN if the statistic is undefined for the measured values, or for too many resamples.
 
         Parameters
         ----------

@@ -171,7 +171,7 @@ def advantage_name(found: InsiderRunResults) -> str:
 
 
 def counted_advantage(setting: InsiderSetting, counted: IntervalEstimate, trials: int) -> PaperClaim:
-    """Return the claim that the advantage by counting won trials equals rho_alpha, the paper's bound on it.
+    """Return the claim that the advantage, estimated from the number of won trials, equals its bound rho_alpha.
 
     Parameters
     ----------

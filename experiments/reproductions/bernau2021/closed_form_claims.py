@@ -1,6 +1,7 @@
 """Claims of Bernau et al. 2021 that are tested by formulas alone, without runs.
 
-rho_beta is the claimed bound on the adversary's belief in the true data set, and rho_alpha that on its advantage.
+rho_beta is the claimed bound on the adversary's belief in the true data set. rho_alpha is the claimed bound on its
+advantage.
 """
 
 from collections.abc import Iterator

@@ -198,9 +198,10 @@ def _draw_advantages(
 def _draw_with_published(
     axes: Axes, x: Floats, rows: Sequence[ItemRow], scaling: SensitivityKind, look: plot_style.CurveLook
 ) -> None:
-    """Draw our measured values as a curve, and the published values beside them.
+    """Draw the measured values of `rows` as a curve over `x`, and the published values beside them.
 
-    Curves of local noise are shifted to the left, and those of global noise to the right, so that both can be seen.
+    Values of runs with noise scaled to the local sensitivity are shifted to the left, and those with the global
+    sensitivity to the right, so that both can be seen.
     """
     side = -1 if scaling is SensitivityKind.LOCAL else 1
     plot_style.draw_measured(axes, x + 0.05 * side, [row.found for row in rows], look, look.name)

@@ -70,7 +70,7 @@ class NoisyQuery:
 
     @property
     def exceeded(self) -> float:
-        """Probability that the log-odds of the data set that was used exceed epsilon."""
+        """Probability that the log-odds in favour of the data set that was used exceed epsilon."""
         return float(ndtr(self.mu / 2 - self.epsilon / self.mu))
 
     @property

@@ -37,7 +37,7 @@ QUICK_WARNING = "Quick form: few trials, wide intervals. It shows that everythin
 
 @dataclass(frozen=True)
 class InsiderItem(DatasetItem):
-    """A table or figure of the paper; several of them may share runs."""
+    """A table or figure of the paper, made from runs that other tables and figures may use as well."""
 
     # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
     # needed.
@@ -74,7 +74,7 @@ _ITEMS = (
 
 
 def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
-    """Carry out the runs that the items need, each once, and make the items; items without data are left out."""
+    """Carry out each run that a table or figure (item) needs, and make the items; items without data are left out."""
     found, remarks = find_data_of_items(items, settings.CANDIDATES, context)
     makeable = tuple(item for item in items if not item.studies or item.data_of(found))
     runs = play([setting for item in makeable for setting in item.settings(item.data_of(found))], context)

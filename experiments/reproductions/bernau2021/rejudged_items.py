@@ -49,10 +49,10 @@ def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
 
 
 def _audit(published: PublishedReproduction, item: str, data: list[InsiderDatasetRecipe]) -> ItemResult:
-    """Return the figure on the audit of epsilon for one data set, from the rows that were published with it.
+    """Return the figure on the audit of epsilon for one data set, made from the rows that were published with it.
 
-    At the main value of rho_beta, our advantage of the insider is compared with the one that the paper prints in Table
-    2.
+    At the main value of rho_beta, our measured advantage of the insider is compared with the advantage in Table 2 of
+    the paper.
     """
     rows = published.rows(item)
     one = next(each for each in data if rows[0].setting.startswith(f"{each.title}, "))

@@ -58,7 +58,7 @@ class InsiderRunResults:
 
     @property
     def sensitivities(self) -> Floats:
-        """Local sensitivity in every round of every trial, shape (trials, rounds), in units of the gradient."""
+        """Local sensitivity of the summed gradient in every round of every trial, shape (trials, rounds)."""
         return self._by_trial("local_sensitivity")
 
     @property

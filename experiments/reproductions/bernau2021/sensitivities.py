@@ -26,7 +26,10 @@ def _limit(relation: Adjacency) -> float:
 
 
 def outlier_share(values: Floats) -> float:
-    """Return the share of values that lie more than 1.5 interquartile ranges beyond the quartiles, up to rounding."""
+    """Return the share of values that are outliers: more than 1.5 interquartile ranges above or below the quartiles.
+
+    A value must also be more than 1e-5 clipping norms beyond the quartiles. Smaller deviations are rounding errors.
+    """
     low, high = np.percentile(values, [25, 75])
     reach = max(1.5 * float(high - low), 1e-5 * CLIPPING_NORM)
     return float(np.mean((values < low - reach) | (values > high + reach)))

@@ -144,9 +144,10 @@ class InsiderSetting:
 
 
 def _trials_of(setting: InsiderSetting, extent: ComputeExtent) -> int:
-    """Return the number of trials of a setting; in the full form 1000 at rho_beta = 0.9, otherwise 250, as published.
+    """Return the number of trials of a setting.
 
-    The further neighbours of Figure 4 have 100; the paper states no number.
+    In the full form there are 1000 trials at rho_beta = 0.9 and 250 at other values, as published. Settings with
+    another neighbour D', which only Figure 4 needs, have 100 trials each, because the paper states no number.
     """
     match extent:
         case ComputeExtent.FULL:

@@ -57,7 +57,10 @@ _LOST = (
 
 
 def _simulated(extent: ComputeExtent, separations: int | None = None) -> PaperAndLongSimulation:
-    """Return both simulations for the first `separations` distances, or for all."""
+    """Return two simulations, one with the paper's ten repetitions and one with more.
+
+    They cover the first `separations` separations between members' and population losses, or all of them.
+    """
     both = SETTINGS[extent], MANY[extent]
     ten, many = (replace(one, separations=one.separations[:separations]) for one in both)
     return PaperAndLongSimulation(ten, many, simulate(ten, _SEED), simulate(many, _SEED_OF_MANY))
@@ -71,7 +74,7 @@ _BIASED = (
 def figure_4(context: ItemContext) -> ItemResult:
     """Return Figure 4: mean and standard deviation of estimated Epsilon* by number of losses, without any leak.
 
-    Members and population have equal loss distributions, so its true value is 0.
+    Members and population have equal loss distributions, so the true value of Epsilon* is 0.
     """
     found = _simulated(context.extent, 1)
     figure = new_figure()
@@ -94,7 +97,11 @@ def figure_4(context: ItemContext) -> ItemResult:
 
 
 def figure_5(context: ItemContext) -> ItemResult:
-    """Return Figure 5: mean and standard deviation of the estimates of Epsilon*, and its true value, by separation."""
+    """Return Figure 5: estimates of Epsilon* (mean and standard deviation) and its true value on simulated losses.
+
+    The horizontal axis is the separation a: the losses of members are drawn from Gamma(shape, 1), and those of the
+    population from Gamma(shape + a, 1).
+    """
     found = _simulated(context.extent)
     sizes = found.settings.sizes
     figure = new_figure(3.0 + 2.2 * ((len(sizes) + 1) // 2))

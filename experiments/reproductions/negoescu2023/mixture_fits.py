@@ -148,7 +148,7 @@ def _rows(checks: pd.DataFrame, points: Sequence[Point]) -> list[ItemRow]:
 
 
 def _claims(checks: pd.DataFrame) -> Iterator[PaperClaim]:
-    """Yield the claims of section 8.2. The interval of the last claim is over models, all others are over trials."""
+    """Yield the claims of section 8.2. Their intervals are over trials; only that of the last claim is over models."""
     claim = partial(PaperClaim, section="8.2", where="Adult")
     over = partial(claim, trials=checks["trial"].nunique())
     one, most = checks["components"] == 1, checks["components"] == checks["components"].max()

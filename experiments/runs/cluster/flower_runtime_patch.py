@@ -137,9 +137,10 @@ class PatchedRuntime:
         return {node: partition for partition, node in enumerate(self._nodes or ())}
 
     def hand_over(self, state: Any, queue: Any, nodes_mapping: Mapping[int, int], f_stop: threading.Event) -> None:
-        """Remember the nodes, then wait for the end of the run; replaces the loop in which Flower passes on messages.
+        """Store the nodes of a run, and wait for the end of the run.
 
-        If the run was started by Flower's own command, the nodes are not known before this call.
+        This method replaces the loop of Flower's runtime that passes on messages. If the run was started by Flower's
+        own command, the nodes are not known before this call.
 
         Parameters
         ----------

@@ -147,7 +147,7 @@ def restrict_later_ray() -> Path | None:
 
 @contextmanager
 def ray_for(options: RayOptions) -> Iterator[None]:
-    """Run the block with an embedded Ray that ends with the block, or connected to a running cluster.
+    """Run a `with` block either with an embedded Ray, which ends with the block, or connected to a running cluster.
 
     Flower uses the Ray that is running. If Flower had to start Ray itself, every run would begin more slowly.
 

@@ -123,7 +123,7 @@ class StatedClaim:
 
     @property
     def success(self) -> float:
-        """The largest probability of guessing correctly between D and D' that the claim allows, at prior 1/2."""
+        """The largest probability of a right guess whether D or D' was used, under the claim and at prior 1/2."""
         if self.mu is not None:
             return (1 + lazy_imports.gaussian.gdp_delta(0.0, self.mu)) / 2
         assert self.epsilon is not None

@@ -122,8 +122,9 @@ class _DistinguisherSearch:
     def look(self, kind: str, trials: Transcripts, present: Flags, fresh: int) -> list[Distinguisher]:
         """Return the distinguishers of the scenario `kind`, in the order in which they are worth a test.
 
-        `fresh` is the number of new trials on which they would be tested. If no trial of the scenario was valid, only
-        distinguishers with a positive margin are returned.
+        `fresh` is the number of new trials on which they would be tested. The margin of a distinguisher is the lower
+        bound on epsilon that is expected from the new trials, minus the claimed epsilon. If no trial of the scenario
+        was valid, only distinguishers with a positive margin are returned.
         """
         found = find_distinguishers(kind, trials, present, self.claim.limits, fresh)
         # If no trial was valid, numbers besides the model may still tell D from D'; other groups are not worth a test.
@@ -236,8 +237,9 @@ def _by_bits(scouted: Mapping[str, list[Distinguisher]]) -> tuple[list[Distingui
 def _selected_scenarios(scouted: Mapping[str, list[Distinguisher]], count: int) -> list[str]:
     """Return the scenarios in which the best distinguishers were found, in their order in `scouted`.
 
-    The best are the `count` distinguishers with the largest margins, and the one with the largest margin among those
-    that use only the low bits of released numbers.
+    The best are the `count` distinguishers with the largest margins. The one with the largest margin among those that
+    use only the low bits of released numbers is added. The margin is the expected bound on epsilon minus the claimed
+    epsilon.
     """
     found, low = (sorted(some, key=lambda distinguisher: -distinguisher.margin) for some in _by_bits(scouted))
     best = {distinguisher.kind for distinguisher in (*found[:count], *low[:1])}

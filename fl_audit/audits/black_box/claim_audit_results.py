@@ -88,9 +88,9 @@ class DistinguisherTest:
 
 @dataclass(frozen=True)
 class TrialErrorShares:
-    """The share of a scenario's trials with D, and that of its trials with D', which ended with an error.
+    """The shares of a scenario's trials with D, and of its trials with D', that ended with a certain error.
 
-    The error is one that the mechanism raised.
+    The error was raised by the mechanism.
     """
 
     kind: str  # name of the scenario

@@ -180,7 +180,7 @@ def margin_of(
 
 
 def _cautious_rates(one: Floats, zero: Floats) -> tuple[Floats, Floats]:
-    """Return TPR and FPR at all thresholds, each made worse by one standard error.
+    """Return TPR and FPR at all thresholds, each made worse by one standard error, so that luck counts less.
 
     `one` and `zero` are the ascending scores under D and D'. Each threshold gives two tests: the first guesses D above
     the threshold, and the second guesses D' up to the threshold.

@@ -114,10 +114,11 @@ def _alternating(trials: Transcripts) -> Floats:
 
 
 def _paired(trials: Transcripts) -> Floats:
-    """Return two numbers for the difference and for the sum of each pair of rounds: projection and log squared norm.
+    """Return features of pairs of rounds, which reveal noise that is used twice.
 
-    The projection is on the differing contribution. Repeated noise cancels in the difference, and negated noise in the
-    sum.
+    They are computed for the difference of the two releases, in which repeated noise cancels, and for their sum, in
+    which negated noise cancels. Each gives two numbers: its projection on what D contributes to it beyond D', and its
+    log squared norm.
     """
     steps = np.nan_to_num(trials.steps, nan=0.0, posinf=0.0, neginf=0.0)
     found = []
@@ -149,9 +150,10 @@ def _shown(steps: Floats) -> Floats:
 
 
 def _each(steps: Floats) -> Floats:
-    """Return at most 20,000 evenly spaced values of the releases of all rounds as columns.
+    """Return the released values of each trial, over all rounds, as features: one column for each value.
 
-    The values of single rounds are needed, because values without noise may cancel in the sum over rounds.
+    Single values are needed, because a fault may cancel in the sum over rounds. Above 20,000 values, evenly spaced ones
+    are selected.
     """
     values = _flat(steps)
     return values[:, :: -(-values.shape[1] // _MOST_ALONE)]

@@ -41,10 +41,11 @@ class DistinguisherFinding:
 
     @property
     def shown(self) -> str:
-        """A clause on what the trials prove, for the (epsilon, delta)-DP inequality that was tested.
+        """A clause that says what the trials prove about the guarantee.
 
-        At epsilon > 0, the clause gives a lower bound on epsilon at this delta. At epsilon = 0, it says whether more
-        trials can be guessed right than the claim allows.
+        The trials test the inequality of (epsilon, delta)-DP at one point. If this point has epsilon > 0, the clause
+        gives a lower bound on epsilon at its delta. If it has epsilon = 0, the clause says whether D and D' can be told
+        apart in more trials than the claim allows.
         """
         limit = self.attempt.distinguisher.limit
         if limit.epsilon > 0:
@@ -126,7 +127,7 @@ def findings(
 def result_json(result: ClaimAudit, found: tuple[DistinguisherFinding, ...]) -> dict[str, Any]:
     """Return the result of an audit as a dict of JSON values, as the file `verdict.json` stores it.
 
-    `lower_bound` is that of the test with the strongest evidence.
+    The entry `lower_bound` is taken from the test with the strongest evidence.
 
     Parameters
     ----------

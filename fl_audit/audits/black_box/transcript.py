@@ -148,11 +148,12 @@ class LinearSketch:
         return np.concatenate([np.stack([*along, *sums], axis=1), np.stack(public)], axis=1)
 
     def of_difference(self, difference: Floats) -> Floats:
-        """Return the sketch of `difference`, f(D) - f(D') of each round, with which inner products can be computed.
+        """Return a sketch of f(D) - f(D') in each round, for inner products with sketches of parameter vectors.
 
-        `difference` has shape (rounds, parameters), and the result (rounds, columns). The inner product of a row of the
-        result with a sketch from `of_vectors` equals the inner product of the two unreduced vectors. The first columns,
-        one for each part of the model, hold the norm of that part of `difference`; all other columns are 0.
+        `difference` is f(D) - f(D'), shape (rounds, parameters). The result has shape (rounds, columns). Its first
+        columns hold the norms of the parts of `difference`, one column for each part of the model. All other columns
+        are 0. If `of_vectors` gets the same `difference`, the inner product of its rows with the rows of the result
+        equals that of the full vectors.
         """
         found = np.zeros((len(difference), 2 * len(self.parts) + _PUBLIC))
         found[:, : len(self.parts)] = np.stack(self._lengths(difference), axis=1)

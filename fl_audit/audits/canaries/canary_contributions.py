@@ -25,7 +25,11 @@ from fl_audit.mechanisms.threat_model import Adversary
 
 
 def directions_read(public: Federation) -> int:
-    """Return the number of directions for which each release is scored: the canaries, and decoys under add-remove."""
+    """Return the number of directions for which each release is scored.
+
+    These are the directions of the canaries. Under add-remove adjacency there are decoys as well: directions that are
+    never inserted.
+    """
     return public.canaries + (DECOYS if public.mechanism.adjacency.relation is Relation.ADD_REMOVE else 0)
 
 

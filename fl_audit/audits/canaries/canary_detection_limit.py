@@ -91,7 +91,7 @@ def planned_canaries(federation: LoadedFederation, guarantee: Guarantee, trials:
 
 
 def canaries_needed_text(limit: CanaryDetectionLimit) -> str:
-    """Return a sentence on what would make a verdict from canaries conclusive, or find smaller breaches."""
+    """Return a sentence that says how canaries could find smaller breaches, such as by more rounds or fewer clients."""
     if limit.rounds_needed is None:
         return (
             f"The updates of so many other clients, with so few parameters, can hide {BREACH:g} times the guarantee "

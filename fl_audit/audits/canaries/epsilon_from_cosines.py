@@ -101,7 +101,9 @@ def from_all_iterates(
 
 
 def epsilon_of_two_normals(mean: float, spread: float, delta: float) -> float:
-    """Return the epsilon at `delta` between N(0, 1) and N(mean, spread^2), the larger one of its two directions.
+    """Return the smallest epsilon at `delta` for which N(0, 1) and N(mean, spread^2) are indistinguishable.
+
+    It is the larger one of the epsilons in both directions.
 
     Parameters
     ----------
@@ -171,7 +173,10 @@ def _finding(estimate: float, seen: Floats, delta: float, confidence: float) -> 
 
 
 def _scaled(cosines: ArrayLike, dimension: int, confidence: float, axes: int) -> Floats:
-    """Return checked cosines in units of 1 / sqrt(dimension); they need as many axes as `axes` says."""
+    """Check cosines, their dimension and a confidence, and return the cosines times sqrt(dimension).
+
+    The array of cosines must have `axes` axes: 1 for (canaries,), or 2 for (rounds, canaries).
+    """
     values = np.asarray(cosines, dtype=np.float64)
     fits = values.ndim == axes and values.shape[-1] >= 2 and values.shape[0] >= 1
     accepted = "(canaries,)" if axes == 1 else "(rounds, canaries)"

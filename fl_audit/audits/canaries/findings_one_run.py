@@ -142,7 +142,10 @@ def _certified(run: FinishedRun, table: pd.DataFrame, claim: Claim, confidence: 
 
 
 def _claim_of_canaries(run: FinishedRun, facts: PublicCanaryFacts) -> Claim:
-    """Return the claim that covers the canaries; if clients train by DP-SGD, that of the canaries' client."""
+    """Return the claim that covers the canaries.
+
+    If clients train by DP-SGD, it is the claim of the client that has the canaries.
+    """
     guarantee, mechanism = run.facts.guarantee, run.facts.federation.mechanism
     assert guarantee is not None, "only a guarantee is held against its canaries"
     if not isinstance(mechanism.contribution, PrivateTraining):
@@ -156,7 +159,10 @@ def _claim_of_canaries(run: FinishedRun, facts: PublicCanaryFacts) -> Claim:
 
 
 def _told(run: FinishedRun, facts: PublicCanaryFacts, claim: Claim) -> float | None:
-    """Return the epsilon that the accountant of the canaries' client reports; None if it was not recorded."""
+    """Return the epsilon that the client with the canaries accounts for itself; None if its steps were not recorded.
+
+    It is computed as Opacus does, from the client's recorded noise multiplier, sampling rate and number of steps.
+    """
     table = run.tables.clients
     if facts.client is None or table is None or "accounted_steps" not in table:
         return None

@@ -176,7 +176,7 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     """Return the lower bound on epsilon by Steinke et al. 2023: the smallest epsilon whose p-value reaches the level.
 
-    The p-value is that of `one_run_p_value`. The bound is at most 36.
+    The p-value of an epsilon is computed by `one_run_p_value`. The bound is at most 36.
 
     Parameters
     ----------

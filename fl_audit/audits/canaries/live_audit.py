@@ -3,9 +3,9 @@
 The bounds use all complete rounds (those in which every canary answered). They hold for a single analysis at a time
 chosen beforehand. The verdict must hold for repeated analyses, which would otherwise find a false violation sooner or
 later. It is therefore based on interim analyses that are declared beforehand: after 5, 10, 20, 40, ... complete rounds
-and after the last round. Each of them gets an equal share of the family-wise error rate, and of the error probability
-of the bounds (Bonferroni). A violation in one of them is final. Rounds after the last claimed round are used in the
-bounds but in no interim analysis, since no share of the error rate is left for them.
+and after the last round. The family-wise error rate, and the error probability of the bounds, are divided equally among
+the interim analyses (Bonferroni). A violation in one of them is final. Rounds after the last claimed round are used in
+the bounds but in no interim analysis, since no share of the error rate is left for them.
 """
 
 from dataclasses import dataclass, replace

@@ -245,10 +245,11 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 def _set_aside(directory: Path, kept: StoredRound) -> None:
-    """Move outdated stored rounds to a new subdirectory `earlier-N`, before the round `kept` is stored.
+    """Move the stored rounds that the new round `kept` makes outdated to a new subdirectory `earlier-N`.
 
-    Outdated are the rounds of other runs, and the rounds of this run with the number of `kept` or a larger one. If only
-    models are seen, all rounds of this run stay unless `kept` is round 1, since another client may have stored them.
+    Rounds of other runs are outdated. Rounds of the same run are outdated if their number is that of `kept` or larger.
+    If the observer sees only models, another client may have stored such rounds of the same run. They are then moved
+    only if `kept` is round 1.
     """
     found = {path: _run_and_number(path, *_stamp(path)) for path in directory.glob("round-*.json")}
     later = [path for path, (run, number) in found.items() if run != kept.run or number >= kept.number]

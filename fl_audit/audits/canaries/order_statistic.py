@@ -98,9 +98,9 @@ def _share_above(place: Floats | float, mu: float) -> Floats:
 
 
 def _places_of_the_next(coins: int, guessed: int, mu: float) -> tuple[Floats, Floats]:
-    """Return quadrature nodes and weights for the (guessed + 1)-th largest of `coins` draws of |s|.
+    """Return values of the (guessed + 1)-th largest of `coins` draws of |s|, with weights, for numerical integration.
 
-    The distribution of s, which depends on `mu`, is in the module docstring.
+    The module docstring gives the distribution of the score s, which depends on `mu`.
     """
     a, b = guessed + 1, coins - guessed
     near = _place_of_share(float(betainccinv(a, b, _NEGLECTED)), mu)

@@ -23,7 +23,8 @@ _WORK = 10_000  # number of hash iterations of a fingerprint, which make it cost
 class ReportedCanaryProperties:
     """The properties of a canary whose client answered.
 
-    Every property but the number is None if unknown, for example to an observer that sees only models.
+    Every property except the canary's number may be None, which means unknown, e.g. to an observer that sees only
+    models.
     """
 
     number: int  # number of the canary, from 0

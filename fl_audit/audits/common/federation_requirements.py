@@ -88,10 +88,10 @@ def require_targets(public: Federation, kind: str) -> None:
 
 
 def require_candidates(public: Federation) -> None:
-    """Raise `InputError` if the candidates' prior is no probability distribution, or a column cannot have candidates.
+    """Raise `InputError` if the candidates' prior is no probability distribution, or if candidates may not be values.
 
-    Candidates are the possible targets, of which exactly one is in each trial. The values of a column can be candidates
-    only for records that are not randomised, in the reconstruction audit.
+    Candidates are the possible targets, of which exactly one is in each trial. They may be the possible values of one
+    column of a record, but only in the reconstruction audit, and only for records that are not randomised.
     """
     shares, found = public.prior_of_candidates, f"candidates have the shares {public.candidate_prior}"
     is_exact = public.membership_scheme is MembershipScheme.EXACTLY_ONE

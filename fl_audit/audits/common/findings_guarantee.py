@@ -85,7 +85,7 @@ class GuaranteesByBelief:
 
     @property
     def accountant(self) -> Accountant:
-        """The accountant of the alternative guarantees: that of the run, or `rdp-classic` if the run uses `rdp`."""
+        """Accountant of the alternative guarantees: the run's accountant, but `rdp-classic` instead of `rdp`."""
         own = self.claim.accountant
         return Accountant.RDP_CLASSIC if own is Accountant.RDP else own
 
@@ -114,10 +114,10 @@ def _guarantees(claim: Claim) -> tuple[GuaranteeForBelief, ...]:
 
 
 def measure_other_guarantees(run: FinishedRun, _: Findings) -> GuaranteesByBelief | None:
-    """Return the claim of a run, from which a report later computes alternative guarantees.
+    """Return the claim of a run, from which a report later computes the guarantees with other bounds on the belief.
 
-    None if the run claims no guarantee by Gaussian noise, or if computing the alternatives takes too long, as for
-    sampled releases with accountant `pld`.
+    The result is None if the run claims no guarantee by Gaussian noise. It is also None if these guarantees would take
+    too long to compute, as for sampled releases with the accountant `pld`.
     """
     guarantee = run.facts.guarantee
     if guarantee is None or guarantee.noise_multiplier is None:

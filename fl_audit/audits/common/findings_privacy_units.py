@@ -13,7 +13,7 @@ from fl_audit.privacy.group_privacy import group_epsilon
 
 @dataclass(frozen=True)
 class UnitLevel:
-    """The guarantee of a training for one unit (record, user or client), and the epsilon that the run proves for it."""
+    """Guarantee of a training for one kind of unit (record, user or client), and the epsilon that the run proves."""
 
     unit: Unit
     is_claimed: bool  # whether the guarantee is about this unit

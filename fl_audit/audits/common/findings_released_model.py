@@ -1,4 +1,4 @@
-"""Findings on the released model: accuracy, and Epsilon* from losses on records, of users and of clients.
+"""Findings on the released model: its accuracy, and its Epsilon* for records, for users and for clients.
 
 Epsilon* is an empirical epsilon from the losses of one model on members and on other records.
 """

@@ -55,8 +55,8 @@ class PairAudit(BaseAudit):
     def require_evaluable(self, federation: "LoadedFederation", epsilon_star: bool, membership: bool) -> None:
         """Raise `InputError` if D and D' have fewer than two common records, or the population sample fewer than two.
 
-        The population sample holds records that no trial trains on. Nothing is checked if Epsilon* and the membership
-        attack are both switched off.
+        The population sample holds records that no trial trains on. `epsilon_star` and `membership` say whether
+        Epsilon* and the membership attack on losses are computed. If both are False, nothing is checked.
         """
         wanted = [(epsilon_star, "Epsilon*", "epsilon-star"), (membership, "the membership attack", "membership")]
         for name, count in (

@@ -83,9 +83,10 @@ class TargetsAudit(BaseAudit):
     def defaults(self, strategy: object, privacy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the default values for [audit] and for [privacy], as two dicts keyed by setting.
 
-        The insider is on in private training only, and the membership attack on losses is off. Only training without
-        privacy has a default for [privacy]: an adjacency, taken from `privacy` if it has one, and otherwise add-remove,
-        of records if `strategy` is "dp-fedsgd" and of clients otherwise.
+        By default there is an insider only in private training, and no membership attack on losses. The dict for
+        [privacy] is empty for private training. For training without privacy it holds the adjacency of `privacy`. If
+        `privacy` has none, the adjacency is add-remove-record for the strategy "dp-fedsgd", and add-remove-client for
+        all others.
         """
         of_unit = Adjacency.ADD_REMOVE_RECORD if strategy == "dp-fedsgd" else Adjacency.ADD_REMOVE_CLIENT
         is_private = privacy.get("private") is not False

@@ -61,10 +61,11 @@ def calibration(
     confidence
         Confidence of the intervals of the bins, above 0 and below 1.
     prior
-        The insider's prior belief in D, from which it makes its guess; above 0 and below 1.
+        The insider's prior belief in D, above 0 and below 1. The insider guesses the data set with the larger posterior
+        belief.
     coin
-        Probability with which the challenger uses D, above 0 and below 1. The tested beliefs have this prior, since
-        beliefs with another prior are not calibrated.
+        Probability with which the challenger uses D, above 0 and below 1. The tested beliefs are computed with this
+        prior instead of `prior`, since beliefs with any other prior are not calibrated.
     bins
         Largest number of bins, at least 1. Bins have equal numbers of trials, at least 10 if there are so many.
 

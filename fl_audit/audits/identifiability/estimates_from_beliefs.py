@@ -96,9 +96,9 @@ def _delta_terms(log_odds: Floats, epsilon: float) -> Floats:
 
 
 def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confidence: float) -> EstimateWithConfidence:
-    """Estimate delta of the audited pair D and D' at a given epsilon, from the log-odds of trials.
+    """Estimate the delta of the audited pair D and D' at a given epsilon, from the log-odds of trials.
 
-    The larger of the two directions counts.
+    The result is the larger of two estimates: one for D against D', and one for D' against D.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
     epsilon
         The epsilon for which delta is estimated, at least 0 and finite.
     confidence
-        Confidence of the interval, above 0 and below 1. Each direction has half of the error probability.
+        Confidence of the interval, above 0 and below 1. Each of the two estimates has half of the error probability.
 
     Raises
     ------

@@ -102,12 +102,13 @@ def advantage_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, fl
 
 
 def epsilon_of_beliefs(run: FinishedRun, confidence: float) -> tuple[float, float]:
-    """Return the ends of the confidence interval of epsilon at the claimed delta, from the insider's beliefs.
+    """Return a confidence interval (low, high) for the epsilon of the pair D, D' at the claimed delta, from beliefs.
 
     Parameters
     ----------
     run
-        A finished run with a guarantee, whose insider has exact log-likelihood ratios, with trials of both D and D'.
+        A finished run with a guarantee and with trials of both D and D'. Its insider must have exact log-likelihood
+        ratios, which give its beliefs.
     confidence
         Confidence of the interval, above 0 and below 1.
     """

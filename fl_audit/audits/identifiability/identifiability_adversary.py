@@ -57,9 +57,9 @@ def observe(
 ) -> RoundEvidence:
     """Return the insider's evidence from one round.
 
-    A round in which D and D' do not differ adds 0 to the log-odds. If the insider sees only models, their rounding
-    error must be at most a thousandth of the noise's standard deviation in every trial in which D and D' differ.
-    Otherwise `InputError` is raised.
+    A round in which D and D' do not differ adds 0 to the log-odds. If the insider sees only models, it recovers the
+    release from them with a rounding error. In every trial in which D and D' differ, this error must be at most a
+    thousandth of the noise's standard deviation. Otherwise `InputError` is raised.
 
     Source: Bernau et al. 2021, Lemma 1 and Algorithm 1, for a Gaussian release, as a log-likelihood ratio.
 

@@ -53,7 +53,7 @@ class LlrIncrementStatistics:
 
 @dataclass(frozen=True)
 class LlrIncrementTest:
-    """The test of the innovations, separately for trials with D and D'."""
+    """Tests that innovations (standardised increments of the log-odds) are N(0, 1), one for D and one for D'."""
 
     members: LlrIncrementStatistics  # the innovations of trials with D
     nonmembers: LlrIncrementStatistics  # the innovations of trials with D'

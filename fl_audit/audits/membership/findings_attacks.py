@@ -141,7 +141,7 @@ def bound_end(run: FinishedRun, name: str, confidence: float) -> tuple[float, fl
 def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
     """Return the results of all attacks and insiders; None if the run is no membership audit or has no attack.
 
-    Also None if the trials are too few to measure attacks (`can_compare_targets`).
+    The result is also None if the trials are too few to measure attacks (`can_compare_targets`).
     """
     table, guarantee = run.tables.targets, run.facts.guarantee
     if (

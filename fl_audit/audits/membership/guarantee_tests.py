@@ -10,7 +10,7 @@ from fl_audit.verdict.verdict import VerdictDetails
 
 
 class MembershipGuaranteeTests(TargetsGuaranteeTests):
-    """Tests of the guarantee in the audit kind `membership`, in which an independent coin decides for each target."""
+    """Tests of the guarantee in the audit kind `membership`, in which a coin decides whether each target is in."""
 
     kind = "membership"
     is_always_in = False

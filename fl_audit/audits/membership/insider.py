@@ -107,10 +107,11 @@ def _alignments(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[_Alignment, _Alignment, float | None]:
-    """Return two alignments of the targets' contributions with the noise, and a clipping norm.
+    """Return inner products of the noise with each target's contribution, in two versions, and a clipping norm.
 
-    The first alignment uses the noise of all released values, the second that of the sum alone. They differ only under
-    adaptive clipping, which also releases bits. The norm is None unless the contributions are yet to be clipped to it.
+    The first version takes the noise of all released values, the second only the noise of the sum. They differ under
+    adaptive clipping, which also releases bits. The clipping norm is None if the contributions are clipped already. If
+    it is not None, the caller must still clip them to this norm.
     """
     match federation.unit:
         case Unit.RECORD if len(steps) == 1:
@@ -163,7 +164,8 @@ def _noise_of_records(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the noise of a round: its release minus all clipped gradients, float64 (trials, parameters).
 
-    The second value is the noise on the sum of the bits of an adaptive clipping norm, (trials,), if there are bits.
+    The second value, (trials,), is the noise on the sum of the quantile bits; None if the clipping norm is not
+    adaptive.
     """
     part = _taking_part(federation, seen, step.number, membership.trials)
     held = _in_sum(federation, membership, part)
@@ -190,10 +192,11 @@ def _of_records_over_rounds(
     membership: TargetMembership,
     sigma: Floats,
 ) -> tuple[_Alignment, _Alignment]:
-    """Return the two alignments of `_alignments` for records or users, as sums over the rounds that whitening combines.
+    """Return the two results of `_alignments` for units that are records or users, whose gradients are clipped here.
 
-    Under adaptive clipping, the first alignment has one more coordinate than the second: the bit that says whether a
-    gradient is within the clipping norm.
+    If the noise is correlated, noise and gradients are first summed over the rounds in such a way that the noise
+    becomes white. Under adaptive clipping, the first result has one more coordinate than the second: the bit that says
+    whether a gradient is within the clipping norm.
     """
     mechanism, side = federation.public.mechanism, seen.side
     unit, noise = _unit_of_bits(federation, sigma), torch.zeros(())

@@ -10,7 +10,7 @@ from fl_audit.randomness import Purpose, generator
 def target_scores(run: FinishedRun) -> OneTargetPerTrialScores | None:
     """Return the insiders' log-odds for one randomly drawn target of each trial.
 
-    None if the run is no membership audit, or without insiders.
+    The result is None if the run is no membership audit, or if it has no insiders.
     """
     if (found := log_odds_of_targets(run, is_exactly_one=False)) is None:
         return None

@@ -22,11 +22,11 @@ _LEAST = 1e-12
 def quantile_scores(
     confidences: ArrayLike, records: ArrayLike, population_confidences: ArrayLike, population: ArrayLike
 ) -> Floats:
-    """Return the score (phi - mean(x)) / spread(x) of each target x, higher for a likelier member.
+    """Return a score of each target, (trials, targets), which is higher for a likelier member.
 
-    The scores have shape (trials, targets). Here phi is the confidence in the target. The mean and spread of the
-    confidence in records like x come from a regression on the population records of the trial. So the score is the
-    quantile of phi as a normal score.
+    The score of target x is (phi - mean(x)) / spread(x), where phi is the confidence of the trial's model in x. mean(x)
+    and spread(x) describe the confidence in nonmembers like x. They come from a regression on the population records of
+    the trial. So the score is the quantile of phi as a normal score.
 
     Source: Bertran, Tang, Kearns, Morgenstern, Roth & Wu 2023, "Scalable membership inference attacks via quantile
     regression". As in the paper's Gaussian form, quantiles are mean(x) + spread(x) times the same normal quantile for

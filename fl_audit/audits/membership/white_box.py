@@ -57,7 +57,8 @@ def _taken(values: Tensor, places: Tensor) -> Tensor:
 def _shown(features: WhiteBoxFeatures, rule: WhiteBoxSettings, places: Tensor, counted: Tensor) -> dict[str, Tensor]:
     """Return the inputs of the networks for all targets, keyed by name, each (networks, targets, ...).
 
-    They are scaled by the training examples alone, whose positions are `places` and whose weights are `counted`.
+    The inputs are standardised by the training examples of each network alone. `places` holds the positions of these
+    examples, and `counted` their weights.
     """
 
     def scaled(given: Floats32 | Tensor, centred: bool = True) -> Tensor:

@@ -1,9 +1,10 @@
 """Compute the features of a white-box attacker: gradient, activations, outputs and loss of each target.
 
-The gradient is that of the last dense layer of a released model. For one example it has rank one. Let h be the layer's
+The gradient is taken in the last dense layer of a released model. For one example it has rank one. Let h be the layer's
 inputs, and d the gradient of the loss at its outputs (if these are the logits, softmax minus one-hot label). The
-gradient of the weight is d h', and that of the bias is d. So only d and h are stored, outs + ins numbers instead of
-outs (ins + 1). Functions raise `InputError` if shapes do not fit or numbers are out of range.
+gradient of the weight is d h', and the gradient of the bias is d. So only d and h are stored. For a layer with ins
+inputs and outs outputs, these are outs + ins numbers instead of outs (ins + 1). Functions raise `InputError` if shapes
+do not fit or numbers are out of range.
 """
 
 from collections.abc import Iterator, Sequence
@@ -188,9 +189,10 @@ def _watched(layer: nn.Linear) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str:
-    """Return the path of the dense layer that the model calls last; `one` is the parameters of one trial's model.
+    """Return the path of the dense layer that the model calls last; `one` holds the parameters of one trial's model.
 
-    Raises `InputError` if there is no such layer, if it is called more than once, or without one row per example.
+    Raises `InputError` if there is no dense layer, if the layer is called more than once, or if its input does not have
+    one row for each example.
     """
     dense = {name: layer for name, layer in model.template.named_modules() if type(layer) is nn.Linear}
     order: list[str] = []
@@ -215,7 +217,10 @@ def _last_dense_layer(model: StackedModel, one: Tensor, features: Tensor) -> str
 def _require_rank_one(model: StackedModel, layer: str, one: Tensor, features: Tensor, labels: Tensor) -> None:
     """Raise `InputError` unless the gradient of the layer's weight is the outer product of signals and inputs.
 
-    It is not if, for example, the model uses the same weight in a second place.
+    The inputs are those of the layer, and the signals are the gradients of the loss at its outputs. This is tested on
+    the given examples, with `one` as the parameters of the model.
+
+    The gradient is no such product if, for example, the model uses the same weight in a second place.
     """
     signals, inputs, _, _ = _seen(model, layer, model.layout.of_one(one), features, labels)
     name = f"{layer}.weight" if layer else "weight"

@@ -135,7 +135,7 @@ class AttackNetworks:
         shown
             The inputs of the networks.
         source
-            Generator that draws which inputs of the branches are dropped; None drops none.
+            Generator of the dropout on the branches' inputs; None means no dropout.
         """
         seen = []
         for branch in self.branches:

@@ -77,8 +77,9 @@ def loss_scores(losses: ArrayLike) -> Floats:
 def chance_spread(members: int, others: int) -> float:
     """Return the standard deviation of the membership adversary's advantage against one model without a leak.
 
-    It is due to the random choice of members, and is sqrt((1 / members + 1 / others) / 4). Similar models that are
-    trained on the same records share this error, so a mean over them does not reduce it.
+    The advantage then differs from 0 only because members are chosen at random. Its standard deviation is sqrt((1 /
+    members + 1 / others) / 4). Similar models that are trained on the same records share this error, so averaging over
+    models does not reduce it.
 
     Parameters
     ----------

@@ -60,13 +60,14 @@ def judge_hits(
     confidence: float,
     noise: NoiseAlongTarget | None = None,
 ) -> VerdictDetails:
-    """Return the judgement of the guarantee from the number of hits, i.e. of trials whose first guess was right.
+    """Return the verdict on the guarantee, and its tests, from the number of hits: trials whose first guess was right.
 
-    The guarantee is violated if at least so many hits are too unlikely under the reconstruction bound, or if there is
-    less noise than claimed. Otherwise the verdict is that of `judged_with_noise`; without `noise` it is never
-    `consistent`.
-    The lower bound on epsilon is log((p - delta) / chance), where p is the lower confidence bound on the hit rate:
-    under (epsilon, delta)-DP this rate is at most e^epsilon chance + delta.
+    The guarantee is violated if there are too many hits for the reconstruction bound, or if a test of the noise fails.
+    Otherwise the verdict says whether both tests would have found a breach, see `judged_with_noise`. Without `noise`
+    the verdict is never `consistent`.
+
+    The lower bound on epsilon is log((p - delta) / chance), where p is the lower confidence bound on the hit rate. It
+    holds because under (epsilon, delta)-DP the hit rate is at most e^epsilon chance + delta.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def judge_hits(
         Confidence of the lower bound on epsilon, above 0.5 and below 1.
     noise
         The noise along the contribution of the true candidate in each trial; None if it cannot be computed. The limit
-        of detection is that of this noise, because the hit rate under less noise is unknown.
+        of detection is that of the tests of this noise, because the hit rate under less noise is unknown.
     """
     bound = guarantee.reconstruction_bound(chance)
     assert bound is not None, "the reconstruction audit has global noise"

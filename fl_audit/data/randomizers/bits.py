@@ -71,8 +71,9 @@ class RandomisedBits:
     ) -> Floats:
         """Return log P(observed | first) / P(observed | second) of each observed record, in nats, shape (...).
 
-        Each bit in which `first` and `second` differ adds epsilon if the observed bit is that of `first`, and subtracts
-        epsilon otherwise. Raises `InputError` if the shapes do not fit, or if a feature is neither 0 nor 1.
+        Each bit in which `first` and `second` differ adds epsilon if the observed bit agrees with `first`, and
+        subtracts epsilon if it agrees with `second`. Raises `InputError` if the shapes do not fit, or if a feature is
+        neither 0 nor 1.
 
         Parameters
         ----------
@@ -98,7 +99,10 @@ class RandomisedBits:
         return responses(self.epsilon, int(np.prod(shape)))
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases for two records of the given shape that differ in every feature, as one event."""
+        """Return the releases for two records of the given shape that differ in every feature.
+
+        There is one randomised response for each feature. All responses together are one event for the accountant.
+        """
         return self.counted_events(shape)
 
     def pair_events(self, first: NDArray[np.generic], second: NDArray[np.generic]) -> tuple[ReleaseEvent, ...]:

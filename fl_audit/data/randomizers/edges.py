@@ -123,7 +123,7 @@ class RandomisedEdges:
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
         """Return the release event of a whole graph: one randomised response for every pair of nodes.
 
-        The event compares two graphs that differ at every pair. `shape` is that of each graph, (nodes, nodes).
+        The event compares two graphs that differ at every pair. `shape` is the shape (nodes, nodes) of both graphs.
         """
         return responses(self.epsilon, shape[-1] * (shape[-1] - 1) // 2)
 
@@ -155,7 +155,10 @@ def _graph(packed: NDArray[Any]) -> AdjacencyMatrix:
 
 
 def _partners(nodes: int) -> Integers:
-    """Return the partner to which a node without an edge is joined: the next node, for the last node the previous."""
+    """Return for each node its neighbour by number, to which it is joined if it has no edge.
+
+    The neighbour is the next node, or the previous one for the last node.
+    """
     return np.append(np.arange(1, nodes), nodes - 2)
 
 

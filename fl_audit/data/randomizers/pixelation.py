@@ -112,10 +112,10 @@ class LaplacePixelation:
         return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
 
     def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
-        """Return the releases that distinguish the two most different images of a shape, a black and a white one.
+        """Return the releases for the two most different images of a shape, a black one and a white one.
 
-        There is one release for each block. The sum of their epsilons is `epsilon` times the number of pixels, divided
-        by `neighbourhood`.
+        There is one release with Laplace noise for each block of pixels. The sum of their epsilons is `epsilon` times
+        the number of pixels, divided by `neighbourhood`.
         """
         return (LaplaceRelease(1.0, self.scale, self._blocks(shape)),)
 
@@ -131,8 +131,9 @@ class LaplacePixelation:
         second
             Second image, of the same shape.
         most
-            Largest number of different releases, at least 1. Differences are rounded up to this number of equal steps,
-            so the releases reveal a little more than the images do. None rounds up to millionths.
+            Largest number of different releases, at least 1. The differences of block means are rounded up to multiples
+            of the largest difference divided by this number. So the stated releases reveal a little more than the real
+            ones. None rounds up to millionths.
         """
         require_pair(first, first, second)
         for images in (first, second):

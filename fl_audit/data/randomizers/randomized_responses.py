@@ -1,4 +1,4 @@
-"""Randomised responses of single bits: their events and uniform draws, and the sum of the epsilons of events."""
+"""Randomised responses of single bits: their release events, their random draws, and the total epsilon of events."""
 
 from collections.abc import Iterable
 

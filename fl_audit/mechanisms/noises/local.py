@@ -11,8 +11,8 @@ from fl_audit.mechanisms.threat_model import ThreatModel
 class LocalGaussian(ClientsNoise):
     """Local Gaussian noise: each of m clients adds N(0, sigma^2 I) to its contribution, sigma = z Delta.
 
-    z is the noise multiplier and Delta the global sensitivity. The sum has m times this variance. Even the server,
-    which sees single contributions, faces noise with the multiplier z.
+    z is the noise multiplier and Delta the global sensitivity. The noise of the sum has m times this variance. Even the
+    server, which sees single contributions, faces noise with the multiplier z.
     """
 
     multiplier: float  # z, standard deviation of one client's noise in units of the sensitivity; positive and finite

@@ -49,7 +49,10 @@ class PoissonSampling(Participation):
 
 
 def secret_words(words: ParticipationPhraseContext) -> str:
-    """Return a phrase for reports: whether the rounds of the differing unit are secret, so that sampling protects."""
+    """Return a phrase for reports that says whether the insider learns in which rounds the differing unit participates.
+
+    If the insider does not, the phrase adds that sampling protects the unit.
+    """
     rounds = f"in which rounds {words.differing} does"
     if words.is_seen:
         return f"the insider is told {rounds}: only being left out protects it"
