@@ -269,7 +269,7 @@ def test_answers_that_cannot_be_are_refused(case: tuple[str, str, str | float], 
         (FEDERATED | {"epsilon-star": False}, "needs epsilon-star = true"),
         ({"loss-range": [0, 2]}, "needs epsilon-star-losses = federated"),
         ({"client-epsilon-star": True}, "needs epsilon-star-losses = federated"),
-        ({"epsilon-star-losses": "secret"}, "'pooled', 'federated'"),
+        ({"epsilon-star-losses": "secret"}, "'pooled' and 'federated'"),
         *(
             (FEDERATED | {"loss-range": wrong}, "ascending finite numbers")
             for wrong in (

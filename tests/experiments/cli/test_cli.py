@@ -137,7 +137,7 @@ def test_a_violation_ends_with_its_own_status_where_that_is_asked_for(
         (["audit.neighbour=60"], "60"),
         (
             ["audit.neighbour=-1"],
-            "audit.neighbour is -1: .* most-dissimilar, least-dissimilar, random, crafted, crafted-opposite, or",
+            "audit.neighbour is -1: .* most-dissimilar, least-dissimilar, random, crafted and crafted-opposite",
         ),
         (["audit.neighbour=nearest"], "audit.neighbour is 'nearest': .* most-dissimilar"),
         (["audit.neighbour=true"], "audit.neighbour is true: .* most-dissimilar"),
@@ -208,7 +208,7 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
     ("arguments", "said"),
     [
         (("run", "gone.toml"), "gone.toml .*be read"),
-        (("run", "audit.toml", "--engine", "cloud"), "cloud.*: .* ray, local"),
+        (("run", "audit.toml", "--engine", "cloud"), "cloud.*: .* ray and local"),
         (("run", "audit.toml", "--resume"), "--resume without --out"),
         (("run", "audit.toml", "--ray-address", "127.0.0.1:1"), "127.0.0.1:1.*no Ray cluster"),
         (("run", "audit.toml", "--ray-address", "ray://127.0.0.1:1"), "ray://127.0.0.1:1.*Ray Client"),
@@ -217,7 +217,7 @@ def test_wrong_files_get_one_line(fl_audit: FlAudit, config: Path, tmp_path: Pat
         (("replay", "gone"), "configuration.json is missing"),
         (("sweep", "audit.toml", "--over", "privacy.belief"), "privacy.belief.*: .* section.key=value,value"),
         (("sweep", "audit.toml", "--over", "privacy.beliefs=0.9"), "nearest is 'belief'"),
-        (("sweep", "audit.toml", "--utility", "loss"), "loss.*: .* accuracy, auroc"),
+        (("sweep", "audit.toml", "--utility", "loss"), "loss.*: .* accuracy and auroc"),
         (("sweep", "audit.toml", "--ray-address", "127.0.0.1:1"), "127.0.0.1:1.*no Ray cluster"),
         (("sweep", "audit.toml", "--out", "audit.toml"), "audit.toml is a file: .*directory"),
         (("reproduce", "negoescu2023-fig2", "--data-dir", "gone"), "adult-all not found"),
