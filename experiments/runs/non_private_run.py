@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fl_audit.adjacency import Unit
 from fl_audit.atomic_files import write_json
 from fl_audit.audits.registry import audit_named
 from fl_audit.errors import InputError, require
@@ -32,6 +33,8 @@ def unprotected_config(config: RunConfig) -> RunConfig:
     require(audit_named(config.audit.kind).chooses_pair, f"{said}: accepted is kind = identifiability")
     values = config.as_dict()
     kept = {key: value for key, value in values["privacy"].items() if key in RANDOMIZER_KEYS}
+    if config.privacy.adjacency.unit is Unit.USER:  # then D consists of whole users
+        kept["adjacency"] = str(config.privacy.adjacency)
     values["privacy"] = {"private": False, "delta": config.privacy.delta} | kept
     trials = min(config.audit.trials, _MOST_TRIALS)
     values["audit"] = {"insider": False, "trials": trials, "epsilon-star": False, "membership": False}

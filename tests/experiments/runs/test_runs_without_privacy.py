@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from small_audits import small_settings
@@ -14,6 +15,7 @@ from fl_audit.experiments.runs.non_private_run import note_unprotected, unprotec
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_report import rebuild_report
+from fl_audit.federation.federation_records import split_of
 from fl_audit.run_files import read_json
 
 # One worker plays the runs that tests of this file share.
@@ -93,3 +95,16 @@ def test_the_same_training_is_made_from_the_run_itself(runs: Path, tmp_path: Pat
     assert {"Test accuracy", "Accuracy of naming one class", "Test accuracy without privacy"} <= set(names)
     with pytest.raises(InputError, match="without privacy already"):
         unprotected_config(plain)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-user", "add-remove-user", "replace-record", "add-remove-record"])
+def test_the_same_records_train_without_privacy(adjacency: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"patient": [n // 3 for n in range(120)], "age": range(120), "outcome": [0, 1, 1, 0] * 30})
+    table.to_csv(tmp_path / "patients.csv", index=False)
+    data = {"name": "csv", "path": str(tmp_path / "patients.csv"), "label": "outcome", "user": "patient"}
+    privacy = {"adjacency": adjacency, "accountant": "gdp", "sensitivity": "global"}
+    private = resolve(parse_config(small_settings(data=data, privacy=privacy)))
+    free = resolve(unprotected_config(private.config))
+    trained = [split_of(plan.public).inside.features for plan in (private, free)]
+    assert private.config.as_dict()["data"] == free.config.as_dict()["data"]
+    np.testing.assert_array_equal(*trained)
