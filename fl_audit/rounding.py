@@ -29,6 +29,18 @@ class RoundedInterval:
         return f"{self.low} to {self.high}"
 
 
+def rounded_up(number: float) -> int:
+    """Return a number from 1, rounded up to a whole number with two significant digits.
+
+    Examples
+    --------
+    >>> rounded_up(1605.0)
+    1700
+    """
+    step = 10 ** max(0, math.floor(math.log10(number)) - 1)
+    return int(step * math.ceil(number / step))
+
+
 def rounded(
     value: float | None, low: float | None, high: float | None, claim: float | None = None, is_share: bool = False
 ) -> RoundedInterval:

@@ -1,10 +1,9 @@
 """Limits of detection of a planned run (the smallest breaches that it would find), and the trials that it needs."""
 
-from math import ceil, floor, log10
-
 from fl_audit.audits.audit import PlannedAuditRun
 from fl_audit.audits.registry import audit_of
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
+from fl_audit.rounding import rounded_up
 from fl_audit.verdict.noise_estimate import PlannedDetectionLimits
 from fl_audit.verdict.signal_detection_limit import SignalDetectionLimit
 
@@ -34,15 +33,9 @@ def trials_needed(
     needed = [] if noise is None else [noise.trials_needed]
     if signal is not None:
         known, spare = (signal, _SPARE) if pilot is None else (pilot, _SPARE_AFTER_PILOT)
-        needed.append(None if known.trials_needed is None else _rounded_up(spare * known.trials_needed))
+        needed.append(None if known.trials_needed is None else rounded_up(spare * known.trials_needed))
     known_numbers = [number for number in needed if number is not None]
     return max(known_numbers) if known_numbers and len(known_numbers) == len(needed) else None
-
-
-def _rounded_up(number: float) -> int:
-    """Return a number of at least 1, rounded up to two significant digits."""
-    step = 10 ** max(0, floor(log10(number)) - 1)
-    return int(step * ceil(number / step))
 
 
 def planned_noise(plan: ResolvedAudit, parameters: int | None = None) -> PlannedDetectionLimits | None:

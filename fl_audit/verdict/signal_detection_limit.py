@@ -16,6 +16,7 @@ from scipy.special import chdtrc, ndtr, ndtri
 
 from fl_audit.array_types import Floats, finite
 from fl_audit.root_finding import smallest_number
+from fl_audit.rounding import rounded_up
 from fl_audit.verdict.declared_tests import DETECTION_POWER, TestName
 from fl_audit.verdict.noise_estimate import BREACH
 from fl_audit.verdict.noise_scale import chi_square_quantile
@@ -27,6 +28,7 @@ RARE_TIMES, RARE_SHARE = 5.0, 0.02
 
 _MOST_TRIALS = 2**40
 _MOST_NEEDED = 2**100  # far more trials than feasible, yet reported where the noise hides everything
+_RESERVE = 1.3  # over the root of the trials: three standard deviations of the estimated `trials_needed`, as measured
 _MOST_FREEDOM = 10**6  # with so many degrees of freedom Student's t is normal
 
 
@@ -82,6 +84,9 @@ class SignalDetectionLimit:
     rare_trials: int | None = None
     # Number of times that the target counts, as measured; NaN before a run or without a measurement.
     counted: float = math.nan
+    # `trials_needed` with a reserve, since it is estimated from the contributions of a run, whose lengths vary; rounded
+    # up to two significant digits. None before a run, or if no number is enough.
+    trials_with_reserve: int | None = None
 
     @property
     def conclusive(self) -> bool:
@@ -141,7 +146,9 @@ def signal_limit(drift: NoiseSumAlongTarget | None, lengths: Floats, trials: int
     held = lengths[lengths > 0]
     each = math.sqrt(float(np.mean(np.square(held)))) if held.size else 0.0
     found = _limits(limits[0], trials, drift.freedom, each, held.size / trials)
-    return replace(found, times=limits[1], counted=1 + drift.value / drift.unit)
+    reserve = 1 + _RESERVE / math.sqrt(trials)
+    advised = None if found.trials_needed is None else rounded_up(reserve * found.trials_needed)
+    return replace(found, times=limits[1], counted=1 + drift.value / drift.unit, trials_with_reserve=advised)
 
 
 def planned_signal(trials: int, rounds: float, length: float, share: float) -> SignalDetectionLimit:

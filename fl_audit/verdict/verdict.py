@@ -84,10 +84,12 @@ class VerdictDetails:
     def trials_for_conclusive_verdict(self) -> int | None:
         """Number of trials with which a run would be conclusive; None if no number is enough, or if it is unknown.
 
-        A conclusive run would detect an epsilon of 1.5 times the claimed one. It would also detect that the target's
-        contribution counts 1.5 times.
+        A conclusive run would detect an epsilon of 1.5 times the claimed one, and a target that counts 1.5 times. The
+        number for the target has a reserve, since it is an estimate.
         """
-        needed = [self.trials_needed] + ([] if self.signal is None else [self.signal.trials_needed])
+        needed = [self.trials_needed]
+        if self.signal is not None:
+            needed.append(self.signal.trials_with_reserve or self.signal.trials_needed)
         known = [number for number in needed if number is not None]
         return max(known) if len(known) == len(needed) else None
 

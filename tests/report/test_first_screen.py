@@ -97,7 +97,7 @@ def test_an_inconclusive_run_says_how_many_trials_and_minutes_would_tell(make_co
     assert f"{needed} trials" in text_of(first_screen(unknown))
     assert "minutes" not in text_of(first_screen(unknown))
     assert verdict_of(make_contents(exact=False, trials=needed)).verdict is not Verdict.INCONCLUSIVE
-    assert verdict_of(make_contents(exact=False, trials=needed // 2)).verdict is Verdict.INCONCLUSIVE
+    assert verdict_of(make_contents(exact=False, trials=needed // 3)).verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_run_that_could_find_missing_noise_says_that_the_count_alone_is_open(make_contents):

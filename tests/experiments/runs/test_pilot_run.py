@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from small_audits import small_settings
 
+from fl_audit.adjacency import Adjacency
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.pilot_run import pilot_of_signal
@@ -15,6 +16,8 @@ from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_check import check_plan
 from fl_audit.experiments.runs.time_probe import TimeAndMemoryEstimate
+from fl_audit.verdict.findings_verdict import VerdictFinding
+from fl_audit.verdict.verdict import Verdict
 
 # In 30 rounds of large steps a record is learned, so that its contributions become far shorter than the clipping norm.
 LEARNED = {
@@ -52,6 +55,26 @@ def test_a_run_with_the_trials_that_check_asks_for_is_conclusive(tmp_path: Path)
     assert check_plan(plan).is_conclusive
     assert not check_plan(learned_record(asked // 2)).is_conclusive
     assert run_audit(plan, tmp_path / "run", Engine.LOCAL, with_report=False).summary["verdict"] == "consistent"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("adjacency", ["replace-record", "add-remove-record"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_run_with_the_trials_that_a_report_asks_for_is_conclusive(adjacency: str, seed: int, tmp_path: Path) -> None:
+    plan = learned_record(150)
+    config = plan.config.changed(
+        privacy={"adjacency": Adjacency(adjacency)},
+        training={"rounds": 10},
+        run={"seed": seed, "trials_per_batch": 400},
+    )
+    few = run_audit(resolve(config), tmp_path / "few", Engine.LOCAL, with_report=False).find(VerdictFinding)
+    assert few is not None
+    assert few.verdict is Verdict.INCONCLUSIVE
+    asked = few.judged.trials_for_conclusive_verdict
+    assert asked is not None
+    enough = resolve(config.changed(audit={"trials": asked}))
+    summary = run_audit(enough, tmp_path / "enough", Engine.LOCAL, with_report=False).summary
+    assert summary["verdict"] == "consistent"
 
 
 def test_slow_trials_are_not_played_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
