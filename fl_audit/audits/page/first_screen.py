@@ -114,8 +114,15 @@ def _insider(contents: ReportContents) -> Fact:
         return Fact("The insider was right in", f"{wins:,} of {trials:,}", note)
     if found is None:
         return Fact("The insider", "not played", "no insider took part")
-    shown = f"≥ {number_text(found.epsilon_lower_bound, 3)}"
-    return Fact(f"Epsilon shown by {found.words.shown_by}", shown, f"{percent(found.confidence)} confidence")
+    shown, note = f"≥ {number_text(found.epsilon_lower_bound, 3)}", f"{percent(found.confidence)} confidence"
+    if guarantee is not None and not found.broken and found.epsilon_lower_bound > guarantee.epsilon:
+        by_chance = one_in(1 - found.confidence)
+        at_level = number_text(found.epsilon_lower_bound_at_level, 3)
+        note += (
+            f": more than is claimed, as {by_chance} honest runs is by chance. At the level of the verdict, "
+            f"{one_in(found.level)}, it is ≥ {at_level}"
+        )
+    return Fact(f"Epsilon shown by {found.words.shown_by}", shown, note)
 
 
 def _model(contents: ReportContents) -> Fact:

@@ -12,6 +12,7 @@ from small_audits import small_settings
 from fl_audit.audits.canaries.canary_detection_limit import CanaryDetectionLimit, canary_detection_limit
 from fl_audit.audits.canaries.epsilon_from_scores import certify
 from fl_audit.audits.canaries.live_checks import OtherClientsVariance
+from fl_audit.audits.page.first_screen import facts_of
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.resolved_audit import resolve
@@ -20,9 +21,11 @@ from fl_audit.experiments.runs.run_check import check_json, check_plan
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.privacy.stated_releases import StatedReleases
+from fl_audit.report.formatting import number_text
 from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.noise_estimate import breach_ratio
+from fl_audit.verdict.verdict import Verdict
 
 ROUNDS = 40
 CLAIM: Claim = StatedReleases("add-remove-client", noise_multiplier=1.0, rounds=ROUNDS).claim(1e-3)
@@ -85,3 +88,25 @@ def test_check_says_what_the_verdict_says_afterwards(clients: int, verdict: str,
     assert (limits["rounds_needed"] is None) == (clients == 40)
     if isfinite(planned.canaries.limit_of_detection):
         assert planned.canaries.limit_of_detection == pytest.approx(found.judged.limit_of_detection, rel=0.05)
+
+
+def test_a_bound_above_the_claim_that_chance_explains_is_said_to_be_so(tmp_path: Path) -> None:
+    """At 95 % confidence one honest training in 20 shows more than is claimed: with this seed, this one does."""
+    settings = small_settings(
+        data={"name": "digits", "clients": 4, "records": 60},
+        training={
+            "strategy": "dp-fedavg", "rounds": 20, "learning-rate": None,
+            "local-epochs": 1, "local-learning-rate": 0.1,
+        },
+        privacy={"noise-multiplier": 1.0, "belief": None, "sensitivity": None},
+        audit={"kind": "canaries", "canaries": 10, "trials": 1},
+        run={"seed": 12},
+    )  # fmt: skip
+    contents = run_audit(resolve(parse_config(settings)), tmp_path / "run", Engine.LOCAL, with_report=False)
+    found = contents.find(VerdictFinding)
+    assert found is not None
+    assert found.judged.epsilon_lower_bound > found.claimed
+    assert found.verdict is not Verdict.VIOLATED
+    note = next(fact.note for fact in facts_of(contents) if fact.name.startswith("Epsilon shown"))
+    assert number_text(found.judged.epsilon_lower_bound_at_level, 3) in note
+    assert "1 in 20" in note
