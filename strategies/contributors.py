@@ -49,7 +49,7 @@ class ClientRoles:
 
 @dataclass(frozen=True)
 class ContributingClient:
-    """A client that is asked to contribute to a round, with the trials and settings that its message states."""
+    """A client whose contribution to a round is requested, with the trials and settings that the request states."""
 
     client: int  # partition of the client
     # Ascending indices, within the batch, of the trials to which the client contributes; None for all trials.

@@ -32,8 +32,8 @@ class Bucket(NamedTuple):
         Parameters
         ----------
         values
-            Values of all records of a pass, (axis, places, ...), where `axis` is the number of trials, or 1 if the
-            records of all trials are concatenated.
+            Values of all records that a forward or backward pass computes, (axis, records, ...), where `axis` is the
+            number of trials, or 1 if the records of all trials are concatenated.
         padded_by_zeros
             Whether padding is filled with zeros; otherwise it repeats a value of the same user, which is faster.
         """

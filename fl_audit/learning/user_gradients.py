@@ -182,8 +182,9 @@ def _clipped(
 ) -> tuple[Tensor, Tensor]:
     """Return the clipping factor of each record's user, (trials, n), and the sums of users' quantile bits, (trials,).
 
-    `squares` holds the squared norm of the gradient of each record's user, (trials, n). A bit is 1/2 if this norm is
-    within the clipping norm, else -1/2. Records with `counted` 0 have the factor 0 and no bit.
+    `squares` holds the squared norm of the gradient of each record's user, (trials, n). A user has the bit 1/2 if this
+    norm is within the clipping norm, else -1/2. `counted` is 0 at all records of a user who is left out: then these
+    records have the factor 0, and the user has no bit.
     """
     flags = torch.ones_like(squares) if counted is None else counted.double()
     if norm is None:

@@ -129,8 +129,8 @@ def parametric_mechanism_star(
 ) -> MechanismEpsilonStar:
     """Estimate a training mechanism's Epsilon* and the mean Epsilon* of its models, with a lower bound on epsilon.
 
-    The estimates are those of `mechanism_star_gaussian` for normals that are fitted to the scores of each model. The
-    bound is that of `mechanism_lower_bound`.
+    A normal distribution is fitted to the scores of each model's members, and another one to those of the population.
+    `mechanism_star_gaussian` gives the estimates from these distributions, `mechanism_lower_bound` the bound.
 
     Parameters
     ----------

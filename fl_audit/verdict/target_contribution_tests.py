@@ -281,9 +281,10 @@ def _over_rounds(sums: Floats, counts: Integers) -> tuple[Floats, Integers]:
 
 
 def noise_trial_of(along: NoiseAlongTarget) -> TestResult:
-    """Test for too little noise along the target's contribution, in each single trial and in the sums over rounds.
+    """Test whether the noise along the target's contribution is too small in any trial, or over all rounds together.
 
-    Unlike `noise_along_record_trial`, this test does not need the noise of single rounds.
+    One p-value covers both questions. Unlike `noise_along_record_trial`, the test does not need the noise of single
+    rounds: it uses each trial's sum of noise over the rounds, and its sum of squares.
     """
     of_sums = [] if along.sums is None else [(*_over_rounds(along.sums, along.freedom), _OVER_ROUNDS, 0)]
     return _least([(along.squares, along.freedom, "trial {}", 0), *of_sums])

@@ -218,7 +218,8 @@ def _repeat_features(values: Floats, neighbours: Flags, close: float) -> Feature
 def _magnitude_features(values: Floats, first: Integers) -> Features:
     """Return the correlations of magnitudes between neighbouring coordinates and between consecutive rounds.
 
-    `first` has the positions of the sampled coordinates that are followed by their neighbours.
+    Only some coordinates of the noise are kept. `first` has the positions, in `values`, of those whose next coordinate
+    of the model is kept as well, one position later.
     """
     scores, features = magnitude_scores(values), Features()
     pairs = {"neighbouring coordinates": (scores[:, :, first], scores[:, :, first + 1])} if first.size else {}

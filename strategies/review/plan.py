@@ -29,7 +29,7 @@ _MOST_PARAMETERS = 5_000_000
 
 
 class ReviewPlan(NamedTuple):
-    """Plan of a review: its scenarios, and the number of rounds and trials."""
+    """Plan of the black-box audit of an app's strategy: its scenarios, their trials, and the rounds of a trial."""
 
     kinds: tuple[Scenario, ...]  # scenarios, that is, conditions of trials
     rounds: int  # number of rounds of a trial

@@ -48,7 +48,10 @@ MOST_PHI = 2.0  # at which phi is cut off
 
 
 def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
-    """Return the table of claims, keyed "claims", evaluated by the current rules from published results."""
+    """Return a table of the paper's statements, keyed "claims", with verdicts from published results.
+
+    The verdicts follow the rules that the code has now, which may be newer than the published verdicts.
+    """
     kept = [one for claim in published.claims for one in _kept(claim, published.claims)]
     played = [data for title, data in _BY_TITLE.items() if any(one.where.startswith(title) for one in kept)]
     added = [one for data in played for one in _from_tables(data, published)]

@@ -96,8 +96,9 @@ def _sequential_over_renyi() -> float:
 def _largest_exceedance(mu: float, belief: float) -> float:
     """Return the worst-case probability that the belief in the truth exceeds `belief`, which is above 0.5.
 
-    `mu` bounds the root of the sum of squared round parameters mu_i, which may be adaptive. The log-odds are a Brownian
-    motion with drift 1/2, so the maximum up to time mu^2 is bounded (reflection principle).
+    The belief may exceed it after any round. `mu` bounds the root of the sum of the squared mu_i of Gaussian DP of the
+    rounds, which may depend on earlier rounds. The log-odds are a Brownian motion with drift 1/2 that stops by time
+    mu^2, and the reflection principle gives the probability that its maximum exceeds a level.
     """
     passed = float(logit(belief))
     return float(ndtr(mu / 2 - passed / mu) + np.exp(passed) * ndtr(-mu / 2 - passed / mu))

@@ -58,7 +58,7 @@ class StoredRound:
     def unit(self) -> float | None:
         """The norm with which canaries are sent in this round; None if unknown.
 
-        It is the clipping norm of the strategy or, if that is unknown, the norm that all canaries of the round state.
+        It is the clipping norm of the strategy or, if that is unknown, the norm that every canary reports.
         """
         said = [one.norm for one in self.present]
         return self.norm or (said[0] if said and len(set(said)) == 1 else None)

@@ -177,15 +177,16 @@ class MechanismNoise(ABC):
         return self.multiplier
 
     def round_multiplier(self, multiplier: float, participation: "Participation") -> float:
-        """Return the noise multiplier of a round, or of all rounds together if noise is correlated over rounds.
+        """Return the noise multiplier with which a round is accounted.
 
-        It is the standard deviation of the noise, divided by the largest norm of the difference between the sums under
-        D and D'. It is 0 without noise.
+        Where noise is independent between rounds, it is `multiplier`. Where noise is correlated over rounds, all rounds
+        are accounted as one release, and the result is that of this release: the standard deviation of the noise over
+        the largest norm of the difference that D and D' make in all rounds together. It is 0 without noise.
 
         Parameters
         ----------
         multiplier
-            Noise multiplier that counts only noise unknown to the adversary.
+            Noise multiplier of a single round, in which only noise that the adversary does not know counts.
         participation
             Rule by which units participate in rounds.
         """
