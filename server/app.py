@@ -188,7 +188,7 @@ def _play_wave(
         strategy = plan.strategy(
             public, roster, challenger, wave, size, plan.time_limit, recorder, round_queries, is_over, opening
         )
-        strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.exchanges, evaluate_fn=background)
+        strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.flower_rounds, evaluate_fn=background)
         background.settle()
     found_by = (evaluator, *round_queries, *(one for one in (stopping, opening) if one is not None))
     for batch in wave:

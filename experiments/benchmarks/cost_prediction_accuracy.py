@@ -129,7 +129,7 @@ def _costs(file: Path, engine: Engine) -> MeasuredCosts:
     )
     busy, peak = dict[int, float](), 0
     while run.poll() is None:
-        peak = max(peak, _looked(run.pid, busy))
+        peak = max(peak, _measure_process_tree(run.pid, busy))
         threading.Event().wait(_SECONDS_BETWEEN_LOOKS)
     if run.returncode:
         said = run.stderr.read()[-300:] if run.stderr else ""
@@ -151,7 +151,7 @@ def play(file: str, engine: str) -> None:
     run_audit(resolve(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))
 
 
-def _looked(pid: int, busy: dict[int, float]) -> int:
+def _measure_process_tree(pid: int, busy: dict[int, float]) -> int:
     """Return the unshared memory, in bytes, of a process and its descendants together.
 
     The CPU seconds of each process are stored in `busy`, keyed by process ID.

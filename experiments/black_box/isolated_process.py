@@ -56,7 +56,7 @@ def temporary_directory() -> Iterator[Path]:
         shutil.rmtree(room, ignore_errors=True)
 
 
-def wished_apart(
+def run_command_isolated(
     module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool
 ) -> ProcessResult:
     """Run a module as a subprocess with a command's options, and return its last message and how it ended.

@@ -41,7 +41,7 @@ from fl_audit.verdict.verdict import Verdict
 VERDICT = verdict_section(
     judge=lambda run: audit_of(run.facts.federation).guarantee_tests.judge(run),
     covers=lambda facts: audit_of(facts.federation).guarantee_tests.covers(facts),
-    not_compared=lambda run: audit_of(run.facts.federation).guarantee_tests.not_compared(run),
+    why_not_compared=lambda run: audit_of(run.facts.federation).guarantee_tests.why_not_compared(run),
 )
 """The section of the verdict, which the tests of the run's kind of audit give."""
 

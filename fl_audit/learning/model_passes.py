@@ -74,7 +74,7 @@ class ModelPasses:
         assert stacked is not None
         frame.parameters = parameters
         frame.trials, frame.examples = len(next(iter(parameters.values()))), examples
-        frame.read(features)
+        frame.set_input(features)
         frame.recording, frame.tape = recording, []
         with self.explaining(parameters, features):
             return stacked(features), frame

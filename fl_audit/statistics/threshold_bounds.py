@@ -217,7 +217,7 @@ def _by_rank(way: ScoreSplit) -> _Rules:
     return tried / (size + 1), way.measuring.second[size - tried], tried - 1
 
 
-def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
+def _by_estimated_mu(way: ScoreSplit, _: float, __: float) -> _Rules:
     """Return the candidate thresholds of `_by_rank`, with a cautious estimate of mu at each as the criterion of choice.
 
     The cautious estimate is the estimate minus 2.5 of its standard errors.
@@ -329,7 +329,7 @@ def _order_statistic(counts: CountsAboveThreshold, delta: float, level: float) -
 _CHOICES: dict[BoundMethod, Callable[[ScoreSplit, float, float], _Rules]] = {
     BoundMethod.CLOPPER_PEARSON: _by_value,
     BoundMethod.ORDER_STATISTIC: _by_order,
-    BoundMethod.GDP: _by_shift,
+    BoundMethod.GDP: _by_estimated_mu,
     BoundMethod.BAYES: _by_value,
 }
 _BOUNDS: dict[BoundMethod, Callable[[CountsAboveThreshold, float, float], float]] = {

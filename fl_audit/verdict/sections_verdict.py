@@ -337,7 +337,7 @@ def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list
 def verdict_section(
     judge: Callable[[FinishedRun], VerdictDetails | None],
     covers: Callable[[RunDescription], str],
-    not_compared: Callable[[FinishedRun], str],
+    why_not_compared: Callable[[FinishedRun], str],
 ) -> Section[VerdictFinding]:
     """Return the report section on the verdict, for one kind of audit.
 
@@ -347,14 +347,14 @@ def verdict_section(
         Function that tests the guarantee of a run. It returns None if the run has nothing that can be tested.
     covers
         Function that returns a text on what the verdict covers.
-    not_compared
+    why_not_compared
         Function that returns a text on why a run was not compared with its claim, or an empty text.
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:
         scope = _scope(numbers, run.facts, covers(run.facts))
         return {
-            "scope": scope + not_compared(run) + _looks_text(numbers.judgement, run.facts),
+            "scope": scope + why_not_compared(run) + _looks_text(numbers.judgement, run.facts),
             "looks": None if numbers.judgement is None else list(run.facts.looks),
         }
 

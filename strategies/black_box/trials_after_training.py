@@ -125,11 +125,11 @@ class SafeRecorder:
         self._recorder = recorder
         self.fault: str | None = None
 
-    def sends(self, message: Message) -> None:
-        self._safely(self._recorder.sends, message)
+    def record_sent(self, message: Message) -> None:
+        self._safely(self._recorder.record_sent, message)
 
-    def receives(self, reply: Message) -> None:
-        self._safely(self._recorder.receives, reply)
+    def record_received(self, reply: Message) -> None:
+        self._safely(self._recorder.record_received, reply)
 
     def _safely(self, hook: Callable[[Message], None], message: Message) -> None:
         try:

@@ -14,7 +14,7 @@ from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.scenario import ModelKind
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
 from fl_audit.strategies.review.claims import epsilon_words, guarantee_of_stated, training_doubt
-from fl_audit.strategies.review.record_privacy_mentions import of_records_words
+from fl_audit.strategies.review.record_privacy_mentions import mentions_phrase
 from fl_audit.strategies.review.review_result import ReviewResult
 from fl_audit.strategies.review.side_channels import SideChannel, SideChannelResult
 from fl_audit.verdict.verdict import Verdict
@@ -70,7 +70,7 @@ def _without_claim(review: ReviewResult) -> str:
         return f"No guarantee: {review.app} guarantees no privacy of clients{aside}."
     if review.inside is not None and review.inside.assessment is not None:
         return f"Nothing is claimed{aside}."
-    named = f"the code of {review.app} names {of_records_words(review.of_records)}"
+    named = f"the code of {review.app} names {mentions_phrase(review.of_records)}"
     return (
         f"Unseen: {named}, and what that guarantees of records is kept or broken inside clients, where no review "
         f"looks. Of the privacy of clients nothing is claimed{aside}."
@@ -85,7 +85,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
         claim, source = "none that could be seen", "what was not loaded may hold one"
     inside = None if review.inside is None else review.inside.assessment
     if stated.claim is None and review.of_records and inside is None:
-        claim = f"{claim} about clients; what {of_records_words(review.of_records)} may guarantee of records is unseen"
+        claim = f"{claim} about clients; what {mentions_phrase(review.of_records)} may guarantee of records is unseen"
     kinds = [name for name in review.kinds if name not in review.result.unplayed]
     broken = [finding for finding in found_in(review.result) if finding.attempt.is_broken]
     lost = {finding.attempt.distinguisher.kind for finding in broken}

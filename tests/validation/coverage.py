@@ -71,7 +71,7 @@ def _of_bound(method: BoundMethod) -> Statement:
 
 STATEMENTS = (
     Statement("share of trials", distributions.shares, (
-        f"{_BOUNDS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
+        f"{_BOUNDS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._exceedance_row",
         f"{_AUDITS}reconstruction.findings_reconstruction.measure_reconstruction",
         f"{_PAPERS}bernau2021.noisy_query._belief_row",
         f"{_PAPERS}bernau2021.noisy_query._rows_of_errors", f"{_PAPERS}bernau2021.noisy_query._rows_of_the_boundary",

@@ -87,7 +87,7 @@ def auc_difference_claims(played: DataSetRuns) -> Iterator[PaperClaim]:
     runs = (played.original, *played.central, *played.local)
     statistic = partial(tradeoffs.difference_at_like_accuracy, split=1 + len(played.central), near=MARGIN)
     for attack in played.attacks:
-        drawn = tradeoffs.curve(runs, attack, claim_resampling("alike", played, attack))
+        drawn = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("alike", played, attack))
         yield claim_on_runs(
             played, runs, **sentence._asdict(), quantity=f"{ATTACK_NAMES[attack]} {AT_LIKE_ACCURACY}",
             found=drawn.interval(statistic, CONFIDENCE), shares=drawn.shares(statistic),

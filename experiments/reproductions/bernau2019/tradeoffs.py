@@ -70,7 +70,7 @@ class AucAndAccuracyResamples:
         return tuple(float(one) / total for one in variances) if np.isfinite(total) and total > 0 else ()
 
 
-def curve(
+def auc_and_accuracy_resamples(
     runs: Sequence[MembershipSettingResults], attack: str, random: np.random.Generator
 ) -> AucAndAccuracyResamples:
     """Return the AUC of an attack and the test accuracy of each run, and their values in bootstrap resamples.
@@ -119,7 +119,7 @@ def phi(
         Confidence of the interval, above 0 and below 1.
     """
     random = resampling(f"phi {private.setting.name} {attack}")
-    found, classes = curve((original, private), attack, random), original.setting.data.classes
+    found, classes = auc_and_accuracy_resamples((original, private), attack, random), original.setting.data.classes
     return found.interval(lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
 
 

@@ -60,8 +60,8 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
     if np.any(trials.others):
         groups[BESIDE_OTHERS] = _beside_others(trials)
     groups["the size of what was released"] = _sizes(trials)
-    groups[ROUNDED] = _grains(trials.released)
-    groups[COARSE] = _grains(_coarse(trials))
+    groups[ROUNDED] = _shares_on_grids(trials.released)
+    groups[COARSE] = _shares_on_grids(_coarse(trials))
     # If the model is sketched, the released values are samples that have no counterpart in the difference.
     if trials.released.shape == trials.direction.shape:
         groups[FINEST] = _finest(trials)
@@ -176,7 +176,7 @@ def _sizes(trials: Transcripts) -> Floats:
     return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
 
 
-def _grains(released: Floats) -> Floats:
+def _shares_on_grids(released: Floats) -> Floats:
     """Return the shares of released values that are multiples of 2**-k, for several k, to find rounded releases.
 
     The shape is (trials, number of k).

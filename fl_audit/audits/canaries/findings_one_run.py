@@ -14,7 +14,7 @@ from fl_audit.audits.canaries.canary_detection_limit import (
     canary_detection_limit,
 )
 from fl_audit.audits.canaries.epsilon_from_scores import CanaryEpsilonBounds, certify
-from fl_audit.audits.canaries.live_checks import dilution, squared_spread
+from fl_audit.audits.canaries.live_checks import other_clients_variance, squared_spread
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
@@ -113,7 +113,9 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
         federation = run.facts.federation
         is_replaced = federation.mechanism.adjacency.relation is Relation.REPLACE
         squared = squared_spread(facts.others, federation.canaries, facts.size, is_replaced)
-        hidden = dilution(squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, held.size - 2))
+        hidden = other_clients_variance(
+            squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, held.size - 2)
+        )
         limit = canary_detection_limit((root, held.size), federation.rounds, hidden, claim, at_level.mu_claimed)
     told = _told(run, facts, claim)
     is_broken = at_level.is_violated or (told is not None and at_level.epsilon_lower > told)

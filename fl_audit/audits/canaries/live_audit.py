@@ -23,8 +23,8 @@ from fl_audit.audits.canaries.live_checks import (
     Inconsistencies,
     Inconsistency,
     OtherClientsVariance,
-    dilution,
     doubts_about,
+    other_clients_variance,
     squared_spread,
 )
 from fl_audit.audits.canaries.observer_store import StoredGuarantee, stored_guarantee
@@ -300,4 +300,4 @@ def _dilution(
     held = np.append(held, np.zeros(decoys))
     sizes, squared = (part * spread_of_parts(held), held.size - 2), sum(bounds) / max(1, len(bounds))
     found, low = (finding.mu / part, finding.mu_lower / part) if part else (0.0, 0.0)
-    return dilution(squared, finding.mu_claimed, found, low, sizes)
+    return other_clients_variance(squared, finding.mu_claimed, found, low, sizes)

@@ -18,7 +18,7 @@ from fl_audit.audits.common.sections_released_model import beside_text
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.gauge import gauge_html
-from fl_audit.audits.page.html_building_blocks import banner_html, next_html
+from fl_audit.audits.page.html_building_blocks import banner_html, next_step_html
 from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
@@ -193,7 +193,7 @@ def first_screen(contents: ReportContents) -> str:
     origin = escape(provenance_line(contents.run.provenance, contents.facts.federation.records))
     return (
         f'<div class="first">\n{verdict}\n{labels}<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
-        f'{next_html(next_step(contents))}\n<p class="origin">{origin}</p>\n'
+        f'{next_step_html(next_step(contents))}\n<p class="origin">{origin}</p>\n'
         "</div>"
     )
 

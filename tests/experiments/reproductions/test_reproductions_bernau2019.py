@@ -64,7 +64,12 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     settings_of,
 )
 from fl_audit.experiments.reproductions.bernau2019.small_faces_network import small_faces
-from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
+from fl_audit.experiments.reproductions.bernau2019.tradeoffs import (
+    auc_and_accuracy_resamples,
+    difference_at_like_accuracy,
+    gain,
+    phi,
+)
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.dataset_availability import find_data
 from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
@@ -255,7 +260,7 @@ def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
 
 def test_resamples_of_auc_are_stretched() -> None:
     run = made_up(MembershipSetting(SKEWED), 0.7, 0.9)
-    found = curve((run,), BLACK_BOX, np.random.default_rng(0))
+    found = auc_and_accuracy_resamples((run,), BLACK_BOX, np.random.default_rng(0))
     error = run.areas_of_trials[BLACK_BOX].std() / np.sqrt(run.trials)
     assert found.auc[1:].std() == pytest.approx(np.sqrt(2) * error, rel=0.15)
     assert found.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.trials), rel=0.15)
@@ -272,7 +277,7 @@ def _ladder(method: PrivacyMethod, shift: float) -> list[MembershipSettingResult
 def test_difference_at_like_accuracy(shift: float) -> None:
     original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
     runs = (original, *_ladder(PrivacyMethod.CENTRAL, 0.0), *_ladder(PrivacyMethod.LOCAL, shift))
-    drawn = curve(runs, BLACK_BOX, np.random.default_rng(0))
+    drawn = auc_and_accuracy_resamples(runs, BLACK_BOX, np.random.default_rng(0))
     found = drawn.interval(partial(difference_at_like_accuracy, split=4, near=0.03))
     # The intervals of two seeds at 95 %: one in ten such pairs would fail by chance, and these seeds do not.
     assert found.low < shift < found.high

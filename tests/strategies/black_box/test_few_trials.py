@@ -12,7 +12,7 @@ from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trial
 from fl_audit.audits.black_box.transcript import Transcripts, sketch
 from fl_audit.strategies.black_box.message_tags import TargetAction
 from fl_audit.strategies.black_box.message_tensors import contribution, crafted, flat
-from fl_audit.strategies.black_box.target_mod import held, shard_of
+from fl_audit.strategies.black_box.target_mod import applying_action, held
 from fl_audit.verdict.verdict import Verdict
 
 
@@ -152,15 +152,17 @@ def test_every_action_is_what_it_says() -> None:
 def test_records_are_held_as_the_trial_wants() -> None:
     inputs, labels = np.arange(6).reshape(3, 2), ["x", "y", "z"]
     assert held(labels) is labels
-    with shard_of(TargetAction.WITHOUT_RECORD) as shard:
+    with applying_action(TargetAction.WITHOUT_RECORD) as shard:
         fewer, names = held(inputs, labels)
         assert fewer.tolist() == [[2, 3], [4, 5]]
         assert list(names) == ["y", "z"]
         assert len(names) == 2
     assert shard.records == 3
-    with shard_of(TargetAction.OTHER_RECORD):
+    with applying_action(TargetAction.OTHER_RECORD):
         assert held(inputs).tolist() == [[4, 5], [2, 3], [4, 5]]
-    with shard_of(TargetAction.OWN):  # taken out as under D', so that whatever an app makes of that, it makes of both
+    with applying_action(
+        TargetAction.OWN
+    ):  # taken out as under D', so that whatever an app makes of that, it makes of both
         same = held(inputs)
         assert same is not inputs
         assert same.tolist() == inputs.tolist()
