@@ -58,7 +58,7 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
         return seconds, busy, memory
 
 
-def _child(scratch: Path, engine: Engine) -> None:
+def _run_in_child(scratch: Path, engine: Engine) -> None:
     """Carry out the run in `scratch`, and print as JSON the time and memory that it needs for its first round.
 
     The time counts from the start of this process to the end of the round.
@@ -97,4 +97,4 @@ def print_start_up(console: Console) -> None:
 
 
 if __name__ == "__main__":
-    _child(Path(sys.argv[1]), Engine(sys.argv[2]))
+    _run_in_child(Path(sys.argv[1]), Engine(sys.argv[2]))

@@ -112,7 +112,7 @@ def _predicted(file: Path, engine: Engine) -> dict[str, Any]:
     return found
 
 
-def _child(file: Path, engine: Engine) -> None:
+def _run_in_child(file: Path, engine: Engine) -> None:
     """Print, as JSON, the estimated time and memory of a run; `file` is a JSON file with its configuration."""
     found = check_plan(resolve(parse_config(json.loads(file.read_text()))), engine=engine).probe
     assert found is not None, "a check makes an estimate unless it is told not to"
@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--child", type=Path, help=SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
-        _child(options.child, options.engine)
+        _run_in_child(options.child, options.engine)
         return
     columns = ("setting", "engine", "s predicted", "s", "ratio", "processor s", "MiB predicted", "MiB", "ratio ")
     table, ratios = table_of(columns, words=columns[:2]), list[tuple[float, float]]()

@@ -83,9 +83,9 @@ def play_points(
     total = sum(map(_trial_rounds, pending.values()))
     with progress(total) as begin, nullcontext() if options is None else ray_for(options):
         if options is None:
-            failures = list(_play_here(pending, directory, begin, on_finished))
+            failures = list(_run_here(pending, directory, begin, on_finished))
         else:
-            failures = list(_play_on_ray(pending, directory, options, begin, on_finished))
+            failures = list(_run_on_ray(pending, directory, options, begin, on_finished))
     if failures:
         raise FederationError(f"{'; '.join(failures)}; finished points are kept, the same command goes on")
 
@@ -139,7 +139,7 @@ def _play(plan: ResolvedAudit, run: Path, progress: Progress) -> None:
         lock.unlink()
 
 
-def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told) -> Iterator[str]:
+def _run_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told) -> Iterator[str]:
     """Run the points one after the other in this process, and yield an error message for every failed point."""
     for number, (name, plan) in enumerate(plans.items(), 1):
         partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
@@ -154,7 +154,7 @@ def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told
         on_finished(name)
 
 
-def _play_on_ray(
+def _run_on_ray(
     plans: _Plans, directory: Path, options: RayOptions, begin: _Begin, on_finished: _Told
 ) -> Iterator[str]:
     """Run the points of a sweep as Ray tasks at the same time, and yield an error message for every failed point.

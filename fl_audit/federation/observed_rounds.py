@@ -246,7 +246,7 @@ def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRo
             assert_never(view)
 
 
-def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
+def stored_tensors(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
     """Return those tensors of a round that are written to the run directory, keyed by name.
 
     They are the release or the model, depending on the view, and the side information.
@@ -270,7 +270,7 @@ def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
 def replayed_rounds(
     view: InsiderView, mechanism: Mechanism, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]
 ) -> Iterator[ServerRound]:
-    """Reconstruct the rounds of some trials from the tensors that `kept_of` returned, and yield them one by one.
+    """Reconstruct the rounds of some trials from the tensors that `stored_tensors` returned, and yield them one by one.
 
     Under the view `update`, the public optimizer computes the models from the releases. Under `model`, the releases are
     computed from the models.

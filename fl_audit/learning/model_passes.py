@@ -17,7 +17,7 @@ from fl_audit.learning import pass_budgets
 from fl_audit.learning.frozen_prefix import FrozenPrefix
 from fl_audit.learning.layers import LayerCall, SharedPassState
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
-from fl_audit.learning.model_error_messages import explaining
+from fl_audit.learning.model_error_messages import naming_layer_and_record
 from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, clipping_weights
 
 
@@ -269,7 +269,7 @@ class ModelPasses:
         features
             Features of the records on which the models run, (n, *shape), or those of all trials one after another.
         """
-        return explaining(self.template, parameters, features, self.feature_shape)
+        return naming_layer_and_record(self.template, parameters, features, self.feature_shape)
 
     @property
     def trained_module(self) -> nn.Module:

@@ -270,7 +270,7 @@ def observer_after_somebody(facts: RunDescription) -> str:
     return observer_after_nobody(facts).replace(", not even the server", ", even the server")
 
 
-def observer_of_person(facts: RunDescription) -> str:
+def informed_observer_after_somebody(facts: RunDescription) -> str:
     """Return the end of a sentence "... against somebody who", which says what this observer knows and sees.
 
     It describes the observer against whom a person is protected.

@@ -75,7 +75,7 @@ def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
     if numbers.judges_scores:
         return (
             "The attack cannot tell: how far its scores would separate under less noise is not known, so a breach "
-            f"could have passed unseen. {_ceiling_text(found.tests[0], numbers.claimed)}"
+            f"could have passed unseen. {_largest_detectable_epsilon_text(found.tests[0], numbers.claimed)}"
         )
     if not math.isfinite(found.limit_of_detection):
         return numbers.words.blind or (
@@ -95,7 +95,7 @@ def _counted(number: float) -> str:
     return f"{number_text(number, 3)} times" if math.isfinite(number) else "any number of times"
 
 
-def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
+def _largest_detectable_epsilon_text(of_scores: TestResult, claimed: float) -> str:
     """Return a sentence on the largest epsilon that a test of as many attack scores as the run has could show."""
     ceiling = of_scores.more["ceiling"]
     only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
@@ -235,8 +235,8 @@ def _detection_text(found: VerdictDetails, guarantee: Guarantee, unit: UnitWords
     """Return sentences on the epsilon of the smallest detectable breach, and on the number of trials needed."""
     if found.tests and found.tests[0].name is TestName.SCORES:
         return (
-            f"{_ceiling_text(found.tests[0], guarantee.epsilon)} How far they would separate under less noise is not "
-            "known, so it is not known either which breach would have been found."
+            f"{_largest_detectable_epsilon_text(found.tests[0], guarantee.epsilon)} How far they would separate under "
+            "less noise is not known, so it is not known either which breach would have been found."
         )
     if found.tests and found.tests[0].name is TestName.CANARIES and not math.isfinite(found.limit_of_detection):
         return f"No breach of any size would have been found with probability {DETECTION_POWER:g}."

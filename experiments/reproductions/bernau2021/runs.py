@@ -142,9 +142,9 @@ def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirecto
     If a run with the same neighbour has begun, the difference is read from this run. Otherwise it is searched for,
     which takes minutes for all pairs of images.
     """
-    search, rank = asked = _question(config)
+    search, rank = asked = _ranking_key_and_rank(config)
     for other, run in begun:
-        if _question(other) == asked and run.is_begun:
+        if _ranking_key_and_rank(other) == asked and run.is_begun:
             with suppress(InputError):  # it is just being written, by another process
                 return read_public(run.path)[0].pair
     return _ranked(search)[rank - 1]
@@ -175,7 +175,7 @@ class _NeighbourRankingKey(NamedTuple):
     farthest: bool
 
 
-def _question(config: RunConfig) -> tuple[_NeighbourRankingKey, int]:
+def _ranking_key_and_rank(config: RunConfig) -> tuple[_NeighbourRankingKey, int]:
     """Return the settings that determine how a configuration ranks neighbours, and the rank of its neighbour."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR

@@ -209,12 +209,12 @@ def _finest(trials: Transcripts) -> Floats:
     # A floating-point sum has no finer bits than the finer summand. Noise alone may be as fine as any number near 0,
     # but noise on top of a contribution is never much finer than the contribution (Mironov 2012).
     sizes = np.abs(trials.direction)
-    relative = _places(trials.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
+    relative = _binary_digits(trials.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
     known = np.where((sizes > 0) & np.isfinite(trials.released), relative, -_LARGEST)
     return np.asarray(np.max(_flat(known), axis=1, keepdims=True))
 
 
-def _places(values: Floats) -> Floats:
+def _binary_digits(values: Floats) -> Floats:
     """Return how many binary digits after the point each value has: the smallest k for which it is a multiple of 2**-k.
 
     The result is -100 for 0 and for non-finite values.

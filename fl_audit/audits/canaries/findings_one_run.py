@@ -22,7 +22,7 @@ from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import local_events
-from fl_audit.statistics.shift_bound import spread_of_parts
+from fl_audit.statistics.shift_bound import root_sum_of_squared_deviations
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName, TestResult
 from fl_audit.verdict.judging import judged_by_one
 from fl_audit.verdict.verdict import AuditKindPhrases, VerdictDetails
@@ -108,7 +108,7 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     claim = _claim_of_canaries(run, facts)
     bound, at_level = (_certified(run, table, claim, one) for one in (run.facts.confidence, 1 - FAMILY_LEVEL))
     held = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
-    root, limit = spread_of_parts(held), CanaryDetectionLimit()
+    root, limit = root_sum_of_squared_deviations(held), CanaryDetectionLimit()
     if root > 0:
         federation = run.facts.federation
         is_replaced = federation.mechanism.adjacency.relation is Relation.REPLACE

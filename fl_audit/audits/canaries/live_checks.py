@@ -38,7 +38,7 @@ from fl_audit.audits.canaries.canary_draws import DECOYS
 from fl_audit.audits.canaries.observer_store import StoredGuarantee
 from fl_audit.audits.canaries.stored_rounds import StoredRound, canary_norms
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.statistics.shift_bound import gaussian_slope, noncentral_t_quantile, spread_of_parts
+from fl_audit.statistics.shift_bound import gaussian_slope, noncentral_t_quantile, root_sum_of_squared_deviations
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 
 
@@ -223,7 +223,7 @@ def _too_weak_canaries(
     found, count = [], scores.shape[1]
     for one in range(count):
         mu = max(0.0, gaussian_slope(coins[:, one], scores[:, one], 0.5).shift)
-        sizes = spread_of_parts(coins[:, one]), len(coins) - 2
+        sizes = root_sum_of_squared_deviations(coins[:, one]), len(coins) - 2
         if _stands_out_too_little(weights[one] * hidden.measured_mu(claimed), mu, sizes, FAMILY_LEVEL / count):
             found.append(one)
     return tuple(found)

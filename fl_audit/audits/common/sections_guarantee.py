@@ -77,7 +77,7 @@ def person_text(contents: ReportContents) -> str:
     )
     if is_certainty(guarantee.belief_bound):
         limit = f"may become sure that {used}"
-    watches = mechanism_messages.observer_of_person(contents.facts)
+    watches = mechanism_messages.informed_observer_after_somebody(contents.facts)
     text = (
         f"Suppose {whose}. Somebody who {watches} {limit}. At even odds the best possible "
         f"guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."

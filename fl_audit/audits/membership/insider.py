@@ -201,7 +201,7 @@ def _of_records_over_rounds(
     whether a gradient is within the clipping norm.
     """
     mechanism, side = federation.public.mechanism, seen.side
-    unit, noise = _unit_of_bits(federation, sigma), torch.zeros(())
+    unit, noise = _sum_to_bit_noise_ratio(federation, sigma), torch.zeros(())
     for step in steps:
         noise = noise + step.factor * _with_bit(*_noise_of_records(federation, seen, step, membership), unit)
     shape, differing, target = membership.is_in.shape, federation.differing, federation.target_of_records
@@ -230,7 +230,7 @@ def _of_records_over_rounds(
     return _Alignment(products[0], norms[0]), _Alignment(products[1], norms[1])
 
 
-def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
+def _sum_to_bit_noise_ratio(federation: LoadedFederation, sigma: Floats) -> Tensor:
     """Return the ratio of two standard deviations, (trials,): noise on the sum over noise on the sum of clipping bits.
 
     Without adaptive clipping there are no bits, and the result is `sigma`, the noise on the sum.
@@ -252,7 +252,7 @@ def _of_clients(
     one leaves them out, because after a small update their noise would hide the noise on the sum.
     """
     mechanism, side = federation.public.mechanism, seen.side
-    unit = _unit_of_bits(federation, sigma)
+    unit = _sum_to_bit_noise_ratio(federation, sigma)
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:

@@ -14,7 +14,7 @@ from rich.text import Text
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
 from fl_audit.audits.common.report_cautions import look_at
 from fl_audit.audits.common.sections_provenance import provenance_line
-from fl_audit.audits.common.sections_released_model import beside_text
+from fl_audit.audits.common.sections_released_model import reference_accuracies_text
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.gauge import gauge_html
@@ -121,7 +121,12 @@ def _insider(contents: ReportContents) -> Fact:
 def _model(contents: ReportContents) -> Fact:
     numbers = contents.find(ModelAccuracyFinding)
     assert numbers is not None, "every run has models"
-    return Fact("The model is right for", percent(numbers.test_accuracy), f"of new cases{beside_text(numbers)}", " ")
+    return Fact(
+        "The model is right for",
+        percent(numbers.test_accuracy),
+        f"of new cases{reference_accuracies_text(numbers)}",
+        " ",
+    )
 
 
 def next_step(contents: ReportContents) -> str:

@@ -158,7 +158,7 @@ class Participation(ABC):
         return ""
 
 
-def in_turn(drawn: Flags, turn: Integers | None, units: Integers) -> Flags:
+def restricted_to_eligible(drawn: Flags, turn: Integers | None, units: Integers) -> Flags:
     """Restrict a random sample to the units that may participate in the round; return it, bool (trials, units).
 
     Parameters

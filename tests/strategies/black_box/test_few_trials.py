@@ -9,7 +9,7 @@ from scipy.stats import binom
 from fl_audit.audits.black_box import features
 from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
 from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trials, guessed_epsilon
-from fl_audit.audits.black_box.transcript import Transcripts, sketch
+from fl_audit.audits.black_box.transcript import Transcripts, linear_sketch_of
 from fl_audit.strategies.black_box.message_tags import TargetAction
 from fl_audit.strategies.black_box.message_tensors import contribution, crafted, flat
 from fl_audit.strategies.black_box.target_mod import applying_action, held
@@ -118,7 +118,7 @@ def test_a_sketch_keeps_products_with_the_difference() -> None:
     shapes = {f"tensor {place:02d}": (place + 1, 3) for place in range(30)}
     size = sum(3 * (place + 1) for place in range(30))
     vectors, difference = draws.normal(size=(2, 2, size))
-    found = sketch(shapes)
+    found = linear_sketch_of(shapes)
     small, along = found.of_vectors(vectors, difference), found.of_difference(difference)
     assert small.shape == along.shape == (2, found.columns[-1][1].stop)
     assert small.shape[1] == 40

@@ -34,7 +34,7 @@ _HOOKS = {
     "fl_audit.strategies.black_box.trials_after_training.open_trial_store": "ended early",
     "fl_audit.strategies.black_box.trials_after_training.WorkingCopy": "no trials",
     "fl_audit.strategies.black_box.target_mod.client_fingerprint": "no client answered",
-    "fl_audit.strategies.black_box.trials_after_training.sketch": "no trials",
+    "fl_audit.strategies.black_box.trials_after_training.linear_sketch_of": "no trials",
     "fl_audit.strategies.black_box.audited_system.StrategyStartCall.copied": "no trials",
     "fl_audit.strategies.black_box.recorder.AppTrainingRecorder.record_sent": "cannot be heard",
     "fl_audit.strategies.black_box.recorder.AppTrainingRecorder.record_received": "cannot be heard",
