@@ -21,7 +21,7 @@ from fl_audit.audits.membership.insider import ascent_contribution, observe_targ
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.owner_contributions import contribute, contribute_as_victim, contribute_members, with_noise
 from fl_audit.clients.request import Request, trained_together
-from fl_audit.clients.request import read_ahead as read_ahead
+from fl_audit.clients.request import announce_calls as announce_calls
 from fl_audit.errors import InputError
 from fl_audit.federation.local_dpsgd_updates import private_steps, trained_privately
 from fl_audit.federation.observed_rounds import ObservedRound

@@ -19,7 +19,7 @@ from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
 from fl_audit.experiments.runs.process_guard import nothing_outlives
-from fl_audit.experiments.runs.progress import part_of
+from fl_audit.experiments.runs.progress import progress_of_part
 from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
@@ -87,7 +87,7 @@ class PlannedRun:
             engine,
             ray_address if engine is Engine.RAY else None,
             resume=self.directory.is_begun,
-            progress=part_of(on_round, self.trial_rounds),
+            progress=progress_of_part(on_round, self.trial_rounds),
             with_report=False,  # `fl-audit report` writes it of those that somebody looks at
         )
         file, seconds = _seconds_file(self.path), time.monotonic() - begun

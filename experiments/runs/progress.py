@@ -86,7 +86,7 @@ def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], No
         yield begin
 
 
-def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
+def progress_of_part(on_round: Callable[[int], None], planned: int) -> Progress:
     """Return a progress display for one of several runs; it reports to the common display of all of them.
 
     If an interrupted run is continued, the trial-rounds that it finished before are reported when it begins.

@@ -27,7 +27,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.cluster.nodes import alive_rows
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
-from fl_audit.experiments.runs.progress import Progress, RunsProgress, part_of
+from fl_audit.experiments.runs.progress import Progress, RunsProgress, progress_of_part
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
@@ -144,7 +144,7 @@ def _run_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told)
     for number, (name, plan) in enumerate(plans.items(), 1):
         partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
         try:
-            _play(plan, partial, part_of(told, _trial_rounds(plan)))
+            _play(plan, partial, progress_of_part(told, _trial_rounds(plan)))
             partial.rename(directory / name)
         except FederationError as error:
             yield f"point {name}: {error}"

@@ -185,7 +185,7 @@ def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> boo
     )
     if not isinstance(contribution, LocalTraining) or len(sizes) != 1:
         return False
-    return local_training.trains_stacked(federation.model, sizes.pop(), contribution.schedule)
+    return local_training.accepts_batches_per_trial(federation.model, sizes.pop(), contribution.schedule)
 
 
 def _order_draw(federation: LoadedFederation, client: int, moment: RoundContext) -> np.random.Generator:

@@ -76,7 +76,7 @@ class ModelPasses:
         frame.trials, frame.examples = len(next(iter(parameters.values()))), examples
         frame.set_input(features)
         frame.recording, frame.tape = recording, []
-        with self.explaining(parameters, features):
+        with self.naming_layer_and_record(parameters, features):
             return stacked(features), frame
 
     def logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class ModelPasses:
             if not self.fast:
                 # One trial at a time: recurrent layers have no rule for vmap without gradients.
                 one_by_one = map(self.layout.of_one, models)
-                with self.explaining(self.layout.views(models), features):
+                with self.naming_layer_and_record(self.layout.views(models), features):
                     read = self.read(features)
                     return torch.stack([self._called(values, read) for values in one_by_one])
             merged, frame = self.run_stacked(self.layout.views(models), features, len(features), recording=False)
@@ -111,7 +111,7 @@ class ModelPasses:
             Examples of the pass; their weights are ignored.
         """
         views = self.layout.views(models)
-        with self.explaining(views, portion.features):
+        with self.naming_layer_and_record(views, portion.features):
             if len(models) > 1 and not self.fast:
                 axis = 0 if portion.is_own else None
                 read = self.read(portion.features)
@@ -252,14 +252,14 @@ class ModelPasses:
         trials_axis = 0 if portion.is_own else None
         per_trial = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, trials_axis, trials_axis))
         views = self.layout.views(models)
-        with self.explaining(views, portion.features):
+        with self.naming_layer_and_record(views, portion.features):
             gradients = per_trial(views, self.read(portion.features), portion.labels)
         # A parameter that is a single number, such as a learned temperature, has no axes of its own.
         shape = (len(models), portion.examples)
         widths = [(name, columns.stop - columns.start) for name, columns in self.layout.slices().items()]
         return torch.cat([gradients[name].reshape(*shape, width) for name, width in widths], dim=2)
 
-    def explaining(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
+    def naming_layer_and_record(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
         """Convert an exception of the user's model in a `with` block into an `InputError` that names layer and record.
 
         Parameters

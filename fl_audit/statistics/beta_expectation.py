@@ -50,7 +50,7 @@ class BetaExpectation:
         return float(panels.sum())
 
 
-def where_it_reaches(tail: Callable[[float], float], level: float, largest: float) -> float:
+def argument_at_level(tail: Callable[[float], float], level: float, largest: float) -> float:
     """Return the argument at which an increasing function reaches a level; 0 if the function is above the level at 0.
 
     Parameters

@@ -37,7 +37,7 @@ from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.statistics.beta_expectation import BetaExpectation, where_it_reaches
+from fl_audit.statistics.beta_expectation import BetaExpectation, argument_at_level
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.score_split import ScoreSplit
 
@@ -203,7 +203,7 @@ def _where_allowed(tpr: tuple[float, float], fpr: BetaExpectation, delta: float,
         bend = (1 - delta) / (1 + math.exp(min(epsilon, _LARGEST_EPSILON)))  # the FPR at which both lines meet
         return fpr.mean(lambda v: betainc(*tpr, largest_tpr(v, epsilon)), kink=bend)
 
-    return where_it_reaches(covered, level, _LARGEST_EPSILON)
+    return argument_at_level(covered, level, _LARGEST_EPSILON)
 
 
 def _by_rank(way: ScoreSplit) -> _Rules:
@@ -261,7 +261,7 @@ def gdp_mu(counts: CountsAboveThreshold, level: float) -> float:
         return 0.0
     tpr, distribution = _distributions_of_rank(counts)
     normal = ndtri(distribution.values)
-    return where_it_reaches(
+    return argument_at_level(
         lambda mu: distribution.mean(lambda _: betainc(*tpr, ndtr(normal + mu))), level, _LARGEST_MU
     )
 

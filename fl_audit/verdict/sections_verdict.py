@@ -225,9 +225,9 @@ def _scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> str:
             why = f"The models were trained without clipping and noise: nothing was claimed{of_training}."
         seen = "What was measured of the released models, from their outputs and losses"
         return f"{why} {seen}, is no test of a guarantee."
-    seen = _detection_text(found, guarantee, unit_words(facts.relation))
+    seen = _detection_text(found, guarantee, unit_words(facts.adjacency))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
-    asked = f" {questions_text(found, unit_words(facts.relation))}" if found.words.lists_questions else ""
+    asked = f" {questions_text(found, unit_words(facts.adjacency))}" if found.words.lists_questions else ""
     return f"{covers} {seen}{smaller}{asked}"
 
 

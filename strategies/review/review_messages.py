@@ -146,7 +146,7 @@ def _leak_words(leak: SideChannelResult, review: ReviewResult) -> str:
     why = "; ".join(f"{', '.join(map(repr, names))} ({said})" for said, names in leak.untried.items())
     left = f"; not tried: {why}" if why else ""
     if leak.share is not None:
-        return f"{leak.aside} told {leak.share:.0%} of trials{_by_words(leak, review)}{left}"
+        return f"{leak.aside} told {leak.share:.0%} of trials{_leaking_number_text(leak, review)}{left}"
     if leak.is_played and leak.aside in _NAMED and not leak.names:
         return f"no number of {_NAMED[leak.aside]} was given out in {leak.trials:,} trials that asked{left}"
     if leak.is_played:
@@ -174,7 +174,7 @@ _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluatio
 """Words for the source of a side channel's numbers, keyed by side channel; only if the numbers have names."""
 
 
-def _by_words(leak: SideChannelResult, review: ReviewResult) -> str:
+def _leaking_number_text(leak: SideChannelResult, review: ReviewResult) -> str:
     """Return the name of the metric or other number that leaked the secret, in parentheses; empty if there is none.
 
     If the number is the loss that the trials' clients report, a remark says that the app's own clients may not report

@@ -205,10 +205,10 @@ def claims_of(played: Sequence[DataSetRuns]) -> list[PaperClaim]:
 
 def claims_item(played: Sequence[DataSetRuns]) -> ItemResult:
     """Return the table, with a figure, of all claims of the paper."""
-    return claims_of_text([*claims_of(played), *UNTESTED], [one.data.title for one in played])
+    return table_of_text_claims([*claims_of(played), *UNTESTED], [one.data.title for one in played])
 
 
-def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
+def table_of_text_claims(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
     """Return a table of claims with their verdicts, and a figure of their intervals.
 
     Parameters

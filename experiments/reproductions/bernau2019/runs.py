@@ -225,7 +225,7 @@ def _areas(scores: Floats, is_in: Flags) -> Floats:
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def play_parts(parts: Iterable[settings.SettingRun], context: ItemContext) -> list[MembershipSettingResults]:
+def run_and_join_parts(parts: Iterable[settings.SettingRun], context: ItemContext) -> list[MembershipSettingResults]:
     """Carry out the runs that are not finished, and return the results of each setting, joined over its runs.
 
     Parameters

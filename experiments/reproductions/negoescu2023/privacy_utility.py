@@ -253,7 +253,7 @@ def _floor(study: EpsilonStarTaskSettings) -> ItemRow:
 
     The losses of members and of the population are simulated from the same normal distribution.
     """
-    random = statistics.resampling(f"negoescu2023-{study.data}")
+    random = statistics.reproducible_generator(f"negoescu2023-{study.data}")
     counts = np.array([study.records, study.population_records])
     # Mean and variance of a normal sample are independent with known distributions, so they are drawn instead of
     # samples.

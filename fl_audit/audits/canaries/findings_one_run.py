@@ -68,7 +68,7 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None
     each = [_certified(run, one, claim, run.facts.confidence) for _, one in table.groupby("trial", sort=True)]
     lower = np.array([one.mu_lower for one in each])
     held, mean = int((lower <= facts.mu).sum()), float(lower.mean())
-    return CanaryBoundsFinding(each[0], facts.mu, len(each), held, mean, _told(run, facts, claim))
+    return CanaryBoundsFinding(each[0], facts.mu, len(each), held, mean, _client_epsilon(run, facts, claim))
 
 
 def certified_at(run: FinishedRun, confidence: float) -> CanaryEpsilonBounds:
@@ -117,7 +117,7 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
             squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, held.size - 2)
         )
         limit = canary_detection_limit((root, held.size), federation.rounds, hidden, claim, at_level.mu_claimed)
-    told = _told(run, facts, claim)
+    told = _client_epsilon(run, facts, claim)
     is_broken = at_level.is_violated or (told is not None and at_level.epsilon_lower > told)
     claimed, more = guarantee.epsilon if told is None else min(guarantee.epsilon, told), {"delta": guarantee.delta}
     lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
@@ -160,7 +160,7 @@ def _claim_of_canaries(run: FinishedRun, facts: PublicCanaryFacts) -> Claim:
     return replace(guarantee.claim, events=events)
 
 
-def _told(run: FinishedRun, facts: PublicCanaryFacts, claim: Claim) -> float | None:
+def _client_epsilon(run: FinishedRun, facts: PublicCanaryFacts, claim: Claim) -> float | None:
     """Return the epsilon that the client with the canaries accounts for itself; None if its steps were not recorded.
 
     It is computed as Opacus does, from the client's recorded noise multiplier, sampling rate and number of steps.

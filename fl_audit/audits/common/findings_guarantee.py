@@ -113,7 +113,7 @@ def _guarantees(claim: Claim) -> tuple[GuaranteeForBelief, ...]:
     return tuple(found)
 
 
-def measure_other_guarantees(run: FinishedRun, _: Findings) -> GuaranteesByBelief | None:
+def claim_for_alternative_guarantees(run: FinishedRun, _: Findings) -> GuaranteesByBelief | None:
     """Return the claim of a run, from which a report later computes the guarantees with other bounds on the belief.
 
     The result is None if the run claims no guarantee by Gaussian noise. It is also None if these guarantees would take

@@ -216,7 +216,7 @@ def _other_guarantees_caption(numbers: evidence.GuaranteesByBelief, contents: Re
 
 OTHER_GUARANTEES = Section(
     "other-guarantees", "What other guarantees would cost", evidence.GuaranteesByBelief,
-    evidence.measure_other_guarantees,
+    evidence.claim_for_alternative_guarantees,
     on_page=True, trusts=True, tables=_other_guarantees_tables,
     picture=FindingFigure("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
                     applies=lambda numbers, _: len(numbers.guarantees) > 1),

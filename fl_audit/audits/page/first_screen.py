@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
-from fl_audit.audits.common.report_cautions import look_at
+from fl_audit.audits.common.report_cautions import cautions_for_reader
 from fl_audit.audits.common.sections_provenance import provenance_line
 from fl_audit.audits.common.sections_released_model import reference_accuracies_text
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
@@ -186,7 +186,7 @@ def warnings_of(contents: ReportContents) -> list[str]:
         lines.append(
             f"{large}: to publish each with a chance of {one_in(guarantee.delta)}, {some}, would keep the guarantee"
         )
-    return [*lines, *look_at(contents)]
+    return [*lines, *cautions_for_reader(contents)]
 
 
 def first_screen(contents: ReportContents) -> str:

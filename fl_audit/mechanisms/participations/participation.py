@@ -145,7 +145,7 @@ class Participation(ABC):
         """
         return ""
 
-    def turn_words(self, rounds: int) -> str:
+    def favoured_unit_words(self, rounds: int) -> str:
         """Return a sentence for reports on how often the differing unit participates, if the rule favours this unit.
 
         A rule favours the unit if it always gives this unit the largest number of turns. Otherwise the text is empty.

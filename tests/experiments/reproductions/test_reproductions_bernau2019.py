@@ -664,9 +664,11 @@ def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest
         counts = Counter(part.setting for part in parts)
         return [joined([made_up(one, 0.7, 0.6, trials=8) for _ in range(count)]) for one, count in counts.items()]
 
-    monkeypatch.setattr(sequential_trial_allocation, "play_parts", findings)
+    monkeypatch.setattr(sequential_trial_allocation, "run_and_join_parts", findings)
     monkeypatch.setattr(
-        sequential_trial_allocation, "_seconds_a_part", lambda context, settings: {one.name: 1.0 for one in settings}
+        sequential_trial_allocation,
+        "_seconds_of_first_runs",
+        lambda context, settings: {one.name: 1.0 for one in settings},
     )
     monkeypatch.setattr(sequential_trial_allocation, "parallel_runs", lambda: 1)
     monkeypatch.setattr(sequential_trial_allocation, "MOST_OPEN", 2)
