@@ -22,7 +22,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
     values_of,
 )
-from fl_audit.experiments.reproductions.papers import ItemContext
+from fl_audit.experiments.reproductions.papers import ReproductionOptions
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
 from fl_audit.experiments.runs.config import RunConfig
@@ -102,7 +102,7 @@ class InsiderResultsBySetting:
         return any(one.is_substitute for one in self.data)
 
 
-def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[InsiderSetting, InsiderRunResults]:
+def play(settings: Iterable[InsiderSetting], context: ReproductionOptions) -> dict[InsiderSetting, InsiderRunResults]:
     """Carry out the runs that are not finished, and return the results of all runs, keyed by setting.
 
     Parameters

@@ -14,7 +14,7 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.claims import exact as known
 from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, measured_row, table
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.statistics import reproducible_generator, t_interval
 from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
@@ -70,7 +70,7 @@ def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> t
     return counts.thresholds, found
 
 
-def figure_3(context: ItemContext) -> ItemResult:
+def figure_3(context: ReproductionOptions) -> ItemResult:
     """Return Figure 3: two log ratios over the FPR, exact and from samples.
 
     They are log (1 - delta - FPR) / FNR and log (1 - delta - FNR) / FPR. Epsilon* is the largest of four such ratios.

@@ -15,11 +15,11 @@ from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES
 from fl_audit.experiments.reproductions.negoescu2023.textual_claims import UNTESTED, table_of_text_claims, theorem_2
 from fl_audit.experiments.reproductions.papers import (
     ComputeExtent,
-    ItemContext,
     NoDataError,
     Paper,
     PaperItem,
     PaperResults,
+    ReproductionOptions,
 )
 from fl_audit.experiments.reproductions.run_scheduling import totals_of_runs
 
@@ -28,9 +28,9 @@ QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that ev
 
 @dataclass(frozen=True)
 class _Figure(PaperItem):
-    """A figure of the paper; results that several figures need are stored in files under `ItemContext.runs`."""
+    """A figure of the paper; results that several figures need are stored in files under `ReproductionOptions.runs`."""
 
-    build: Callable[[ItemContext], ItemResult]  # raises `NoDataError` if a data set is missing
+    build: Callable[[ReproductionOptions], ItemResult]  # raises `NoDataError` if a data set is missing
 
 
 _CLAIMS = PaperItem("claims", "Claims of the text")
@@ -44,7 +44,7 @@ _FIGURES = (
 )
 
 
-def _make(items: Sequence[PaperItem], context: ItemContext) -> PaperResults:
+def _make(items: Sequence[PaperItem], context: ReproductionOptions) -> PaperResults:
     """Return the results of the wanted figures and table of claims; figures without data are left out.
 
     The table of claims needs the results of all figures, so all of them are computed for it.

@@ -172,7 +172,7 @@ GUARANTEE = Section(
 )  # fmt: skip
 
 
-def _other_guarantees_tables(numbers: evidence.GuaranteesByBelief, _: ReportContents) -> list[Table]:
+def _other_guarantees_tables(numbers: evidence.AlternativeGuarantees, _: ReportContents) -> list[Table]:
     here = numbers.claim.noise_multiplier
     assert here is not None, "only Gaussian noise is looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
@@ -182,7 +182,7 @@ def _other_guarantees_tables(numbers: evidence.GuaranteesByBelief, _: ReportCont
     return [Table(title, columns, rows)] if rows else []
 
 
-def _other_guarantees_figure(figure: Figure, numbers: evidence.GuaranteesByBelief, contents: ReportContents) -> None:
+def _other_guarantees_figure(figure: Figure, numbers: evidence.AlternativeGuarantees, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     style, guarantee = BIT_STYLES[1], contents.guarantee
     beliefs = np.array([100 * one.belief for one in numbers.guarantees])
@@ -203,7 +203,7 @@ def _other_guarantees_figure(figure: Figure, numbers: evidence.GuaranteesByBelie
                 "Noise multiplier (logarithmic)")  # fmt: skip
 
 
-def _other_guarantees_caption(numbers: evidence.GuaranteesByBelief, contents: ReportContents) -> str:
+def _other_guarantees_caption(numbers: evidence.AlternativeGuarantees, contents: ReportContents) -> str:
     first, last = numbers.guarantees[0], numbers.guarantees[-1]
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
@@ -215,7 +215,7 @@ def _other_guarantees_caption(numbers: evidence.GuaranteesByBelief, contents: Re
 
 
 OTHER_GUARANTEES = Section(
-    "other-guarantees", "What other guarantees would cost", evidence.GuaranteesByBelief,
+    "other-guarantees", "What other guarantees would cost", evidence.AlternativeGuarantees,
     evidence.claim_for_alternative_guarantees,
     on_page=True, trusts=True, tables=_other_guarantees_tables,
     picture=FindingFigure("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,

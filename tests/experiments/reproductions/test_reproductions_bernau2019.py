@@ -72,7 +72,7 @@ from fl_audit.experiments.reproductions.bernau2019.tradeoffs import (
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.dataset_availability import find_data
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.mechanism_of_config import sampling_rate
 from fl_audit.federation.target_membership import TargetMembership
@@ -397,7 +397,7 @@ import os, sys, time
 from contextlib import contextmanager
 from pathlib import Path
 from fl_audit.experiments.reproductions import run_scheduling
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 
 
 class Task:
@@ -415,7 +415,7 @@ def progress(total):
 
 if __name__ == "__main__":
     run_scheduling.cores = lambda: 2
-    context = ItemContext(Path(sys.argv[1]), None, ComputeExtent.QUICK, None, progress)
+    context = ReproductionOptions(Path(sys.argv[1]), None, ComputeExtent.QUICK, None, progress)
     run_scheduling.carry_out_all([Task(), Task()], context)
 """
 
@@ -461,7 +461,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_slice")
 def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     said: list[str] = []
-    context = ItemContext(tmp_path, extent=ComputeExtent.QUICK, announce=said.append)
+    context = ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, announce=said.append)
     *_, page = reproduce.reproduce("bernau2019-fig7", context)
     assert said == ["Texas is gone"]
     frame = pd.read_csv(tmp_path / "fig7.csv")
@@ -672,7 +672,7 @@ def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest
     )
     monkeypatch.setattr(sequential_trial_allocation, "parallel_runs", lambda: 1)
     monkeypatch.setattr(sequential_trial_allocation, "MOST_OPEN", 2)
-    context = ItemContext(tmp_path, minutes=5.0)
+    context = ReproductionOptions(tmp_path, minutes=5.0)
     (found,) = sequential_trial_allocation.play([SKEWED], context, adding=True)
     settings = settings_of(SKEWED, ComputeExtent.FULL)
     assert len(played[0]) == len(settings)
