@@ -98,7 +98,8 @@ def _group(values: Floats, is_in_group: Flags, shadows: Flags, name: str, spread
     """Return moments of each target's values over the shadow trials with the target, or over those without it.
 
     `is_in_group`, bool (trials, targets), marks either all trials with a target or all without it. `name` is
-    accordingly "in" or "out". Raises `InputError` if the shadow trials are too few to estimate a variance as `spread` requires.
+    accordingly "in" or "out". Raises `InputError` if the shadow trials are too few to estimate a variance as `spread`
+    requires.
     """
     group = _shadow_group(values, is_in_group, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:
