@@ -17,11 +17,11 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.audit import ClientRole, ReleaseQueryKind
 from fl_audit.audits.canaries.canary_contributions import canary_contribution, canary_records, canary_scores
 from fl_audit.audits.identifiability import identifiability_adversary
-from fl_audit.audits.membership.insider import observe_targets, pushed_up
+from fl_audit.audits.membership.insider import ascent_contribution, observe_targets
 from fl_audit.audits.registry import audit_of
 from fl_audit.clients.owner_contributions import contribute, contribute_as_victim, contribute_members, with_noise
 from fl_audit.clients.request import Request, trained_together
-from fl_audit.clients.request import read_ahead as read_ahead
+from fl_audit.clients.request import announce_calls as announce_calls
 from fl_audit.errors import InputError
 from fl_audit.federation.local_dpsgd_updates import private_steps, trained_privately
 from fl_audit.federation.observed_rounds import ObservedRound
@@ -73,7 +73,7 @@ def train(message: Message, context: Context) -> Message:
         found = trained_together(request, task, lambda: contribute(federation, client, task))
     total = found.total
     if federation.public.ascent > 0 and client == federation.insider:
-        total = total + pushed_up(federation, task.models)
+        total = total + ascent_contribution(federation, task.models)
     if mechanism.clients_add_noise:
         total = with_noise(federation, total, request.draws, request.round)
     within = None if found.within is None else found.within.cpu().numpy()

@@ -63,15 +63,15 @@ def budget_mod(
         if not message.metadata.message_type.startswith("train"):
             return call_next(message, context)
         line = LedgerTraining(str(context.run_id), terms, sensitivity, clipping_norm)
-        with ledger_lock(ledger), _told_at_the_site():
-            reason = _refusal(ledger, line, budget, delta)
+        with ledger_lock(ledger), _without_details():
+            reason = _reason_to_refuse(ledger, line, budget, delta)
         return call_next(message, context) if reason is None else Message(Error(REFUSED, reason), reply_to=message)
 
     return ask
 
 
 @contextmanager
-def _told_at_the_site() -> Iterator[None]:
+def _without_details() -> Iterator[None]:
     """Raise a block's `InputError` again without its details, which are written only to the client's own log."""
     try:
         yield
@@ -80,7 +80,7 @@ def _told_at_the_site() -> Iterator[None]:
         raise InputError("the ledger of the site cannot be used: the log of its SuperNode says why") from None
 
 
-def _refusal(ledger: Path, line: LedgerTraining, budget: float, delta: float) -> str | None:
+def _reason_to_refuse(ledger: Path, line: LedgerTraining, budget: float, delta: float) -> str | None:
     """Return why a client must not answer in one more round of a run; count the round and return None if it may."""
     counter = ledger.with_name(f"{ledger.name}.rounds") / line.name
     if all(one.name != line.name for one in read_ledger(ledger)):

@@ -1,7 +1,7 @@
 """Reading of messages to a client, which contain the public federation, and building of the client's replies.
 
 With a single trial, clients that are called one after the other in one process are trained together for speed. An
-engine that has several messages announces them by `read_ahead` in the thread that will answer them. Results do not
+engine that has several messages announces them by `announce_calls` in the thread that will answer them. Results do not
 change: a contribution is the same to the last bit as if the client were called alone.
 """
 
@@ -190,7 +190,7 @@ class _ThreadCache(threading.local):
 _KEPT = _ThreadCache()
 
 
-def read_ahead(calls: Sequence[tuple[Message, Context]]) -> None:
+def announce_calls(calls: Sequence[tuple[Message, Context]]) -> None:
     """Announce the client calls that this thread makes next, so that the called clients can train together.
 
     They train together only if all announced calls have the same round, federation and models, and if their batch has a

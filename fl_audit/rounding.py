@@ -75,7 +75,7 @@ def rounded(
     exact_claim, (exact, low_end, high_end) = scale.exact(claim), map(scale.exact, numbers)
     decimals = _decimals_of_width(low_end, high_end, exact, scale.digits)
     for claimed in _written(exact_claim, None if exact_claim is None else _decimals_of(exact_claim, scale.digits)):
-        told = [scale.told(number, decimals, exact_claim, claimed) for number in numbers]
+        told = [scale.rounded_text(number, decimals, exact_claim, claimed) for number in numbers]
         if all(text is not None for text in told):
             break
     texts = [text or _UNKNOWN for text in told]
@@ -156,7 +156,9 @@ class _Scale:
             return None
         return Decimal(repr(float(number))).scaleb(-self.exponent)
 
-    def told(self, number: float | None, decimals: int, claim: Decimal | None, claimed: Decimal | None) -> str | None:
+    def rounded_text(
+        self, number: float | None, decimals: int, claim: Decimal | None, claimed: Decimal | None
+    ) -> str | None:
         """Return a number as text, rounded so that no comparison turns around; None if no rounding achieves this.
 
         The text has as few decimals as possible, but at least `decimals`. The rounded number must be on the same side

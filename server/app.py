@@ -18,7 +18,7 @@ from fl_audit.array_types import Floats
 from fl_audit.audits.registry import audit_of
 from fl_audit.federation.initial_weights import starting_models
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
-from fl_audit.federation.observed_rounds import InsiderView, ServerRound, kept_of
+from fl_audit.federation.observed_rounds import InsiderView, ServerRound, stored_tensors
 from fl_audit.federation.trial_batch_columns import TrialBatchColumns
 from fl_audit.learning.glibc_allocator import give_back_freed_memory
 from fl_audit.server import release_evaluation as evaluation
@@ -59,7 +59,7 @@ class _ReleaseRecorder:
 
     def __call__(self, batch: TrialBatch, made: ServerRound) -> None:
         """Record a round as clients see it, and the adaptive clipping norms of all trials."""
-        kept = kept_of(self.view, made.first(self._kept(batch)))
+        kept = stored_tensors(self.view, made.first(self._kept(batch)))
         if self.noise_seeds:
             kept["noise_seeds"] = torch.tensor(self.noise_seeds, dtype=torch.int64)
         self.rounds[batch.name].append({name: value.clone() for name, value in kept.items()})
@@ -184,11 +184,11 @@ def _play_wave(
 
         round_queries = run_queries(plan, federation, insiders, wave, population, challenger)
         size = federation.model.layout.size
-        opening = _opening(federation, challenger)
+        opening = _secrets_log(federation, challenger)
         strategy = plan.strategy(
             public, roster, challenger, wave, size, plan.time_limit, recorder, round_queries, is_over, opening
         )
-        strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.exchanges, evaluate_fn=background)
+        strategy.start(grid, ArrayRecord(initial), num_rounds=strategy.flower_rounds, evaluate_fn=background)
         background.settle()
     found_by = (evaluator, *round_queries, *(one for one in (stopping, opening) if one is not None))
     for batch in wave:
@@ -211,7 +211,7 @@ def _play_wave(
         sink(result)
 
 
-def _opening(federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:
+def _secrets_log(federation: LoadedFederation, challenger: SeededChallenger) -> RoundSecretsLog | None:
     """Return a log of the challenger's secrets, which it discloses after training; None if the audit discloses none."""
     public = federation.public
     audit = audit_of(public)

@@ -110,13 +110,13 @@ def discover_clients(grid: ReplyTimeoutGrid, federation: LoadedFederation) -> Cl
             held = f"clients hold partitions {sorted(answers)}"
             raise FederationError(f"{held}, the configuration names 0 to {expected - 1}")
     else:
-        _ask(grid, federation, [known[client] for client in _first_needed(federation)])
+        _ask(grid, federation, [known[client] for client in _clients_asked_early(federation)])
     colluders = {insider: federation.colluders(insider) for insider in federation.insiders}
     shards = tuple(federation.units_of(client) for client in range(len(federation.shards)))
     return ClientRoles(known, federation.holders, colluders, shards, federation.units)
 
 
-def _first_needed(federation: LoadedFederation) -> list[int]:
+def _clients_asked_early(federation: LoadedFederation) -> list[int]:
     """Return the clients that are asked to load their data before round 1, at most `_MOST_ASKED`.
 
     The insiders come first, then holders of targets (at most `_MOST_ASKED` / 2), then other clients of round 1.

@@ -20,7 +20,7 @@ from fl_audit.federation.federation import Federation
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, step_sample
 from fl_audit.learning.stacked_layers import cached_rows
 from fl_audit.mechanisms.contribution import PrivateTraining
-from fl_audit.mechanisms.participations.participation import in_turn
+from fl_audit.mechanisms.participations.participation import restricted_to_eligible
 from fl_audit.mechanisms.threat_model import Adversary
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.protocol import Key, pack_participation
@@ -110,13 +110,13 @@ def _without_canaries(
             taking_part, asked = np.zeros((batch.count, roster.units), dtype=np.bool_), list[ContributingClient]()
             for client, shard in enumerate(roster.shards):
                 drawn = challenger.participation(batch.trials, server_round, client, len(shard), participation.rate)
-                drawn = in_turn(drawn, turn, shard)
+                drawn = restricted_to_eligible(drawn, turn, shard)
                 taking_part[:, shard] = drawn
                 asked.append(ContributingClient(client, None, {Key.PARTICIPATION: pack_participation(drawn)}))
             return CalledClients(tuple(asked), torch.from_numpy(taking_part))
         case Unit.CLIENT:
             drawn = challenger.client_participation(batch.trials, server_round, public.clients, participation.rate)
-            drawn = in_turn(drawn, turn, np.arange(public.clients))
+            drawn = restricted_to_eligible(drawn, turn, np.arange(public.clients))
             there = [client for client in range(public.clients) if drawn[:, client].any()]
             called = tuple(ContributingClient(client, np.flatnonzero(drawn[:, client])) for client in there)
             return CalledClients(called, torch.from_numpy(drawn))

@@ -76,7 +76,7 @@ class EpsilonStarQueries(RunQueries):
         """
         return max(self.releases) + 2
 
-    def _asked(self, exchange: int) -> list[tuple[str, int]]:
+    def _queries_in(self, exchange: int) -> list[tuple[str, int]]:
         """Return the queries of an exchange as (kind of query, number of the release).
 
         The query for moments comes first, because it uses the range of losses that clients reported in the exchange
@@ -101,9 +101,9 @@ class EpsilonStarQueries(RunQueries):
         about: More = {Key.DELTA: star.delta, Key.CUT: star.cut, Key.REPORT: self.settings.client_epsilon_star}
         written = []
         for batch in self.batches:
-            for kind, release in self._asked(exchange):
+            for kind, release in self._queries_in(exchange):
                 models = transcripts[batch.name].models[release - newest - 1].numpy()
-                said = self._said(batch, release) if kind == _MOMENTS else {}
+                said = self._sent_beside_models(batch, release) if kind == _MOMENTS else {}
                 arrays = ArrayRecord({key: Array(*pack(one)) for key, one in {models_key(0): models, **said}.items()})
                 more = about if kind == _MOMENTS else {}
                 written += [to_owner(client, kind, batch, release, arrays, more) for client in range(self.clients)]
@@ -111,7 +111,7 @@ class EpsilonStarQueries(RunQueries):
 
     def answers(self, exchange: int) -> list[ReplyIdentity]:
         """Return the keys of the answers expected in an exchange."""
-        asked, clients = self._asked(exchange), range(self.clients)
+        asked, clients = self._queries_in(exchange), range(self.clients)
         return [
             ReplyIdentity(client, kind, batch.name) for kind, _ in asked for batch in self.batches for client in clients
         ]
@@ -119,7 +119,7 @@ class EpsilonStarQueries(RunQueries):
     def read_answers(self, exchange: int, found: Mapping[ReplyIdentity, Message]) -> None:
         """Read the answers of an exchange of messages; raise `FederationError` if an answer is missing or invalid."""
         for batch in self.batches:
-            for kind, release in self._asked(exchange):
+            for kind, release in self._queries_in(exchange):
                 replies = [found[ReplyIdentity(client, kind, batch.name)] for client in range(self.clients)]
                 told = [[_floats(one, key, batch, n, release) for key in _TOLD[kind]] for n, one in enumerate(replies)]
                 if kind == _MOMENTS:
@@ -142,7 +142,7 @@ class EpsilonStarQueries(RunQueries):
             trials=last, releases=found, clients={"epsilon_star": np.stack(own, axis=1)} if own else {}
         )
 
-    def _said(self, batch: TrialBatch, release: int) -> dict[str, Floats]:
+    def _sent_beside_models(self, batch: TrialBatch, release: int) -> dict[str, Floats]:
         """Return the arrays that the server sends to clients beside the models when it asks for moments of losses.
 
         These are the range of the losses, and the moments of the losses on the population sample.

@@ -56,10 +56,10 @@ def make_messages_for(run: int, node: int) -> None:
 class MessageInterceptor(Protocol):
     """Interface of an object that reads, and may change, all messages between server and clients."""
 
-    def sends(self, message: Message) -> None:
+    def record_sent(self, message: Message) -> None:
         """Record a message before it is sent; an implementation may also add a tag for the receiver to the message."""
 
-    def receives(self, reply: Message) -> None:
+    def record_received(self, reply: Message) -> None:
         """Record a reply, and remove the audit's own data from it before the strategy sees it."""
 
 
@@ -122,11 +122,11 @@ class RecordedGrid(DelegatingGrid):
     def _written(self, messages: Iterable[Message]) -> list[Message]:
         sent = list(messages)
         for message in sent:
-            self._recorder.sends(message)
+            self._recorder.record_sent(message)
         return sent
 
     def _read(self, replies: Iterable[Message]) -> list[Message]:
         read = list(replies)
         for reply in read:
-            self._recorder.receives(reply)
+            self._recorder.record_received(reply)
         return read

@@ -129,7 +129,7 @@ class RoundSecretsLog:
         return self.public.eligible_units(1)
 
     @property
-    def _place(self) -> int | None:
+    def _target_index(self) -> int | None:
         """Index of the target among the units that a logged sample may contain; None if there are many targets."""
         group = self._group
         return self.target if self.target is None or group is None else int(np.searchsorted(group, self.target))
@@ -140,7 +140,7 @@ class RoundSecretsLog:
         They are the sample's size and its overlap with the previous sample, both without the target, a hash of the
         sample, and whether the target is in it.
         """
-        group, place = self._group, self._place
+        group, place = self._group, self._target_index
         taking_part = taking_part if group is None else taking_part[:, group]
         others = taking_part if place is None else np.delete(taking_part, place, axis=1)
         if kept.turns is None or kept.units is None or kept.crowds is None:

@@ -75,7 +75,7 @@ class TrialBatchStrategy(Strategy):
         self._draws = {batch.name: self.public.mechanism.noise.server_draws() for batch in self.batches}
 
     @property
-    def exchanges(self) -> int:
+    def flower_rounds(self) -> int:
         """Number of Flower rounds to pass to `start`: all training rounds, and later rounds that only send queries."""
         return max([self.public.rounds, *(query.last_exchange for query in self.round_queries)])
 

@@ -22,7 +22,7 @@ from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.federation import Federation
 from fl_audit.mechanisms.participations.cyclic_poisson import CyclicPoisson
-from fl_audit.mechanisms.participations.participation import in_turn
+from fl_audit.mechanisms.participations.participation import restricted_to_eligible
 from fl_audit.mechanisms.participations.registry import PARTICIPATIONS, REFUSED
 from fl_audit.mechanisms.threat_model import CLIENT_ALONE
 from fl_audit.privacy.events import SampledGaussianRelease
@@ -100,7 +100,7 @@ def test_only_units_whose_turn_it_is_are_drawn_at_the_rate_of_their_turn() -> No
     rule, challenger = CyclicPoisson(0.3, 4, 400), SeededChallenger(3)
     turn = rule.eligible_units(7, 2)
     drawn = challenger.participation(range(200), 2, 0, 400, rule.rate)
-    kept = in_turn(drawn, turn, np.arange(400))
+    kept = restricted_to_eligible(drawn, turn, np.arange(400))
     assert not np.delete(kept, turn, axis=1).any()
     assert np.array_equal(kept[:, turn], drawn[:, turn])
     share, spread = kept[:, turn].mean(), math.sqrt(0.3 * 0.7 / (200 * len(turn)))

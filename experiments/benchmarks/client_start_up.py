@@ -58,7 +58,7 @@ def _start_of(engine: Engine, clients: int, cohort: int) -> tuple[float, float, 
         return seconds, busy, memory
 
 
-def _child(scratch: Path, engine: Engine) -> None:
+def _run_in_child(scratch: Path, engine: Engine) -> None:
     """Carry out the run in `scratch`, and print as JSON the time and memory that it needs for its first round.
 
     The time counts from the start of this process to the end of the round.
@@ -70,7 +70,7 @@ def _child(scratch: Path, engine: Engine) -> None:
     print(json.dumps([*ended[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 
 
-def _on_paper(clients: int, cohort: int) -> str:
+def _extrapolated_times_text(clients: int, cohort: int) -> str:
     """Return a text with the extrapolated times of start-up and of a round on a cluster, with 1 MiB of data per client.
 
     `cohort` is the number of clients that take part in a round; 0 stands for all `clients`.
@@ -92,9 +92,9 @@ def print_start_up(console: Console) -> None:
         seconds, busy, memory = _start_of(engine, clients, cohort)
         more = f"{(busy - least_busy) * 1e6 / clients:,.0f}", f"{(memory - least_memory) * 1024 / clients:,.2f}"
         cells = f"{clients:,}", f"{cohort or clients:,}", f"{seconds:.1f}", f"{busy:.1f}", f"{memory:,.0f}", *more
-        table.add_row(str(engine), *cells, _on_paper(clients, cohort))
+        table.add_row(str(engine), *cells, _extrapolated_times_text(clients, cohort))
     console.print(table)
 
 
 if __name__ == "__main__":
-    _child(Path(sys.argv[1]), Engine(sys.argv[2]))
+    _run_in_child(Path(sys.argv[1]), Engine(sys.argv[2]))

@@ -112,7 +112,7 @@ def _predicted(file: Path, engine: Engine) -> dict[str, Any]:
     return found
 
 
-def _child(file: Path, engine: Engine) -> None:
+def _run_in_child(file: Path, engine: Engine) -> None:
     """Print, as JSON, the estimated time and memory of a run; `file` is a JSON file with its configuration."""
     found = check_plan(resolve(parse_config(json.loads(file.read_text()))), engine=engine).probe
     assert found is not None, "a check makes an estimate unless it is told not to"
@@ -129,7 +129,7 @@ def _costs(file: Path, engine: Engine) -> MeasuredCosts:
     )
     busy, peak = dict[int, float](), 0
     while run.poll() is None:
-        peak = max(peak, _looked(run.pid, busy))
+        peak = max(peak, _measure_process_tree(run.pid, busy))
         threading.Event().wait(_SECONDS_BETWEEN_LOOKS)
     if run.returncode:
         said = run.stderr.read()[-300:] if run.stderr else ""
@@ -151,7 +151,7 @@ def play(file: str, engine: str) -> None:
     run_audit(resolve(parse_config(json.loads(path.read_text()))), path.parent / f"run-{engine}", Engine(engine))
 
 
-def _looked(pid: int, busy: dict[int, float]) -> int:
+def _measure_process_tree(pid: int, busy: dict[int, float]) -> int:
     """Return the unshared memory, in bytes, of a process and its descendants together.
 
     The CPU seconds of each process are stored in `busy`, keyed by process ID.
@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--child", type=Path, help=SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
-        _child(options.child, options.engine)
+        _run_in_child(options.child, options.engine)
         return
     columns = ("setting", "engine", "s predicted", "s", "ratio", "processor s", "MiB predicted", "MiB", "ratio ")
     table, ratios = table_of(columns, words=columns[:2]), list[tuple[float, float]]()

@@ -142,7 +142,7 @@ def _played(values: Values, features: int, engine: Engine = Engine.LOCAL, cores:
     return RunCosts(*json.loads(ran.stdout.splitlines()[-1]))
 
 
-def _child(scratch: Path, engine: Engine, cores: int) -> None:
+def _run_in_child(scratch: Path, engine: Engine, cores: int) -> None:
     """Run the configuration in the directory `scratch`, and print its time and memory as JSON.
 
     `cores` is the number of processor cores to use; 0 stands for all.
@@ -227,7 +227,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=0, help=SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
-        _child(options.child, options.engine, options.cores)
+        _run_in_child(options.child, options.engine, options.cores)
         return
     table = pd.read_csv(options.csv, dtype={"size": str}) if options.draw else pd.DataFrame()
     for axis in () if options.draw else options.only or (*AXES, "cores"):

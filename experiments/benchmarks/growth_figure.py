@@ -40,7 +40,7 @@ class ScalingFit(NamedTuple):
         return "does not grow" if self.power == 0 else f"slope {self.power:.2f}"
 
 
-def slope_of(sizes: Floats, costs: Floats) -> ScalingFit:
+def fit_scaling(sizes: Floats, costs: Floats) -> ScalingFit:
     """Fit a cost that grows with size, as a constant plus a power function through the costs at the two largest sizes.
 
     The constant is the cost at the smallest size. With two sizes, the power is 1. The function is constant if the cost
@@ -116,7 +116,7 @@ def _label_plainly(axes: Axes) -> None:
 def _draw_slope(axes: Axes, sizes: Floats, costs: Floats) -> None:
     if len(sizes) < 2:
         return
-    found, fine = slope_of(sizes, costs), np.geomspace(sizes[0], sizes[-1], 60)
+    found, fine = fit_scaling(sizes, costs), np.geomspace(sizes[0], sizes[-1], 60)
     axes.loglog(fine, found.at(fine), "--", color=MUTED, linewidth=1.2, label="fitted, above the smallest run")
     axes.text(0.05, 0.95, found.words, transform=axes.transAxes, va="top", fontsize=SMALL_TEXT_SIZE, color=INK)
 

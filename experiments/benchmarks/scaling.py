@@ -95,7 +95,7 @@ def _resident(pid: int) -> float:
     return total / 2**20
 
 
-def _child(scratch: Path) -> None:
+def _run_in_child(scratch: Path) -> None:
     """Carry out the run whose configuration is `audit.json` in `scratch`."""
     config = parse_config(json.loads((scratch / "audit.json").read_text()))
     run_audit(resolve(config), scratch / "run", Engine.RAY if config.audit.targets is None else Engine.LOCAL)
@@ -110,7 +110,7 @@ def main() -> None:
     options = parser.parse_args()
     console = Console(width=120)
     if options.child is not None:
-        _child(options.child)
+        _run_in_child(options.child)
         return
     if options.part in (None, "concurrency"):
         turns = [(_seconds(options.data_dir, 1, 1), _seconds(options.data_dir, 2, 2)) for _ in range(options.repeat)]

@@ -56,7 +56,7 @@ def temporary_directory() -> Iterator[Path]:
         shutil.rmtree(room, ignore_errors=True)
 
 
-def wished_apart(
+def run_command_isolated(
     module: str, wishes: "DataclassInstance", out: Path | None, seconds: float, is_quiet: bool
 ) -> ProcessResult:
     """Run a module as a subprocess with a command's options, and return its last message and how it ended.
@@ -91,7 +91,7 @@ def wished_apart(
 def run_isolated(
     module: str,
     asked: Mapping[str, Any],
-    room: Path,
+    exchange_directory: Path,
     seconds: float,
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
@@ -105,7 +105,7 @@ def run_isolated(
         Name of the module, whose main program calls `answer`.
     asked
         Request to the module, as JSON values.
-    room
+    exchange_directory
         Temporary directory through which request and answers are passed.
     seconds
         Time limit in seconds; a module that has sent a preliminary answer has 20 seconds more.
@@ -116,11 +116,11 @@ def run_isolated(
     log
         File for the output; None copies it to standard error, with terminal escape sequences removed.
     """
-    request, told = room / "request.json", room / "told.json"
+    request, told = exchange_directory / "request.json", exchange_directory / "told.json"
     request.write_text(json.dumps({**asked, "told": str(told)}), encoding="utf-8")
     variables = os.environ | dict(environment or {})
     variables |= {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "PYTHONSAFEPATH": "1"}
-    variables |= {"TMPDIR": str(room)}
+    variables |= {"TMPDIR": str(exchange_directory)}
     child = subprocess.Popen(
         [sys.executable, "-m", module, str(request)], cwd=directory, env=variables, stdin=subprocess.DEVNULL,
         stdout=log or subprocess.PIPE, stderr=log or subprocess.STDOUT, start_new_session=True,

@@ -11,7 +11,7 @@ from typing import Any
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.black_box.claim import StatedClaim
 from fl_audit.errors import InputError
-from fl_audit.experiments.black_box.isolated_process import wished_apart
+from fl_audit.experiments.black_box.isolated_process import run_command_isolated
 from fl_audit.privacy.accounting_enums import MultiplierReference
 from fl_audit.value_checks import choice
 
@@ -69,7 +69,7 @@ def audit_in_subprocess(wishes: StrategyOptions, out: Path | None = None) -> dic
         If the input is wrong, or the process ended without an answer.
     """
     seconds = math.inf if wishes.seconds is None else 2 * wishes.seconds + _START
-    found, ended, _ = wished_apart(_PROGRAM, wishes, out, seconds, is_quiet=False)
+    found, ended, _ = run_command_isolated(_PROGRAM, wishes, out, seconds, is_quiet=False)
     if found is None:
         raise InputError(
             f"the process that plays trials against {wishes.factory} {ended}, before any trial was judged: accepted is "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fl_audit.errors import InputError
-from fl_audit.experiments.black_box.isolated_process import wished_apart
+from fl_audit.experiments.black_box.isolated_process import run_command_isolated
 from fl_audit.experiments.cli.options import argument, option
 from fl_audit.user_modules import require_named
 from fl_audit.value_checks import require_number
@@ -65,7 +65,7 @@ def training_apart(wishes: TrainingFunctionOptions, out: Path | None = None) -> 
     InputError
         If the input is wrong, or the process ended without an answer.
     """
-    found, ended, is_late = wished_apart(_PROGRAM, wishes, out, 60 * wishes.minutes, is_quiet=True)
+    found, ended, is_late = run_command_isolated(_PROGRAM, wishes, out, 60 * wishes.minutes, is_quiet=True)
     if found is None:
         more = "; accepted is more --minutes, or fewer records or epochs" if is_late else ""
         raise InputError(f"the process that ran {wishes.function} {ended}{more}")

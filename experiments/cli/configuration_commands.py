@@ -138,10 +138,10 @@ class TrainingAndTrialOptions:
             Whether every owner of records is a client.
         """
         clients, rounds = self.clients, self.rounds
-        if clients is None and not is_by_owners and is_asking():
+        if clients is None and not is_by_owners and can_ask_user():
             clients = int(typer.prompt("Clients", type=int, default=10, err=True))
         if rounds is None:
-            rounds = int(typer.prompt("Rounds", type=int, default=_ROUNDS, err=True)) if is_asking() else _ROUNDS
+            rounds = int(typer.prompt("Rounds", type=int, default=_ROUNDS, err=True)) if can_ask_user() else _ROUNDS
         return replace(self, clients=clients, rounds=rounds)
 
 
@@ -164,7 +164,7 @@ class GuaranteeOptions:
         """
         given = {name.replace("_", "-"): value for name, value in vars(self).items()}
         named = {name: value for name, value in given.items() if value is not None}
-        if len(named) > 1 or (not named and not is_asking()):
+        if len(named) > 1 or (not named and not can_ask_user()):
             listed = " and ".join(f"--{name}" for name in named) or "no target"
             accepted = name_list([f"--{name}" for name in given], "or")
             raise InputError(f"{listed} given: accepted is exactly one of {accepted}")
@@ -210,17 +210,17 @@ def _data_and_label(data: str | None, label: str | None, written: Mapping[str, A
     `written` holds given settings about the format of a table, by key.
     """
     if not data:
-        require(is_asking(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
+        require(can_ask_user(), "--data is missing, and nobody is there to be asked: see fl-audit init --help")
         question = "Your data: a table (CSV, Excel, Parquet), .npz, a directory of pictures, or a data set"
         data = str(typer.prompt(question, err=True))
-    if lazy_imports.new_config.data_name(data) == "csv" and label is None and is_asking():
+    if lazy_imports.new_config.data_name(data) == "csv" and label is None and can_ask_user():
         with lazy_imports.init_error_messages.in_options():
             header = lazy_imports.tables.column_names(expanded_path(data), written)
         label = str(typer.prompt(f"Column to be learned ({', '.join(header)})", err=True))
     return data, label
 
 
-def is_asking() -> bool:
+def can_ask_user() -> bool:
     """Return whether standard input is a terminal, so that the user can be asked."""
     return sys.stdin.isatty()
 

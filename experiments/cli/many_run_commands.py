@@ -145,7 +145,7 @@ def reproduce(
     extent = lazy_imports.papers.ComputeExtent.QUICK if quick else lazy_imports.papers.ComputeExtent.FULL
     directory = out or Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
     console = console_for(stderr=True)
-    context = lazy_imports.papers.ItemContext(
+    context = lazy_imports.papers.ReproductionOptions(
         directory, data_dir, extent, chosen, runs_progress_bar,
         lambda line: None if is_quiet() else console.print(line, highlight=False), minutes, ray_address,
     )  # fmt: skip

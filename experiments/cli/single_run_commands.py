@@ -19,7 +19,7 @@ from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.exit_statuses import VIOLATED
 from fl_audit.experiments.runs.config_file import load_config
 from fl_audit.experiments.runs.progress import at_work
-from fl_audit.experiments.runs.requested_run import play, whole_run
+from fl_audit.experiments.runs.requested_run import carry_out, whole_run
 from fl_audit.experiments.runs.run_directory_checks import is_begun, require_run
 from fl_audit.experiments.terminal import console
 from fl_audit.experiments.verbosity import is_quiet
@@ -88,7 +88,7 @@ def run(
         return ["run", str(config), *without_seed(overrides), *flags, "--resume"]
 
     with printing_continuation(way_on):
-        contents = play(asked, (lambda plan: None) if as_json or is_quiet() else _tell_data)
+        contents = carry_out(asked, (lambda plan: None) if as_json or is_quiet() else _tell_data)
     _print(contents, directory, as_json)
     options.end_if_violated(contents.summary["verdict"], fail_on_violation)
 

@@ -187,20 +187,22 @@ def untested(section: str, statement: str, why: str, where: str = "") -> PaperCl
     return PaperClaim(section, statement, where, "", NOTHING, why=why)
 
 
-def with_explanations(claims: Sequence[PaperClaim], looks: Sequence[FailureExplanation]) -> tuple[PaperClaim, ...]:
+def with_explanations(
+    claims: Sequence[PaperClaim], explanations: Sequence[FailureExplanation]
+) -> tuple[PaperClaim, ...]:
     """Add explanations to claims that do not hold, and return all claims.
 
     Parameters
     ----------
     claims
         The claims of a paper with their first results.
-    looks
+    explanations
         Explanations of failures. A failed claim gets the first explanation for its statement and data set, if there is
         one.
     """
 
     def look_at(claim: PaperClaim) -> str:
-        own = [one for one in looks if one.statement == claim.statement and claim.where.startswith(one.where)]
+        own = [one for one in explanations if one.statement == claim.statement and claim.where.startswith(one.where)]
         return f"{own[0].cause}: {own[0].said}" if own and claim.verdict is ClaimVerdict.FAILS else ""
 
     return tuple(replace(claim, second_look=look_at(claim)) for claim in claims)

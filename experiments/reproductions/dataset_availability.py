@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from fl_audit.data.catalogue import DataSpec, load_source
 from fl_audit.errors import InputError
-from fl_audit.experiments.reproductions.papers import ItemContext, PaperItem
+from fl_audit.experiments.reproductions.papers import PaperItem, ReproductionOptions
 
 
 class CatalogueDataset(Protocol):
@@ -44,7 +44,7 @@ class DatasetItem(PaperItem):
 
 
 def find_data_of_items(
-    items: Iterable[DatasetItem], candidates: Mapping[S, Sequence[Sequence[D]]], context: ItemContext
+    items: Iterable[DatasetItem], candidates: Mapping[S, Sequence[Sequence[D]]], context: ReproductionOptions
 ) -> tuple[tuple[D, ...], tuple[str, ...]]:
     """Return the available data sets of tables and figures, and a sentence on each one that is substituted or missing.
 

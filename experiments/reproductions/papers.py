@@ -29,7 +29,7 @@ MINUTES = 65.0
 
 
 @dataclass(frozen=True)
-class ItemContext:
+class ReproductionOptions:
     """Settings of a reproduction: directories, full or quick extent, engine, progress display and time limit."""
 
     directory: Path  # directory of all files
@@ -98,7 +98,7 @@ class Paper(Generic[ItemT]):
     reference: str  # the full reference
     items: tuple[ItemT, ...]  # every table and figure that shows results, in the order of the paper
     # Computes the given items. Items whose data are missing are left out, and the result names them.
-    make: Callable[[Sequence[ItemT], ItemContext], PaperResults]
+    make: Callable[[Sequence[ItemT], ReproductionOptions], PaperResults]
     # Returns all settings of the paper's runs on every data set, as values for JSON.
     settings: Callable[[ComputeExtent], Any]
     # Returns the items that can be recomputed from published numbers, keyed by item; None if no item can.

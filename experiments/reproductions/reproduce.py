@@ -15,7 +15,7 @@ from fl_audit.experiments.reproductions.bernau2021.paper import PAPER as BERNAU_
 from fl_audit.experiments.reproductions.item_results import ItemResult
 from fl_audit.experiments.reproductions.negoescu2023.paper import PAPER as NEGOESCU_2023
 from fl_audit.experiments.reproductions.page import differences_html, render_page
-from fl_audit.experiments.reproductions.papers import ItemContext, Paper, PaperItem, PaperResults
+from fl_audit.experiments.reproductions.papers import Paper, PaperItem, PaperResults, ReproductionOptions
 from fl_audit.experiments.reproductions.reproduction_names import require_known
 from fl_audit.experiments.runs.provenance import commit_of_sources
 from fl_audit.report.figure_style import to_png, to_svg
@@ -41,7 +41,7 @@ def chosen_items(name: str) -> tuple[Paper[Any], tuple[PaperItem, ...]]:
     return paper, tuple(item for item in paper.items if name in (paper.key, paper.name_of(item)))
 
 
-def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults, Path]:
+def reproduce(name: str, context: ReproductionOptions) -> tuple[Paper[Any], PaperResults, Path]:
     """Compute one or all tables and figures of a paper, and write them to files together with the printed numbers.
 
     The context's directory receives a CSV file, a PNG, an SVG and a JSON record for every table or figure, and a page
@@ -80,7 +80,7 @@ def reproduce(name: str, context: ItemContext) -> tuple[Paper[Any], PaperResults
     return paper, made, _write(context, name, paper, made)
 
 
-def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResults) -> Path:
+def _write(context: ReproductionOptions, name: str, paper: Paper[Any], made: PaperResults) -> Path:
     """Write the page NAME.html, and the image, rows and record of each result; return the path of the page.
 
     Nothing is written before all results are rendered.
@@ -100,7 +100,7 @@ def _write(context: ItemContext, name: str, paper: Paper[Any], made: PaperResult
 
 
 def _record_of(
-    context: ItemContext, paper: Paper[Any], made: PaperResults, item: PaperItem, result: ItemResult
+    context: ReproductionOptions, paper: Paper[Any], made: PaperResults, item: PaperItem, result: ItemResult
 ) -> Mapping[str, Any]:
     """Return the record of a finished table or figure as values for JSON."""
     spent = result.spent

@@ -15,11 +15,11 @@ from fl_audit.atomic_files import write_json
 from fl_audit.errors import InputError
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.reproductions.item_results import ItemRunProvenance
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.runs.config import RunConfig, parse_config
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
 from fl_audit.experiments.runs.process_guard import nothing_outlives
-from fl_audit.experiments.runs.progress import part_of
+from fl_audit.experiments.runs.progress import progress_of_part
 from fl_audit.experiments.runs.provenance import read_provenance
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.runs.run import run_audit
@@ -87,7 +87,7 @@ class PlannedRun:
             engine,
             ray_address if engine is Engine.RAY else None,
             resume=self.directory.is_begun,
-            progress=part_of(on_round, self.trial_rounds),
+            progress=progress_of_part(on_round, self.trial_rounds),
             with_report=False,  # `fl-audit report` writes it of those that somebody looks at
         )
         file, seconds = _seconds_file(self.path), time.monotonic() - begun
@@ -98,7 +98,7 @@ class PlannedRun:
 def planned_runs(
     settings: Iterable[Setting],
     values_of: Callable[[Setting, ComputeExtent, Path | None], dict[str, Any]],
-    context: ItemContext,
+    context: ReproductionOptions,
 ) -> dict[Setting, PlannedRun]:
     """Return the planned run of each setting, keyed by setting; a setting that occurs several times has one run.
 
@@ -121,7 +121,7 @@ def planned_runs(
     return {one: PlannedRun(config, context.runs / one.name, one.label) for one, config in configs.items()}
 
 
-def carry_out_all(runs: Sequence[PlannedRun], context: ItemContext) -> None:
+def carry_out_all(runs: Sequence[PlannedRun], context: ReproductionOptions) -> None:
     """Carry out runs in parallel processes, one per core, or with Ray one after the other.
 
     Parameters

@@ -16,7 +16,7 @@ from fl_audit.statistics.interval_estimates import IntervalEstimate
 RESAMPLES = 400
 
 
-def resampling(name: str) -> np.random.Generator:
+def reproducible_generator(name: str) -> np.random.Generator:
     """Return a random generator whose seed is derived from a name, so that its random numbers can be reproduced."""
     return np.random.default_rng(list(name.encode()))
 

@@ -50,7 +50,7 @@ def with_queries(config: RunConfig, source: LoadedDataset, split: Split) -> RunC
     if Attack.ATTRIBUTE not in (audit.attacks or ()) and column is None:
         return config
     named = None if audit.attribute is None else str(audit.attribute)
-    chosen = choose_attribute(source, _of_nobody(split), named)
+    chosen = choose_attribute(source, _nonmembers(split), named)
     return config.changed(audit={"attribute": chosen.column.name})
 
 
@@ -74,14 +74,14 @@ def candidate_prior(config: RunConfig, source: LoadedDataset, split: Split) -> t
     weights = np.array(config.audit.candidate_weights or (), dtype=np.float64)
     named = audit_named(config.audit.kind).column_of_candidates(config.audit.attribute)
     if named is not None:
-        prior = choose_attribute(source, _of_nobody(split), named).prior
+        prior = choose_attribute(source, _nonmembers(split), named).prior
         said = f"candidate-weights are {len(weights)} for {len(prior)} values of {named}"
         require(len(weights) in (0, len(prior)), f"{said}: accepted is one a value")
         weights = weights if len(weights) else prior
     return tuple((weights / weights.sum()).tolist()) if len(weights) else ()
 
 
-def _of_nobody(split: Split) -> Records:
+def _nonmembers(split: Split) -> Records:
     """Return the records outside D, or the test records if there are none."""
     return split.test if split.outside is None else split.outside
 

@@ -8,7 +8,7 @@ from fl_audit.adjacency import Adjacency, Unit
 from fl_audit.array_types import Integers
 from fl_audit.data.catalogue import load_source
 from fl_audit.data.data_setting_enums import PartitionScheme
-from fl_audit.data.identifier_detection import most_personal
+from fl_audit.data.identifier_detection import likeliest_person_column
 from fl_audit.data.loaded_dataset import DataWarning, IdentifyingColumn, LoadedDataset, first_names_text
 from fl_audit.data.record_selection import Split
 from fl_audit.errors import Remedy, settings_text
@@ -57,12 +57,12 @@ def _of_persons(plan: ResolvedAudit, source: LoadedDataset, split: Split) -> Ite
     together = unit is Unit.CLIENT and plan.public.partition is PartitionScheme.NATURAL and owned
     by_user = unit is Unit.USER
     if split.inside.user is not None:
-        if not by_user and not _is_one_user_a_client(plan, split.inside.user, unit):
+        if not by_user and not _does_client_unit_cover_users(plan, split.inside.user, unit):
             yield from _of_holders("a user", split.inside.user, unit, _as_users(plan))
     elif split.inside.owner is not None and not together:
         yield from _of_holders("an owner", split.inside.owner, unit, _as_clients(plan.public.mechanism.adjacency))
     known = "user" if split.inside.user is not None else "owner" if owned else None
-    persons = most_personal(source.identifiers, known)
+    persons = likeliest_person_column(source.identifiers, known)
     for one in source.identifiers:
         if one.most == 1:
             drop = Remedy("drop", (one.name,))
@@ -137,7 +137,7 @@ def _of_holders(holder: str, held_by: Integers, unit: Unit, remedies: Sequence[R
     yield DataWarning(text, tuple(remedies), in_report=True)
 
 
-def _is_one_user_a_client(plan: ResolvedAudit, user: Integers, unit: Unit) -> bool:
+def _does_client_unit_cover_users(plan: ResolvedAudit, user: Integers, unit: Unit) -> bool:
     """Return whether clients are the units of the claim and no user has records at several clients."""
     if unit is not Unit.CLIENT:
         return False

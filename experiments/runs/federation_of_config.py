@@ -141,7 +141,7 @@ def _with_hiding(mechanism: Mechanism, config: RunConfig, split: Split, pair: Ne
     # An insider knows its own noise and that of the clients after it. Of several insiders, the one from which the most
     # is hidden counts.
     turned = [others[first:] + others[:first] for first in range(audit.insiders)]
-    most = max(training.hiding_of(len(shards[victim]), one[1 + audit.colluders :]) for one in turned)
+    most = max(training.noise_gain_from_others(len(shards[victim]), one[1 + audit.colluders :]) for one in turned)
     return replace(mechanism, contribution=replace(training, hiding=most))
 
 

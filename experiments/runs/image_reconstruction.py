@@ -47,7 +47,7 @@ def require_drawable(plan: ResolvedAudit) -> None:
     require(bounded, f"{asked} and nothing is claimed to every record: accepted are guarantees of global sensitivity")
     plain = public.local_randomizer is None and federation.core is None
     require(plain, f"{asked} of records that are randomised, or read by a frozen core: accepted are neither")
-    owners = _owners(federation)
+    owners = _records_of_contributions(federation)
     most, each = owners.size, owners.shape[1]
     alike = "" if each == 1 else " of clients with equally many"
     require(pictures <= most, f"{asked} of {most} records{alike}: accepted are at most all of them")
@@ -63,7 +63,9 @@ def require_drawable(plan: ResolvedAudit) -> None:
     _shared(plan, federation, each)
 
 
-def drawn_by(plan: ResolvedAudit, on_step: Callable[[int], None] = lambda done: None) -> TrueAndReconstructedImages:
+def reconstruct_images(
+    plan: ResolvedAudit, on_step: Callable[[int], None] = lambda done: None
+) -> TrueAndReconstructedImages:
     """Return an attacker's reconstructions of the first training images, at several noise levels.
 
     The attacker sees a noised contribution (of a record, or of a client with all its records) to the initial model of
@@ -78,7 +80,7 @@ def drawn_by(plan: ResolvedAudit, on_step: Callable[[int], None] = lambda done: 
     """
     federation, audit = load_federation(plan.public), plan.config.audit
     assert audit.reconstruct_samples is not None, "pictures are asked for"
-    owners = _owners(federation)
+    owners = _records_of_contributions(federation)
     each = owners.shape[1]
     records = torch.from_numpy(owners[: math.ceil(audit.reconstruct_samples / each)])
     most, population = image_attacks.MOST_OTHERS, federation.population
@@ -98,7 +100,7 @@ def drawn_by(plan: ResolvedAudit, on_step: Callable[[int], None] = lambda done: 
     return TrueAndReconstructedImages(victims.pictures.flatten(0, 1).cpu().numpy(), tuple(found), levels.index(own))
 
 
-def _owners(federation: LoadedFederation) -> Integers:
+def _records_of_contributions(federation: LoadedFederation) -> Integers:
     """Return the indices of the records behind each contribution, shape (contributions, records per contribution).
 
     With local training, a contribution is the update of a client that has as many records as client 0. Otherwise it is

@@ -22,7 +22,7 @@ _RUN_ID = 1
 _SERVER_NODE_ID = 1
 _AHEAD = 8  # most messages that a thread takes at a time where they are read ahead: the stacked models stay in cache
 
-ReadAhead = Callable[[Sequence[tuple[Message, Context]]], None]
+AnnounceCalls = Callable[[Sequence[tuple[Message, Context]]], None]
 
 
 class LocalFlowerGrid(Grid):
@@ -38,7 +38,7 @@ class LocalFlowerGrid(Grid):
         Longest time of one client call, in seconds.
     actors
         Number of threads, and so of simultaneous client calls, at least 1.
-    read_ahead
+    announce_calls
         Function that a thread calls with the messages that it has taken, before their first client call; or None.
     """
 
@@ -48,13 +48,13 @@ class LocalFlowerGrid(Grid):
         clients: int,
         time_limit: float,
         actors: int = 1,
-        read_ahead: ReadAhead | None = None,
+        announce_calls: AnnounceCalls | None = None,
     ) -> None:
         make_messages_for(_RUN_ID, _SERVER_NODE_ID)
         self._time_limit = time_limit
         self._contexts = _Contexts(clients)
         self._replies: dict[str, Message] = {}
-        self._workers = _Workers(client_app, actors, read_ahead)
+        self._workers = _Workers(client_app, actors, announce_calls)
 
     def close(self) -> None:
         """End all threads that call clients; a busy thread ends after its current client call."""
@@ -104,7 +104,7 @@ class LocalFlowerGrid(Grid):
         """
         waiting = {give_id(message): message for message in messages}
         identities, exchange = list(waiting), _MessageExchange(waiting, self._contexts, self._time_limit)
-        self._workers.play(exchange)
+        self._workers.run_exchange(exchange)
         for identity, outcome in exchange.outcomes.items():
             self._replies[identity] = self._reply(exchange.messages[identity], outcome)
             give_id(self._replies[identity])
@@ -239,15 +239,15 @@ class _MessageExchange:
 class _Workers:
     """Threads that run client calls, and do not keep the process alive if a call never ends."""
 
-    def __init__(self, client_app: ClientApp, threads: int, read_ahead: ReadAhead | None) -> None:
+    def __init__(self, client_app: ClientApp, threads: int, announce_calls: AnnounceCalls | None) -> None:
         self._threads = threads
         self._client_app = client_app
-        self._read_ahead = read_ahead
+        self._announce_calls = announce_calls
         self._exchanges: Queue[_MessageExchange | None] = Queue()  # None ends the thread that takes it
         for _ in range(threads):
             threading.Thread(target=self._serve, daemon=True).start()
 
-    def play(self, exchange: _MessageExchange) -> None:
+    def run_exchange(self, exchange: _MessageExchange) -> None:
         """Hand an exchange to the threads, and wait until it has ended."""
         for _ in range(self._threads):
             self._exchanges.put(exchange)
@@ -264,7 +264,7 @@ class _Workers:
     def _serve(self) -> None:
         while (exchange := self._exchanges.get()) is not None:
             # A share of the messages for each thread, so that none is left with many while others have nothing to do.
-            share = ceil(len(exchange.messages) / self._threads) if self._read_ahead else 1
+            share = ceil(len(exchange.messages) / self._threads) if self._announce_calls else 1
             while calls := exchange.next_calls(min(share, _AHEAD)):
                 for place, call in enumerate(calls):
                     exchange.settle(call, self._outcome(call, calls if place == 0 else []))
@@ -272,11 +272,11 @@ class _Workers:
     def _outcome(self, call: _Call, taken: list[_Call]) -> Message | Exception:
         """Call a client, and return its reply or its exception.
 
-        If `taken` holds calls, they are passed to `read_ahead` before the client is called.
+        If `taken` holds calls, they are passed to `announce_calls` before the client is called.
         """
         try:
-            if self._read_ahead is not None and taken:
-                self._read_ahead([(one.message, one.context) for one in taken])
+            if self._announce_calls is not None and taken:
+                self._announce_calls([(one.message, one.context) for one in taken])
             return self._client_app(message=call.message, context=call.context)
         except SystemExit as ended:
             return RuntimeError(f"it ended itself with status {ended.code}")
@@ -290,7 +290,7 @@ def run_locally(
     clients: int,
     time_limit: float,
     actors: int = 1,
-    read_ahead: ReadAhead | None = None,
+    announce_calls: AnnounceCalls | None = None,
 ) -> None:
     """Run a Flower app in this process, with client calls in threads.
 
@@ -308,7 +308,7 @@ def run_locally(
         Longest time of one client call, in seconds.
     actors
         Number of simultaneous client calls, at least 1.
-    read_ahead
+    announce_calls
         Function that receives the messages, with their contexts, which a worker thread will process next. The thread
         calls it before its first client call. None for no function.
     """
@@ -316,7 +316,7 @@ def run_locally(
     context = Context(
         run_id=_RUN_ID, node_id=_SERVER_NODE_ID, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
     )
-    grid = LocalFlowerGrid(client_app, clients, time_limit, actors, read_ahead)
+    grid = LocalFlowerGrid(client_app, clients, time_limit, actors, announce_calls)
     try:
         server_app(grid=grid, context=context)
     finally:

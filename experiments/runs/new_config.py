@@ -207,7 +207,7 @@ def _values(wishes: ConfigRequest, data: Mapping[str, Any], pool: int, users: in
     # As many records stay outside D: those that could stand in D', and the sample that Epsilon* compares members with.
     records = min(_MOST_RECORDS, pool // 2)
     owned = "owner" in data
-    adjacency, strategy = _claimed_to(wishes)
+    adjacency, strategy = _adjacency_and_strategy(wishes)
     is_of_users = users is not None and adjacency.endswith(f"-{Unit.USER}")
     units = max(1, users * records // pool) if users is not None and is_of_users else records
     # Two clients are the fewest, a victim and an insider, and each holds a unit at least.
@@ -244,7 +244,7 @@ def _model(wishes: ConfigRequest, data: Mapping[str, Any]) -> str:
     return MEAN_EMBEDDING
 
 
-def _claimed_to(wishes: ConfigRequest) -> tuple[str, str]:
+def _adjacency_and_strategy(wishes: ConfigRequest) -> tuple[str, str]:
     """Return the adjacency and the name of the strategy.
 
     What the user did not request is chosen to fit the rest of the request.

@@ -86,7 +86,7 @@ def runs_progress_bar(total: int) -> Iterator[Callable[[str], Callable[[int], No
         yield begin
 
 
-def part_of(on_round: Callable[[int], None], planned: int) -> Progress:
+def progress_of_part(on_round: Callable[[int], None], planned: int) -> Progress:
     """Return a progress display for one of several runs; it reports to the common display of all of them.
 
     If an interrupted run is continued, the trial-rounds that it finished before are reported when it begins.
@@ -126,12 +126,12 @@ def at_work(what: str) -> Iterator[None]:
             gone = time.monotonic() - begun
             return what if gone < SECONDS_BETWEEN_LINES else f"{what}: {gone:.0f} s gone"
 
-        with _said_again(line):
+        with _repeating_line(line):
             yield
 
 
 @contextmanager
-def _said_again(line: Callable[[], str]) -> Iterator[None]:
+def _repeating_line(line: Callable[[], str]) -> Iterator[None]:
     """While the block runs, print a line on standard error at intervals; `line` returns its current text."""
     over, is_heard = threading.Event(), verbosity.has_listener()
     first, between = SECONDS_UNTIL_A_LINE, SECONDS_BETWEEN_LINES
@@ -193,5 +193,5 @@ def _lines(total: int, of: str) -> Iterator[_Show]:
             left = f", about {(now - since) / (reached - before) * (total - reached):.0f} s left"
         return f"{doing}: {reached:,} of {total:,} {of}, {now - begun:.0f} s gone{left}"
 
-    with _said_again(line):
+    with _repeating_line(line):
         yield show

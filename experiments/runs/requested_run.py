@@ -76,7 +76,7 @@ def whole_run(
     return RequestedRun(config, directory, engine, ray_address, resume, unprotected)
 
 
-def play(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportContents":
+def carry_out(asked: RequestedRun, on_plan: OnPlan = lambda plan: None) -> "ReportContents":
     """Carry out a requested run, write its report, and return the stored summary and tables.
 
     If the request asks for it, the same training is also run without privacy, and the report shows its accuracy.

@@ -17,8 +17,8 @@ from fl_audit.atomic_files import write_json
 from fl_audit.audits.membership.attack_names import Attack, of_ours
 from fl_audit.audits.membership.shadow_sums import require_shadows_of_all
 from fl_audit.audits.registry import audit_of
+from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as default_client_app
-from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs import lazy_imports
 from fl_audit.experiments.runs.attack_queries import more_queries
@@ -203,7 +203,7 @@ def _federate(
     match engine:
         case Engine.LOCAL:
             # Clients are stacked where they have one trial each: where they have many, these are stacked already.
-            ahead = read_ahead if settings.trials_per_batch == 1 else None
+            ahead = announce_calls if settings.trials_per_batch == 1 else None
             run_locally(server_app, app, clients, settings.client_time_limit, local_calls(settings), ahead)
         case Engine.RAY:
             run_on_ray(server_app, app, clients, RayOptions.of(settings, ray_address), interrupted)

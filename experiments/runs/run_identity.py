@@ -67,7 +67,7 @@ def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
     return found
 
 
-def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> list[str]:
+def contradictions(stored: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
     """Return a line of text for each difference between a stored federation and the federation of its configuration.
 
     Three kinds of differences are ignored: rounding errors of numbers, locations of files, and crafted (synthetic)
@@ -77,10 +77,10 @@ def contradictions(stored: Mapping[str, Any], follows: Mapping[str, Any]) -> lis
     ----------
     stored
         The stored federation as JSON values.
-    follows
+    expected
         The federation that the configuration gives, as JSON values.
     """
-    old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, follows))
+    old, new = (dict(_flat({key: values[key] for key in values if key != "data"})) for values in (stored, expected))
     return [
         f"{key} is {_said(old, key)} where {_said(new, key)} follows from the configuration"
         for key in old  # a key that an older version did not write has the value that changes nothing

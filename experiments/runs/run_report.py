@@ -8,7 +8,7 @@ from fl_audit.atomic_files import atomic_file
 from fl_audit.audits.registry import audit_of
 from fl_audit.errors import InputError
 from fl_audit.experiments.runs import lazy_imports
-from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by
+from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, reconstruct_images
 from fl_audit.experiments.runs.non_private_run import note_unprotected, read_unprotected
 from fl_audit.experiments.runs.progress import at_work, steps_bar
 from fl_audit.experiments.runs.provenance import read_provenance
@@ -63,7 +63,7 @@ def finish(
     drawn = None
     if plan.config.audit.reconstruct_samples is not None:
         with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
-            drawn = drawn_by(plan, on_step)
+            drawn = reconstruct_images(plan, on_step)
     with at_work("holding what was measured against the guarantee"):
         known = _timing(run), read_provenance(run), read_unprotected(run)
         contents = summarise(plan, RunTables(**frames), *known, drawn, _looks(run, plan.config.audit.trials))

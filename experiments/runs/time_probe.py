@@ -10,8 +10,8 @@ import psutil
 
 from fl_audit.audits.audit import ReleaseQueryKind
 from fl_audit.audits.registry import audit_of
+from fl_audit.clients.app import announce_calls
 from fl_audit.clients.app import app as client_app
-from fl_audit.clients.app import read_ahead
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.cluster.ray_connection import calls_on_all_cores
 from fl_audit.experiments.runs.local_engine import run_locally
@@ -155,7 +155,7 @@ def _few_rounds(plan: ResolvedAudit, wave: tuple[TrialBatch, ...], engine: Engin
     # Whatever seed is drawn for the run, its trials take equally long.
     federation = replace(federation_plan(plan.with_seed(settings.seed or 0), wave), keep_releases=0)
     app = build_server_app(federation, lambda result: None, FederationTimestamps(), watch)
-    ahead = read_ahead if settings.trials_per_batch == 1 else None
+    ahead = announce_calls if settings.trials_per_batch == 1 else None
     with suppress(_ProbeEndError):
         # The time of clients on Ray is divided by its processes: here the calls are made one after the other.
         calls = local_calls(settings) if engine is Engine.LOCAL else 1

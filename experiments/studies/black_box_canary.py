@@ -23,7 +23,7 @@ from rich.console import Console
 from torch import nn
 
 from fl_audit.adjacency import NeighbourPair
-from fl_audit.data.crafted_records import told_record
+from fl_audit.data.crafted_records import encoded_record
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.neighbour_pairs import trials_to_craft_on
@@ -92,7 +92,7 @@ def _plan_of(
     federation = load_federation(plan.public)
     blank = torch.zeros(1, *federation.model.feature_shape)
     logits = federation.model.logits(starting_models(federation, start, _MODEL_SEED, trials_to_craft_on(start)), blank)
-    told = told_record(blank[0].numpy(), int(logits.mean(dim=0)[0].argmin()))
+    told = encoded_record(blank[0].numpy(), int(logits.mean(dim=0)[0].argmin()))
     return resolve(plan.config, NeighbourPair(plan.public.pair.index, None, told))
 
 

@@ -76,7 +76,9 @@ def _who_took_part(data: Mapping[str, Any], epsilon: float | None, trials: int) 
     return found
 
 
-def _what_it_holds(data: Mapping[str, Any], epsilon: float, trials: int) -> tuple[TopGuessRate, TopGuessRate]:
+def _client_and_class_guess_rates(
+    data: Mapping[str, Any], epsilon: float, trials: int
+) -> tuple[TopGuessRate, TopGuessRate]:
     """Return how often the adversary guesses right: the client that took part, and the classes that this client holds.
 
     A client holds a class if `is_share_above_median` says so.
@@ -131,7 +133,7 @@ def main() -> None:
     console.print(table)
     table = table_of(questions, words=questions)
     for epsilon in filter(None, EPSILONS):
-        answers = _what_it_holds(data, epsilon, asked.trials)
+        answers = _client_and_class_guess_rates(data, epsilon, asked.trials)
         for question, answer in zip(("who", "which classes"), answers, strict=True):
             right = _interval(answer.share, answer.low, answer.high)
             table.add_row(str(epsilon), question, right, f"{answer.chance:.3f}", f"{answer.bound:.3f}")

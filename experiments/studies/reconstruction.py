@@ -35,7 +35,7 @@ from fl_audit.audits.reconstruction.sections_reconstruction import draw_pictures
 from fl_audit.data.data_paths import data_directory
 from fl_audit.experiments.cli.main import guarded
 from fl_audit.experiments.runs.config import parse_config
-from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, drawn_by
+from fl_audit.experiments.runs.image_reconstruction import DRAWING_STEPS, reconstruct_images
 from fl_audit.experiments.runs.progress import progress_bar, steps_bar
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import HONEST, ClientAppAndStrategy
@@ -184,7 +184,7 @@ def _draw_pictures(directory: str) -> Figure:
         "audit": {"trials": 1, "reconstruct-samples": 100},
     }
     with steps_bar("drawing the pictures", DRAWING_STEPS) as on_step:
-        drawn = drawn_by(resolve(parse_config(values)), on_step)
+        drawn = reconstruct_images(resolve(parse_config(values)), on_step)
     figure = new_figure(6.2)
     draw_pictures(figure, drawn.true, [one for place, one in enumerate(drawn.drawings) if place != drawn.own])
     return figure

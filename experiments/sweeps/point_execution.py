@@ -27,7 +27,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.cluster.nodes import alive_rows
 from fl_audit.experiments.runs.cluster.ray_connection import RayOptions, cluster_at, ray_for
-from fl_audit.experiments.runs.progress import Progress, RunsProgress, part_of
+from fl_audit.experiments.runs.progress import Progress, RunsProgress, progress_of_part
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.experiments.runs.run_directory import RunDirectory
@@ -83,9 +83,9 @@ def play_points(
     total = sum(map(_trial_rounds, pending.values()))
     with progress(total) as begin, nullcontext() if options is None else ray_for(options):
         if options is None:
-            failures = list(_play_here(pending, directory, begin, on_finished))
+            failures = list(_run_here(pending, directory, begin, on_finished))
         else:
-            failures = list(_play_on_ray(pending, directory, options, begin, on_finished))
+            failures = list(_run_on_ray(pending, directory, options, begin, on_finished))
     if failures:
         raise FederationError(f"{'; '.join(failures)}; finished points are kept, the same command goes on")
 
@@ -139,12 +139,12 @@ def _play(plan: ResolvedAudit, run: Path, progress: Progress) -> None:
         lock.unlink()
 
 
-def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told) -> Iterator[str]:
+def _run_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told) -> Iterator[str]:
     """Run the points one after the other in this process, and yield an error message for every failed point."""
     for number, (name, plan) in enumerate(plans.items(), 1):
         partial, told = _partial_directory(directory / name), begin(f"point {number} of {len(plans)}")
         try:
-            _play(plan, partial, part_of(told, _trial_rounds(plan)))
+            _play(plan, partial, progress_of_part(told, _trial_rounds(plan)))
             partial.rename(directory / name)
         except FederationError as error:
             yield f"point {name}: {error}"
@@ -154,7 +154,7 @@ def _play_here(plans: _Plans, directory: Path, begin: _Begin, on_finished: _Told
         on_finished(name)
 
 
-def _play_on_ray(
+def _run_on_ray(
     plans: _Plans, directory: Path, options: RayOptions, begin: _Begin, on_finished: _Told
 ) -> Iterator[str]:
     """Run the points of a sweep as Ray tasks at the same time, and yield an error message for every failed point.

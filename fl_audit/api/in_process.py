@@ -18,7 +18,7 @@ from fl_audit.errors import InputError, require
 from fl_audit.experiments import settle_environment, verbosity
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import RunConfig
-from fl_audit.experiments.runs.requested_run import RequestedRun, play, whole_run
+from fl_audit.experiments.runs.requested_run import RequestedRun, carry_out, whole_run
 from fl_audit.user_modules import searched_last
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -78,7 +78,7 @@ def play_here(
 
 def _play(asked: RequestedRun) -> None:
     try:
-        play(asked)
+        carry_out(asked)
     except KeyboardInterrupt:
         verbosity.tell(
             f"interrupted: run_audit(..., out={str(asked.directory)!r}, resume=True) goes on, if it was begun"

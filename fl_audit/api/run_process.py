@@ -14,7 +14,7 @@ _COMMAND = "fl-audit"
 _LAST_LINES = 20
 
 
-def play_apart(arguments: Sequence[str], listener: Callable[[str], None] | None) -> None:
+def run_in_separate_process(arguments: Sequence[str], listener: Callable[[str], None] | None) -> None:
     """Execute `fl-audit run` in a separate process, and wait for its end.
 
     An interrupt (Ctrl-C) also ends the separate process, which keeps the results of finished trials.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fl_audit.api.in_process import play_here
 from fl_audit.api.run_error import RunError
-from fl_audit.api.run_process import play_apart
+from fl_audit.api.run_process import run_in_separate_process
 from fl_audit.errors import InputError, require
 from fl_audit.experiments.engine_names import Engine
 from fl_audit.experiments.runs.config import parse_config
@@ -99,7 +99,7 @@ def run_audit(
             given = {"--out": directory, "--engine": engine, "--ray-address": ray_address}
             flags = [word for name, value in given.items() if value is not None for word in (name, str(value))]
             with _file_of(values) as path:
-                play_apart([str(path), *flags, *(["--resume"] if resume else [])], progress)
+                run_in_separate_process([str(path), *flags, *(["--resume"] if resume else [])], progress)
         else:
             is_drawn = progress is show_lines and sys.stderr.isatty()
             play_here(parse_config(values), directory, chosen, ray_address, resume, progress, is_drawn)

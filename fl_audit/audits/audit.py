@@ -113,7 +113,7 @@ class GuaranteeTests(Protocol):
     def covers(self, facts: "RunDescription") -> str:
         """Return a sentence that says what a verdict of this audit covers and what it does not cover."""
 
-    def not_compared(self, run: "FinishedRun") -> str:
+    def why_not_compared(self, run: "FinishedRun") -> str:
         """Return a sentence, with a leading space, on why nothing was measured in the run; empty if something was."""
         return ""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fl_audit.audits.canaries.sections_one_run import ONE_RUN
 from fl_audit.audits.common import sections_guarantee as guarantee
-from fl_audit.audits.common.report_cautions import look_at
+from fl_audit.audits.common.report_cautions import cautions_for_reader
 from fl_audit.audits.common.sections_data_protection_officer import OFFICER
 from fl_audit.audits.common.sections_mechanism import DISTRIBUTION
 from fl_audit.audits.common.sections_privacy_units import LEVELS
@@ -41,7 +41,7 @@ from fl_audit.verdict.verdict import Verdict
 VERDICT = verdict_section(
     judge=lambda run: audit_of(run.facts.federation).guarantee_tests.judge(run),
     covers=lambda facts: audit_of(facts.federation).guarantee_tests.covers(facts),
-    not_compared=lambda run: audit_of(run.facts.federation).guarantee_tests.not_compared(run),
+    why_not_compared=lambda run: audit_of(run.facts.federation).guarantee_tests.why_not_compared(run),
 )
 """The section of the verdict, which the tests of the run's kind of audit give."""
 
@@ -130,7 +130,7 @@ def report_contents(run: FinishedRun, sections: tuple[Section[Any], ...] | None 
         summary |= found[VerdictFinding].to_json()
         contents = replace(contents, findings=Findings(found))
     summary["findings"] = [row.to_json() for row in page_rows(contents)]
-    summary["look_at"] = look_at(contents)
+    summary["look_at"] = cautions_for_reader(contents)
     return contents
 
 

@@ -12,7 +12,7 @@ from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
 
-def told_record(features: Floats32, label: int) -> CraftedRecord:
+def encoded_record(features: Floats32, label: int) -> CraftedRecord:
     """Return a crafted record with its features as a base64 string for messages.
 
     Parameters

@@ -13,7 +13,7 @@ from fl_audit.data.column_encoding import EncodedColumn, SourceFileRows, check_c
 from fl_audit.data.complete_records import complete_records
 from fl_audit.data.encoding import UNKNOWN_OWNERS, Owners, build_records, encode_labels, encode_owners
 from fl_audit.data.feature_columns import encode_columns, refuse_infinite
-from fl_audit.data.identifier_detection import identifiers, most_personal, possible_identifiers
+from fl_audit.data.identifier_detection import identifiers, likeliest_person_column, possible_identifiers
 from fl_audit.data.loaded_dataset import (
     ColumnReadResult,
     ColumnRole,
@@ -121,7 +121,9 @@ def source_of_frames(
     table = joint if text is None else joint.drop(columns=[text.column])
     found = identifiers(table, label, settings.owner, settings.user)
     person = settings.user or settings.owner
-    encoded = _encoded(joint.drop(columns=[label, *owner_use]), origin, settings, most_personal(found, person))
+    encoded = _encoded(
+        joint.drop(columns=[label, *owner_use]), origin, settings, likeliest_person_column(found, person)
+    )
     features = np.concatenate([column.features for column in encoded], axis=1)
     inputs = tuple(one for column in encoded if isinstance(column, EncodedTexts) for one in column.inputs)
     pool = build_records(features[:train], codes, classes, paths[0], owners, users, inputs)

@@ -124,7 +124,7 @@ def possible_identifiers(
     return tuple(possible)
 
 
-def most_personal(found: Sequence[IdentifyingColumn], person: str | None) -> IdentifyingColumn | None:
+def likeliest_person_column(found: Sequence[IdentifyingColumn], person: str | None) -> IdentifyingColumn | None:
     """Return the column that most likely tells which person each record belongs to; None if there is no such column.
 
     Only a column with repeated values can be such a column, because otherwise every record would belong to a different
@@ -189,7 +189,7 @@ def _is_one(
         return False
     if pd.api.types.is_numeric_dtype(column):
         numbers = np.array([int(one) for one in column.unique().tolist()], dtype=object)
-        return _are_long_codes(numbers) or _determines_in_no_order(column, codes, others())
+        return _are_long_codes(numbers) or _determines_like_identifier(column, codes, others())
     return _are_coded(column.astype(str).str.strip().unique().tolist())
 
 
@@ -259,7 +259,7 @@ def _are_coded(cells: list[str]) -> bool:
     return len(shortened) == 1 and max(form.count("0") for form in forms) >= _FEWEST_DIGITS
 
 
-def _determines_in_no_order(column: "pd.Series[Any]", codes: Integers, others: Integers) -> bool:
+def _determines_like_identifier(column: "pd.Series[Any]", codes: Integers, others: Integers) -> bool:
     """Return True if a column determines another column, as a person's number determines the sex.
 
     Two other relations do not count. A column may determine another one in ascending order, as an age determines the

@@ -89,13 +89,13 @@ def select_records(
     most = int(_LARGEST_HELD_OUT_SHARE * len(source.pool))
     held_out = 0 if source.test is not None else max(1, min(test_records, most))
     if by_user and held_out:
-        held_out = int(len(order) - _last_up_to(ends, len(order) - held_out, at_least=True))
+        held_out = int(len(order) - _size_for_limit(ends, len(order) - held_out, at_least=True))
     free = len(source.pool) - held_out
     beside = f" beside {held_out} held out for the test" if held_out else ""
     offered = f"{source.name} has {free}{beside}: accepted for records in [data] are 1 to {free}"
     require(records <= free, f"the training set is to have {records} records, and {offered}")
     if by_user:
-        wanted, records = records, _last_up_to(ends[:users], records)
+        wanted, records = records, _size_for_limit(ends[:users], records)
         many = f"records is {wanted}, and the first user that is drawn has {int(ends[0])}"
         require(records > 0, f"{many}: accepted are more records in [data], or fewer of each user by records-per-user")
     inside = source.pool.take(order[:records])
@@ -125,7 +125,7 @@ def _order_of_records(pool: Records, random: np.random.Generator, by_user: bool)
     return np.argsort(place[user], kind="stable").astype(np.int64), np.cumsum(counts[drawn])
 
 
-def _last_up_to(ends: Integers, limit: int, at_least: bool = False) -> int:
+def _size_for_limit(ends: Integers, limit: int, at_least: bool = False) -> int:
     """Return the largest of the ascending sizes `ends` that is at most `limit`; 0 if all sizes are larger.
 
     With `at_least`, the last entry of `ends` is ignored, and the result is the smallest size that is at least `limit`.

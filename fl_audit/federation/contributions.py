@@ -55,14 +55,14 @@ class ContributionByTrial:
         none = torch.zeros(len(self.total), dtype=torch.float64, device=self.total.device)
         return none if self.within is None else self.within - 0.5
 
-    def times(self, counts: Tensor) -> "ContributionByTrial":
+    def times(self, is_participating: Tensor) -> "ContributionByTrial":
         """Return a copy that is zero in the trials in which the unit does not participate.
 
-        `counts`, bool (trials,), says in which trials the unit participates.
+        `is_participating`, bool (trials,), says in which trials the unit participates.
         """
         # Without a unit there is no bit either: a bit of one half is one that adds nothing once it is centred.
-        within = None if self.within is None else torch.where(counts, self.within, 0.5)
-        return ContributionByTrial(self.total * counts.unsqueeze(1), within)
+        within = None if self.within is None else torch.where(is_participating, self.within, 0.5)
+        return ContributionByTrial(self.total * is_participating.unsqueeze(1), within)
 
 
 def contributed(
@@ -185,7 +185,7 @@ def trains_together(federation: LoadedFederation, clients: Sequence[int]) -> boo
     )
     if not isinstance(contribution, LocalTraining) or len(sizes) != 1:
         return False
-    return local_training.trains_stacked(federation.model, sizes.pop(), contribution.schedule)
+    return local_training.accepts_batches_per_trial(federation.model, sizes.pop(), contribution.schedule)
 
 
 def _order_draw(federation: LoadedFederation, client: int, moment: RoundContext) -> np.random.Generator:
@@ -233,7 +233,7 @@ def differing_contributions(
     federation: LoadedFederation,
     models: Tensor,
     moment: RoundContext,
-    told: tuple[Examples, Examples | None] | None = None,
+    randomised: tuple[Examples, Examples | None] | None = None,
 ) -> tuple[ContributionByTrial, ContributionByTrial]:
     """Return the contribution of the unit that is only in D, and that of the unit that replaces it in D'.
 
@@ -247,10 +247,10 @@ def differing_contributions(
         Model parameters, one row per trial; float32 (trials, parameters).
     moment
         Number and clipping norms of the round.
-    told
+    randomised
         The unit and its replacement after local randomization; None without randomization.
     """
-    differing, replacement = (federation.differing, federation.replacement) if told is None else told
+    differing, replacement = (federation.differing, federation.replacement) if randomised is None else randomised
     present = contributed(federation, federation.victim, differing, models, moment)
     if replacement is None:
         return present, zero_contribution(models, federation.public.mechanism.is_adaptive)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fl_audit.adjacency import CraftedRecord, NeighbourPair
 from fl_audit.array_types import Floats32
-from fl_audit.data.crafted_records import told_record
+from fl_audit.data.crafted_records import encoded_record
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.record_tensors import Examples
 from fl_audit.learning.record_crafting import (
@@ -97,7 +97,7 @@ def _starts(federation: LoadedFederation, box: FeatureBounds, source: np.random.
 
 
 def _told(found: CraftedFeatures) -> CraftedRecord:
-    return told_record(found.features.cpu().numpy(), found.label)
+    return encoded_record(found.features.cpu().numpy(), found.label)
 
 
 def measure_crafted_record(federation: LoadedFederation, models: Tensor) -> CraftedMeasures | None:

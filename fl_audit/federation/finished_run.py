@@ -71,19 +71,19 @@ class RunDescription:
         return self.of_audit.find(kind)
 
     @property
-    def relation(self) -> Adjacency:
+    def adjacency(self) -> Adjacency:
         """The adjacency relation of D and D'."""
         return self.federation.mechanism.adjacency
 
     @property
     def units(self) -> int:
         """Number of records, users or clients that the guarantee protects."""
-        return self.federation.records if self.relation.unit is Unit.RECORD else self.federation.units
+        return self.federation.records if self.adjacency.unit is Unit.RECORD else self.federation.units
 
     @property
     def global_sensitivity(self) -> float:
         """Largest L2 distance between the sums of a round under neighbours D and D'; infinite without clipping."""
-        return self.relation.sensitivity_of_sum(self.federation.mechanism.clipping_norm)
+        return self.adjacency.sensitivity_of_sum(self.federation.mechanism.clipping_norm)
 
     @property
     def effective_noise_multiplier(self) -> float:
@@ -187,7 +187,7 @@ class FinishedRun:
         return self.tables.trials["log_odds"].to_numpy(dtype=np.float64)
 
     @cached_property
-    def towards_truth(self) -> Floats:
+    def llr_of_used_set(self) -> Floats:
         """Final log-likelihood ratio of the training set that was used against the other one, float64 (trials,)."""
         return np.where(self.bits, self.log_odds, -self.log_odds)
 

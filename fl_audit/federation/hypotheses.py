@@ -21,7 +21,7 @@ from fl_audit.federation.contributions import (
     zero_contribution,
 )
 from fl_audit.federation.loaded_federation import LoadedFederation
-from fl_audit.federation.local_dpsgd_likelihoods import question_of_steps
+from fl_audit.federation.local_dpsgd_likelihoods import dpsgd_likelihood_ratio_input
 from fl_audit.federation.observed_rounds import ObservedRound, SideInformation, require_seen
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.mechanisms.likelihood_ratio import Hypotheses, LikelihoodRatioInput
@@ -29,7 +29,7 @@ from fl_audit.mechanisms.noise_addition import noise_share
 from fl_audit.mechanisms.threat_model import Adversary
 
 
-def question_of(
+def likelihood_ratio_input(
     federation: LoadedFederation, seen: ObservedRound, batch_trials: int | None = None, insider: int | None = None
 ) -> LikelihoodRatioInput:
     """Return the input of a round's likelihood ratio test: the adversary's observation, and the sums under D and D'.
@@ -51,7 +51,7 @@ def question_of(
     """
     mechanism, side = federation.public.mechanism, seen.side
     if isinstance(mechanism.contribution, PrivateTraining):
-        return question_of_steps(federation, seen, federation.insider if insider is None else insider)
+        return dpsgd_likelihood_ratio_input(federation, seen, federation.insider if insider is None else insider)
     if mechanism.rounds_needed > 1:
         return _whitened(federation, seen, batch_trials)
     moment = RoundContext(seen.number, side.norms, batch_trials)
@@ -97,14 +97,14 @@ def sums_of(federation: LoadedFederation, models: Tensor, moment: RoundContext, 
                 others = torch.from_numpy(taking_part[:, units]).to(models.device)
             shared = contributed(federation, federation.victim, federation.common, models, moment, others)
         case Unit.CLIENT:
-            shared = _shared_clients(federation, models, moment, side)
+            shared = _sum_of_other_clients(federation, models, moment, side)
         case _:
             assert_never(federation.unit)
     sides = _log_odds_of_bits(federation, shared, (present, absent), side)
     return Hypotheses(shared.total, present.total, absent.total, weight, sides)
 
 
-def _shared_clients(
+def _sum_of_other_clients(
     federation: LoadedFederation, models: Tensor, moment: RoundContext, side: SideInformation
 ) -> ContributionByTrial:
     """Return the summed contributions of all clients except the one that holds the differing unit.
@@ -193,7 +193,7 @@ class WhiteningTerm(NamedTuple):
     release: Tensor  # the noised sums, less the noise that the adversary knows, (trials, parameters)
 
 
-def whitened_steps(federation: LoadedFederation, seen: ObservedRound) -> list[WhiteningTerm]:
+def whitening_terms(federation: LoadedFederation, seen: ObservedRound) -> list[WhiteningTerm]:
     """Return the rounds whose weighted sum of releases has noise that is independent of the noise in earlier rounds.
 
     The result has the observed round and earlier rounds, each with its weight. Rounds with the weight 0 are left out.
@@ -221,7 +221,7 @@ def _whitened(federation: LoadedFederation, seen: ObservedRound, batch_trials: i
     """
     wholes = tuple(torch.zeros_like(seen.start, dtype=torch.float64) for _ in range(4))
     observed, shared, present, absent = wholes
-    for factor, number, start, release in whitened_steps(federation, seen):
+    for factor, number, start, release in whitening_terms(federation, seen):
         one = sums_of(federation, start, RoundContext(number, None, batch_trials), SideInformation())
         for whole, part in zip(wholes, (release, one.shared, one.present, one.absent), strict=True):
             whole += factor * part.double()

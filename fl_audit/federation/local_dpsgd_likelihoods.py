@@ -41,7 +41,9 @@ class _UpdateScaleFactors(NamedTuple):
     of_sums: dict[int, float]  # factor of each client's sum of clipped gradients, by client
 
 
-def question_of_steps(federation: LoadedFederation, seen: ObservedRound, insider: int) -> LikelihoodRatioInput:
+def dpsgd_likelihood_ratio_input(
+    federation: LoadedFederation, seen: ObservedRound, insider: int
+) -> LikelihoodRatioInput:
     """Return the input of the likelihood ratio test for a round in which each client takes one DP-SGD step.
 
     Parameters

@@ -188,7 +188,7 @@ def require_seen(value: Tensor | None, what: str) -> Tensor:
     return value
 
 
-def is_blurred(share: Floats) -> Flags:
+def is_too_inaccurate(share: Floats) -> Flags:
     """Return whether released sums, recovered from float32 models, are too inaccurate because of rounding.
 
     `share` is the rounding error of a sum divided by the standard deviation of its noise. A sum is too inaccurate if
@@ -203,12 +203,12 @@ def refuse_blurred_updates(share: Floats) -> None:
     Parameters
     ----------
     share
-        Rounding error divided by the standard deviation of the noise, in each trial, as for `is_blurred`.
+        Rounding error divided by the standard deviation of the noise, in each trial, as for `is_too_inaccurate`.
     """
     largest = float(share.max(initial=0.0))
     found = f"the rounding of 32-bit weights is {largest:.2g} of the noise of the clients' updates, which hides them"
     remedy = "raise local-learning-rate, or set local-steps = 2, for which the insider has scores"
-    require(not is_blurred(share).any(), f"{found}: accepted is up to {_BLURRED_FROM:g}; {remedy}")
+    require(not is_too_inaccurate(share).any(), f"{found}: accepted is up to {_BLURRED_FROM:g}; {remedy}")
 
 
 def refuse_blurred(share: Floats) -> None:
@@ -217,12 +217,12 @@ def refuse_blurred(share: Floats) -> None:
     Parameters
     ----------
     share
-        Rounding error over the standard deviation of the noise, as for `is_blurred`.
+        Rounding error over the standard deviation of the noise, as for `is_too_inaccurate`.
     """
     found = f"their rounding is {float(share.max(initial=0.0)):.2g} of the standard deviation of the noise"
     remedy = f"accepted is up to {_BLURRED_FROM:g}; raise the learning rate, or use view = 'update'"
     hidden = "view is 'model', and the 32-bit numbers of the models hide the release"
-    require(not is_blurred(share).any(), f"{hidden}: {found}, {remedy}")
+    require(not is_too_inaccurate(share).any(), f"{hidden}: {found}, {remedy}")
 
 
 def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRound) -> ObservedRound:
@@ -246,7 +246,7 @@ def part_seen_by_clients(view: InsiderView, mechanism: Mechanism, made: ServerRo
             assert_never(view)
 
 
-def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
+def stored_tensors(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
     """Return those tensors of a round that are written to the run directory, keyed by name.
 
     They are the release or the model, depending on the view, and the side information.
@@ -270,7 +270,7 @@ def kept_of(view: InsiderView, made: ServerRound) -> dict[str, Tensor]:
 def replayed_rounds(
     view: InsiderView, mechanism: Mechanism, initial: Tensor, rounds: Sequence[Mapping[str, Tensor]]
 ) -> Iterator[ServerRound]:
-    """Reconstruct the rounds of some trials from the tensors that `kept_of` returned, and yield them one by one.
+    """Reconstruct the rounds of some trials from the tensors that `stored_tensors` returned, and yield them one by one.
 
     Under the view `update`, the public optimizer computes the models from the releases. Under `model`, the releases are
     computed from the models.

@@ -153,7 +153,7 @@ def chain_updates(
     """
     moved = models.new_empty(models.shape)  # stacked clients share one start, whose memory is that of one model
     is_own = labels.dim() == 2
-    for number, (chosen, steps) in enumerate(_stretches(labels.shape[-1], batches)):
+    for number, (chosen, steps) in enumerate(_step_ranges(labels.shape[-1], batches)):
         shared = None if is_own else _StepsOnRecords.of(layers, features[chosen], labels[chosen], steps)
         together = trials_together(labels.shape[-1] if isinstance(chosen, slice) else len(chosen))
         for rows in slices(len(models), together):
@@ -161,7 +161,7 @@ def chain_updates(
             stretch = shared or _StepsOnRecords.of(layers, features[rows, chosen], labels[rows, chosen], theirs)
             start = models[rows]
             now = start if number == 0 else start - moved[rows]
-            _move(layers, start, now, moved[rows], stretch, rate)
+            _take_steps(layers, start, now, moved[rows], stretch, rate)
     return moved
 
 
@@ -227,7 +227,7 @@ class _StepsOnRecords:
             values.index_add_(1, step, more)
 
 
-def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
+def _step_ranges(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slice | Tensor, Sequence[Integers]]]:
     """Divide the steps of a training into ranges of consecutive steps, each of which uses few different records.
 
     Yield for each range the indices of its records (or a slice of all records), and its mini-batches. A mini-batch
@@ -246,7 +246,7 @@ def _stretches(records: int, batches: Sequence[Integers]) -> Iterator[tuple[slic
         first = last
 
 
-def _move(
+def _take_steps(
     layers: Sequence[ChainLayer], models: Tensor, now: Tensor, moved: Tensor, stretch: _StepsOnRecords, rate: float
 ) -> None:
     """Take the SGD steps of `stretch` from the parameters `now`, and write the update of the round so far to `moved`.

@@ -40,7 +40,7 @@ class SharedPassState:
         """Forget the raw input and all cached values computed from it, because its content may have changed."""
         self.features, self.derived = None, {}
 
-    def read(self, features: Tensor) -> None:
+    def set_input(self, features: Tensor) -> None:
         """Set the model's raw input; clear the values cached for the earlier input, unless both are the same tensor."""
         if self.features is None or not _same_memory(features, self.features):
             self.derived = {}

@@ -109,7 +109,7 @@ def local_updates(
         Schedule of the training; only its learning rate is used.
     batches
         Indices of the records of each step, (batch,), from `local_batches`. If records differ between trials and
-        `trains_stacked` holds, also (trials, batch).
+        `accepts_batches_per_trial` holds, also (trials, batch).
     """
     if not batches or labels.shape[-1] == 0:
         return torch.zeros_like(models)
@@ -125,7 +125,7 @@ def local_updates(
     return models - current
 
 
-def trains_stacked(model: StackedModel, records: int, schedule: LocalSchedule) -> bool:
+def accepts_batches_per_trial(model: StackedModel, records: int, schedule: LocalSchedule) -> bool:
     """Return whether `local_updates` accepts mini-batches that differ between trials.
 
     `local_updates` does so for plain SGD, a model that is a chain of dense layers, and few records.

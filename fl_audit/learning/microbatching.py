@@ -112,22 +112,22 @@ class ClippedSumInputs(Microbatch):
         """Number of examples that each trial processes."""
         return self.labels.shape[-1] if self.chosen is None else self.chosen.shape[1]
 
-    def portion(self, rows: slice, some: slice) -> Microbatch:
+    def portion(self, rows: slice, examples: slice) -> Microbatch:
         """Return the examples that one pass computes, with features as float32.
 
         Parameters
         ----------
         rows
             Trials of the pass, as a slice.
-        some
+        examples
             Examples of the pass, as a slice of each trial's `width` examples.
         """
-        counted = None if self.counted is None else self.counted[rows, some]
-        index = some if self.chosen is None else self.chosen[rows, some]
+        counted = None if self.counted is None else self.counted[rows, examples]
+        index = examples if self.chosen is None else self.chosen[rows, examples]
         if not self.is_own:
             return Microbatch(self.features[index].float(), self.labels[index], counted)
         if self.chosen is None:
-            return Microbatch(self.features[rows, some].float(), self.labels[rows, some], counted)
+            return Microbatch(self.features[rows, examples].float(), self.labels[rows, examples], counted)
         trials = torch.arange(len(self.labels), device=self.labels.device)[rows].unsqueeze(1)
         return Microbatch(self.features[trials, index].float(), self.labels[trials, index], counted)
 

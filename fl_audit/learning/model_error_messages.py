@@ -30,7 +30,7 @@ def names_of(count: int) -> tuple[str, ...]:
 
 
 @contextmanager
-def explaining(
+def naming_layer_and_record(
     module: nn.Module, parameters: Mapping[str, Tensor], features: Tensor, shape: tuple[int, ...]
 ) -> Iterator[None]:
     """Convert an exception of a model's code within a `with` block into an `InputError` that names layer and record.

@@ -17,7 +17,7 @@ from fl_audit.learning import pass_budgets
 from fl_audit.learning.frozen_prefix import FrozenPrefix
 from fl_audit.learning.layers import LayerCall, SharedPassState
 from fl_audit.learning.microbatching import ClippedSumPass, Microbatch
-from fl_audit.learning.model_error_messages import explaining
+from fl_audit.learning.model_error_messages import naming_layer_and_record
 from fl_audit.learning.stacked_layers import ParameterLayout, PerThreadState, clipping_weights
 
 
@@ -74,9 +74,9 @@ class ModelPasses:
         assert stacked is not None
         frame.parameters = parameters
         frame.trials, frame.examples = len(next(iter(parameters.values()))), examples
-        frame.read(features)
+        frame.set_input(features)
         frame.recording, frame.tape = recording, []
-        with self.explaining(parameters, features):
+        with self.naming_layer_and_record(parameters, features):
             return stacked(features), frame
 
     def logits_pass(self, models: Tensor, features: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class ModelPasses:
             if not self.fast:
                 # One trial at a time: recurrent layers have no rule for vmap without gradients.
                 one_by_one = map(self.layout.of_one, models)
-                with self.explaining(self.layout.views(models), features):
+                with self.naming_layer_and_record(self.layout.views(models), features):
                     read = self.read(features)
                     return torch.stack([self._called(values, read) for values in one_by_one])
             merged, frame = self.run_stacked(self.layout.views(models), features, len(features), recording=False)
@@ -111,7 +111,7 @@ class ModelPasses:
             Examples of the pass; their weights are ignored.
         """
         views = self.layout.views(models)
-        with self.explaining(views, portion.features):
+        with self.naming_layer_and_record(views, portion.features):
             if len(models) > 1 and not self.fast:
                 axis = 0 if portion.is_own else None
                 read = self.read(portion.features)
@@ -252,14 +252,14 @@ class ModelPasses:
         trials_axis = 0 if portion.is_own else None
         per_trial = vmap(vmap(grad(loss), in_dims=(None, 0, 0)), in_dims=(0, trials_axis, trials_axis))
         views = self.layout.views(models)
-        with self.explaining(views, portion.features):
+        with self.naming_layer_and_record(views, portion.features):
             gradients = per_trial(views, self.read(portion.features), portion.labels)
         # A parameter that is a single number, such as a learned temperature, has no axes of its own.
         shape = (len(models), portion.examples)
         widths = [(name, columns.stop - columns.start) for name, columns in self.layout.slices().items()]
         return torch.cat([gradients[name].reshape(*shape, width) for name, width in widths], dim=2)
 
-    def explaining(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
+    def naming_layer_and_record(self, parameters: dict[str, Tensor], features: Tensor) -> AbstractContextManager[None]:
         """Convert an exception of the user's model in a `with` block into an `InputError` that names layer and record.
 
         Parameters
@@ -269,7 +269,7 @@ class ModelPasses:
         features
             Features of the records on which the models run, (n, *shape), or those of all trials one after another.
         """
-        return explaining(self.template, parameters, features, self.feature_shape)
+        return naming_layer_and_record(self.template, parameters, features, self.feature_shape)
 
     @property
     def trained_module(self) -> nn.Module:

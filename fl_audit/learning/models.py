@@ -32,7 +32,7 @@ class ModelSpec:
     inputs: tuple[NamedInput, ...] = ()  # named arrays that a record consists of; empty if it is a single array
 
     @property
-    def given(self) -> dict[str, object]:
+    def factory_arguments(self) -> dict[str, object]:
         """Arguments that a user's factory may take, keyed by parameter name."""
         shape = self.inputs[0].shape if self.inputs else self.feature_shape
         known: dict[str, object] = {"feature_shape": shape, "classes": self.classes}
@@ -132,7 +132,7 @@ def build_model(spec: ModelSpec) -> nn.Module:
 def _called_factory(spec: ModelSpec) -> nn.Module:
     """Return the module that a user's factory makes; raise `InputError` if it fails or makes something else."""
     factory = import_factory(spec.name)
-    known = spec.given
+    known = spec.factory_arguments
     # The factory is the user's own code: it may raise anything, and may try to end the interpreter.
     try:
         signature = inspect.signature(factory)

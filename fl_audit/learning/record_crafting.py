@@ -78,7 +78,7 @@ class CraftedFeatures(NamedTuple):
     label: int
 
 
-NoiseMeasurements = tuple[Tensor, Tensor]
+LossAndRank = tuple[Tensor, Tensor]
 """Two tensors (n,) for n candidate records: the value that the search minimises, and a rank, of which lower is better.
 """
 
@@ -102,7 +102,7 @@ def craft_record(scene: CraftingProblem, others: Tensor, starts: CraftingStarts)
         Records from which the search starts; their classes do not change.
     """
 
-    def measure(gradients: Tensor) -> NoiseMeasurements:
+    def measure(gradients: Tensor) -> LossAndRank:
         lengths = gradients.norm(dim=2) / scene.clipping_norm
         cosines = torch.nn.functional.cosine_similarity(gradients, others.unsqueeze(1), dim=2, eps=_NOTHING)
         wanted = (cosines.square() + (_MARGIN - lengths).clamp(min=0).square()).mean(0)
@@ -130,7 +130,7 @@ def craft_opposite(scene: CraftingProblem, record: CraftedFeatures, starts: Craf
     features, labels = record.features.unsqueeze(0), torch.tensor([record.label], device=record.features.device)
     own = scene.model.clipped_sum(scene.models, features, labels, scene.clipping_norm).unsqueeze(1)
 
-    def measure(gradients: Tensor) -> NoiseMeasurements:
+    def measure(gradients: Tensor) -> LossAndRank:
         lengths = gradients.norm(dim=2, keepdim=True)
         clipped = gradients * (scene.clipping_norm / lengths.clamp(min=_NOTHING)).clamp(max=1)
         missing = 2 - (own - clipped).norm(dim=2) / scene.clipping_norm
@@ -142,7 +142,7 @@ def craft_opposite(scene: CraftingProblem, record: CraftedFeatures, starts: Craf
 
 
 def _search(
-    scene: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], NoiseMeasurements]
+    scene: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], LossAndRank]
 ) -> CraftedFeatures:
     """Return the best record that gradient descent finds from all starts, which are divided to fit into memory.
 
@@ -157,7 +157,7 @@ def _search(
 
 
 def _descend(
-    scene: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], NoiseMeasurements]
+    scene: CraftingProblem, starts: CraftingStarts, measure: Callable[[Tensor], LossAndRank]
 ) -> tuple[CraftedFeatures, float]:
     """Return the record of lowest rank on the descent paths from some starts, and its rank, which may be infinite."""
     span = (scene.box.high - scene.box.low).clamp(min=0)

@@ -64,7 +64,7 @@ class UserGroups:
         return self.users.dim() == 2
 
     @cached_property
-    def runs(self) -> tuple[Tensor, Tensor]:
+    def user_of_record_and_counts(self) -> tuple[Tensor, Tensor]:
         """Index of each record's user, int64 (places,), and number of records of each user, int64 (users,).
 
         Users are told apart by changes between neighbours in `users`. So a user whose records do not follow each other
@@ -80,12 +80,12 @@ class UserGroups:
     @property
     def count(self) -> int:
         """Number of users. If each trial has its own sample, a user counts once for each trial."""
-        return len(self.runs[1])
+        return len(self.user_of_record_and_counts[1])
 
     @cached_property
     def is_first(self) -> Tensor:
         """1 at each user's first record in the pass and 0 at all other records, float64 (n,) or (trials, n)."""
-        segment, lengths = self.runs
+        segment, lengths = self.user_of_record_and_counts
         first = torch.zeros(len(segment), dtype=torch.float64, device=segment.device)
         first[lengths.cumsum(0) - lengths] = 1.0
         return first.view(self.users.shape)
@@ -93,7 +93,7 @@ class UserGroups:
     @cached_property
     def buckets(self) -> list[Bucket]:
         """Users in buckets of similar numbers of records, so that little padding is needed."""
-        _, lengths = self.runs
+        _, lengths = self.user_of_record_and_counts
         starts = lengths.cumsum(0) - lengths
         real = self.users.flatten()[starts] >= 0
         longest = int((lengths * real).max()) if len(lengths) else 0
@@ -107,7 +107,7 @@ class UserGroups:
     @cached_property
     def trial_of_user(self) -> Tensor:
         """Index of each user's trial, int64 (users,); defined only if each trial has its own sample of records."""
-        _, lengths = self.runs
+        _, lengths = self.user_of_record_and_counts
         return (lengths.cumsum(0) - lengths) // self.users.shape[1]
 
 
@@ -125,7 +125,7 @@ class UserMicrobatch:
 
     def values_per_record(self, of_users: Tensor) -> Tensor:
         """Return the value of each record's user, (trials, n), from the values of users, (axis, users)."""
-        placed = of_users[:, self.groups.runs[0]]
+        placed = of_users[:, self.groups.user_of_record_and_counts[0]]
         return placed.view(self.groups.users.shape) if self.portion.is_own else placed
 
     def on_user_axis(self, values: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ class UserMicrobatch:
         along, groups = self.on_user_axis(values), self.groups
         total = along.new_zeros(along.shape[0], groups.count, *along.shape[2:])
         if not all(one.span and one.run for one in groups.buckets):
-            return total.index_add_(1, groups.runs[0], along)
+            return total.index_add_(1, groups.user_of_record_and_counts[0], along)
         for one in groups.buckets:
             total[:, one.run] = one.read(along).sum(2)
         return total

@@ -148,7 +148,9 @@ def _fast_sum(model: StackedModel, models: Tensor, users: UserMicrobatch, norm: 
         if is_whole:
             of_users, bits = _clipped_users(squares, norm)
             weights = (
-                of_users.index_select(1, users.groups.runs[0]) if users.groups.count < portion.examples else of_users
+                of_users.index_select(1, users.groups.user_of_record_and_counts[0])
+                if users.groups.count < portion.examples
+                else of_users
             )
         else:
             of_users, (wide, bits) = squares, _clipped(users, users.values_per_record(squares), norm, portion.counted)
@@ -215,7 +217,7 @@ def _formed_users(model: StackedModel, models: Tensor, users: UserMicrobatch) ->
     axis = 1 if portion.is_own else users.trials
     total = models.new_zeros(axis, users.groups.count, models.shape[1])
     together = max(1, pass_budgets.GRADIENT_BUDGET // models.numel())
-    place = users.groups.runs[0].view(users.groups.users.shape)
+    place = users.groups.user_of_record_and_counts[0].view(users.groups.users.shape)
     for some in pass_budgets.slices(portion.examples, together):
         part = portion.take(some)
         gradients = model.example_gradients(models, part)

@@ -123,7 +123,7 @@ def _claimed_words(evidence: RecordedTrainings) -> str:
         said.append("no epsilon was named")
     elif evidence.epsilon is not None:
         said.append(f"epsilon {evidence.epsilon:.3g} at delta {evidence.used_delta:g} over all rounds")
-    elif evidence.answer is None:
+    elif evidence.largest_reported_epsilon is None:
         said.append(f"epsilon {evidence.claimed:.3g} at delta {evidence.used_delta:g}, which the engine was asked for")
     else:
         by = f" by {engine.accountant}" if engine is not None else ""

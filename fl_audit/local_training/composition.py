@@ -74,12 +74,12 @@ def composed(
         found.update(dict(_events(training, factor, records_per_user)))
     steps = tuple((noise, rate, math.ceil(count * share)) for (noise, rate), count in sorted(found.items()))
     bare = any(not step.noise_multiplier or step.noise is None for one in trainings for step in one.noised)
-    bare = bare or any(_is_bare(one) for one in trainings)
+    bare = bare or any(_has_unnoised_step(one) for one in trainings)
     epsilon = math.inf if bare else _epsilon(steps, delta, records_per_user)
     return ComposedPrivacy(epsilon, delta, total, steps, records_per_user)
 
 
-def _is_bare(training: RecordedTraining) -> bool:
+def _has_unnoised_step(training: RecordedTraining) -> bool:
     """Return True if weights of a model that Opacus makes private were also changed by a step without noise."""
     return any(step.tensors and (step.is_wrapped or not step.is_before) for step in training.outside)
 

@@ -102,13 +102,13 @@ class _ReportingWrappers:
 
     def new_module(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> None:
         method(*args, **kwargs)
-        self._recorder.knows_module(args[0] if args else kwargs["m"])
+        self._recorder.record_private_model(args[0] if args else kwargs["m"])
 
     def make_private(self, owner: Any, method: MethodType, /, *args: Any, **kwargs: Any) -> Any:
         asked = dict(signature(method).bind(*args, **kwargs).arguments)
         if self._recorder.edit is not None:
             kwargs["data_loader"] = _with_dataset(kwargs["data_loader"], self._recorder.edit)
-        self._recorder.knows_module(asked["module"])
+        self._recorder.record_private_model(asked["module"])
         made = method(*args, **kwargs)
         asked["data_loader"] = kwargs["data_loader"]
         self._recorder.makes_engine(owner, asked, made)

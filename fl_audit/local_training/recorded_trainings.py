@@ -72,7 +72,7 @@ class RecordedTrainings:
         return tuple(found)
 
     @cached_property
-    def answer(self) -> ReportedEpsilon | None:
+    def largest_reported_epsilon(self) -> ReportedEpsilon | None:
         """The largest epsilon, with its delta, among the values that the clients' accountants reported last.
 
         None if no epsilon was reported.
@@ -90,8 +90,8 @@ class RecordedTrainings:
         target = next((one.target for each in self.trainings for one in each.engines if one.target), None)
         if self.delta is not None:
             return self.delta
-        if self.answer is not None:
-            return self.answer.delta
+        if self.largest_reported_epsilon is not None:
+            return self.largest_reported_epsilon.delta
         return target[1] if target is not None else 1e-5
 
     @cached_property
@@ -104,8 +104,8 @@ class RecordedTrainings:
         targets = [one.target[0] for each in self.trainings for one in each.engines if one.target]
         if self.epsilon is not None:
             return self.epsilon
-        if self.answer is not None:
-            return self.answer.epsilon
+        if self.largest_reported_epsilon is not None:
+            return self.largest_reported_epsilon.epsilon
         return max(targets, default=None)
 
     @cached_property

@@ -95,7 +95,7 @@ class Recorder:
 
     # Calls from the patches.
 
-    def knows_module(self, module: nn.Module) -> None:
+    def record_private_model(self, module: nn.Module) -> None:
         """Record a model that Opacus makes private."""
         self.models.modules.append(module)
 

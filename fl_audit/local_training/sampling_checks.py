@@ -203,13 +203,13 @@ def _private_size(evidence: RecordedTrainings) -> str:
         used = {step.expected_batch for step in training.noised}
         for engine in training.engines:
             # If a user sets another expected batch, it does not follow the rule of Opacus.
-            said = _size_of(engine) if used <= {engine.expected_batch} else ""
+            said = _dependence_on_size(engine) if used <= {engine.expected_batch} else ""
             if said:
                 return said
     return ""
 
 
-def _size_of(engine: MakePrivateCall) -> str:
+def _dependence_on_size(engine: MakePrivateCall) -> str:
     """Describe how Opacus's batch size or number of steps would change with one record more or less; "" if not."""
     batch, records = engine.loader_batch, engine.records
     if batch is None or engine.expected_batch is None or _by_rule(records, batch, engine) != _seen(engine):

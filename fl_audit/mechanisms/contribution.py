@@ -111,7 +111,7 @@ class PrivateTraining:
         """
         return 1 / self._batches(records)
 
-    def hiding_of(self, target: int, others: Iterable[int]) -> float:
+    def noise_gain_from_others(self, target: int, others: Iterable[int]) -> float:
         """Return the factor, at least 1, by which other clients' noise increases the noise of the target's client.
 
         A client divides its noised sum by its expected batch size, so clients with small batches add more noise.

@@ -88,7 +88,7 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
     first, *left = claims
     noise = noise_multiplier_for(target, first)
     while True:
-        used = [_used(target, claim.with_noise(noise)) for claim in left]
+        used = [_ratio_to_target(target, claim.with_noise(noise)) for claim in left]
         missed = sorted((-share, number) for number, share in enumerate(used) if share > 1)
         if not missed:
             return noise
@@ -96,7 +96,7 @@ def noise_multiplier_for_all(target: Target, claims: Sequence[Claim]) -> float:
         left = [left[number] for _, number in missed[1:]]
 
 
-def _used(target: Target, claim: Claim) -> float:
+def _ratio_to_target(target: Target, claim: Claim) -> float:
     """Return the value that a claim guarantees, such as its epsilon, divided by the value that the target allows.
 
     The target is met if the result is at most 1.

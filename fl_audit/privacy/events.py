@@ -225,7 +225,7 @@ def _with_scaled_noise(event: ReleaseEvent, factor: float) -> ReleaseEvent:
             assert_never(event)
 
 
-def at_half_the_distance(event: ReleaseEvent) -> ReleaseEvent:
+def with_half_sensitivity(event: ReleaseEvent) -> ReleaseEvent:
     """Return the event with half its sensitivity and the same noise; randomised response is returned unchanged.
 
     Leaving a contribution out changes a sum half as much as replacing it. So the function converts events from replace

@@ -131,7 +131,7 @@ class PrivacyCurvePair:
 
         The grid lowers the sum by more than this bound with at most the given probability.
         """
-        return _spread(self.count, self.interval, probability)
+        return _rounding_bound(self.count, self.interval, probability)
 
     @property
     def smallest_delta(self) -> float:
@@ -255,7 +255,7 @@ def _decaying_sums(values: Floats, decay: float) -> Floats:
     return sums
 
 
-def _spread(count: int, interval: float, probability: float) -> float:
+def _rounding_bound(count: int, interval: float, probability: float) -> float:
     """Return how far rounding to the grid can move the sum of `count` losses away from its mean.
 
     Each loss is rounded by at most `interval`. The sum moves farther with at most the given probability.
@@ -298,7 +298,7 @@ def loss_curves(events: tuple[ReleaseEvent, ...], adjacency: Adjacency, points: 
                 _self_compose(distribution.masses(interval, reverse), times) for distribution, times in distributions
             ]
         curves.append(_curve(reduce(DiscreteLossDistribution.plus, each), interval, misplaced))
-    error = min(count * interval, count * interval**2 / 8 + _spread(count, interval, MISPLACED_MASS))
+    error = min(count * interval, count * interval**2 / 8 + _rounding_bound(count, interval, MISPLACED_MASS))
     return PrivacyCurvePair(tuple(curves), interval, error, count, events, adjacency)
 
 

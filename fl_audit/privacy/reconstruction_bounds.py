@@ -19,7 +19,7 @@ from scipy.special import log_ndtr
 from fl_audit.adjacency import Adjacency, Relation
 from fl_audit.errors import require
 from fl_audit.privacy.claim import Claim
-from fl_audit.privacy.events import at_half_the_distance
+from fl_audit.privacy.events import with_half_sensitivity
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity
 from fl_audit.value_checks import require_number
 
@@ -47,7 +47,7 @@ def as_add_remove(claim: Claim) -> Claim:
         case Relation.ADD_REMOVE:
             return claim
         case Relation.REPLACE:
-            events = tuple(at_half_the_distance(event) for event in claim.events)
+            events = tuple(with_half_sensitivity(event) for event in claim.events)
             return replace(claim, events=events, adjacency=_LEFT_OUT[claim.adjacency])
         case _:
             assert_never(claim.adjacency.relation)

@@ -102,7 +102,7 @@ def multiplied_text(mechanism: Mechanism) -> str:
     """Return a phrase for the quantity that is multiplied by the noise multiplier to give the standard deviation."""
     if mechanism.is_adaptive:
         return "the sensitivities of the sum and of the count that moves the clipping norm, both together"
-    return mechanism.noise.multiplied_words or f"the sensitivity ({mechanism.adjacency.sensitivity_words})"
+    return mechanism.noise.multiplied_quantity_words or f"the sensitivity ({mechanism.adjacency.sensitivity_words})"
 
 
 def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | None:
@@ -119,7 +119,7 @@ def noise_over_norm(mechanism: Mechanism, noise_multiplier: float) -> float | No
         Noise multiplier of the guarantee: the noise standard deviation divided by the sensitivity that
         `multiplied_text` describes.
     """
-    if mechanism.is_adaptive or mechanism.noise.multiplied_words is not None:
+    if mechanism.is_adaptive or mechanism.noise.multiplied_quantity_words is not None:
         return None
     return noise_multiplier * mechanism.adjacency.sensitivity_of_sum(1.0)
 
@@ -147,10 +147,10 @@ def exact_accountant(facts: RunDescription) -> str:
 
 def noise_text(facts: RunDescription) -> str:
     """Return a phrase on the assumptions of a guarantee: the noise, the adjacency, and any sampling rate."""
-    text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.relation}"
+    text = f"Gaussian noise{_of_clients(facts)}, neighbours by {facts.adjacency}"
     if facts.guarantee is not None and facts.is_amplified:
         seen = ", which the insider sees" if facts.federation.threat_model.sees_participation else ""
-        text += f", {unit_words(facts.relation).many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
+        text += f", {unit_words(facts.adjacency).many} sampled at rate {facts.guarantee.sampling_rate:g}{seen}"
     only = (
         ""
         if facts.federation.mechanism.is_private_release
@@ -189,7 +189,7 @@ def known_noise_text(facts: RunDescription) -> str:
 def participation_text(facts: RunDescription) -> str:
     """Return a phrase that says which units participate in a round, and whether their sampling adds protection."""
     mechanism = facts.federation.mechanism
-    words, threat_model = unit_words(facts.relation), facts.federation.threat_model
+    words, threat_model = unit_words(facts.adjacency), facts.federation.threat_model
     if mechanism.is_sampled and not mechanism.participation.is_sampled:
         rates = [f"{rate:g}" for rate in mechanism.rates]
         often = rates[0] if len(rates) == 1 else f"{rates[0]} to {rates[-1]}, by client"
@@ -251,7 +251,7 @@ def observer_after_nobody(facts: RunDescription) -> str:
     threat_model, mechanism, words = (
         facts.federation.threat_model,
         facts.federation.mechanism,
-        unit_words(facts.relation),
+        unit_words(facts.adjacency),
     )
     even = told = ""
     is_inside = mechanism.noise.origin is NoiseOrigin.TRAINING
@@ -270,7 +270,7 @@ def observer_after_somebody(facts: RunDescription) -> str:
     return observer_after_nobody(facts).replace(", not even the server", ", even the server")
 
 
-def observer_of_person(facts: RunDescription) -> str:
+def informed_observer_after_somebody(facts: RunDescription) -> str:
     """Return the end of a sentence "... against somebody who", which says what this observer knows and sees.
 
     It describes the observer against whom a person is protected.
@@ -283,7 +283,7 @@ def _not_told_text(facts: RunDescription) -> str:
     """Return a phrase saying that an observer does not know which units were sampled; "" if this is irrelevant."""
     if not facts.is_amplified or facts.federation.threat_model.sees_participation:
         return ""
-    return f" and is not told {unit_words(facts.relation).secret_rounds}"
+    return f" and is not told {unit_words(facts.adjacency).secret_rounds}"
 
 
 def insider_text(facts: RunDescription) -> str:
@@ -297,6 +297,6 @@ def insider_text(facts: RunDescription) -> str:
         others = f" and that of {plural(threat_model.colluders, 'other')}" if threat_model.colluders else ""
         beside.append(f"takes off its own noise{others}")
     if facts.is_sampled and threat_model.sees_participation:
-        beside.append(f"is told in which rounds that {unit_words(facts.relation).one} takes part")
+        beside.append(f"is told in which rounds that {unit_words(facts.adjacency).one} takes part")
     joint = "," if len(beside) > 1 else " and"
     return f"a participant who already knows everything except that one answer{joint} {phrase_list(beside)}"

@@ -66,7 +66,7 @@ class ReportContents:
     @property
     def words(self) -> UnitWords:
         """The nouns and phrases with which texts name the unit in which D and D' differ."""
-        return unit_words(self.facts.relation)
+        return unit_words(self.facts.adjacency)
 
 
 @dataclass(frozen=True)

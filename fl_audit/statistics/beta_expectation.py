@@ -50,19 +50,19 @@ class BetaExpectation:
         return float(panels.sum())
 
 
-def where_it_reaches(tail: Callable[[float], float], level: float, largest: float) -> float:
+def argument_at_level(function: Callable[[float], float], level: float, largest: float) -> float:
     """Return the argument at which an increasing function reaches a level; 0 if the function is above the level at 0.
 
     Parameters
     ----------
-    tail
+    function
         Increasing function, defined for all numbers of at least 0. It must exceed `level` for large numbers.
     level
         Value that the function must reach, above 0.
     largest
         Largest argument that is searched. The search may go on to the next power of 2 above it.
     """
-    return falling_root(lambda x: level - tail(x), most=largest, xtol=1e-9, rtol=1e-9)
+    return falling_root(lambda x: level - function(x), most=largest, xtol=1e-9, rtol=1e-9)
 
 
 def _nodes_between(*breaks: float) -> tuple[Floats, Floats]:

@@ -61,7 +61,7 @@ class TradeoffBand:
     high: Floats  # upper end of the band
 
 
-def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:
+def tradeoff_band(members: Floats, others: Floats, alarms: Floats, confidence: float) -> TradeoffBand:
     """Return the true-positive rates at given false-positive rates, with a confidence interval at each of them.
 
     The threshold at a false-positive rate is estimated from scores, too. A band that ignores this error covers 77 to 81
@@ -76,7 +76,7 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
 
     Parameters
     ----------
-    found_in
+    members
         Scores of the group that the attack looks for, such as members, independent and identically distributed, no NaN,
         shape (n1,), n1 from 1.
     others
@@ -98,11 +98,11 @@ def tradeoff_band(found_in: Floats, others: Floats, alarms: Floats, confidence: 
     >>> [round(float(end[0]), 3) for end in (band.low, band.found, band.high)]
     [0.226, 0.3, 0.383]
     """
-    _require_scores(found_in, others)
+    _require_scores(members, others)
     require(bool(((alarms >= 0) & (alarms <= 1)).all()), f"alarms are {alarms}: accepted are numbers from 0 to 1")
     require_number("confidence is", confidence, "numbers above 0 and below 1")
-    n1, n0, side = found_in.size, others.size, (1 - confidence) / 4
-    ascending = np.sort(found_in)
+    n1, n0, side = members.size, others.size, (1 - confidence) / 4
+    ascending = np.sort(members)
     # Index k holds the k-th largest reference score; index 0 is infinity, and the last index is minus infinity.
     reference = np.concatenate([[np.inf], np.sort(others)[::-1], [-np.inf]])
     ranks = np.arange(1, n0 + 1)

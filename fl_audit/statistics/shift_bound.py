@@ -113,7 +113,7 @@ def gaussian_slope(parts: Floats, scores: Floats, confidence: float) -> ShiftEst
     held, values = _checked(parts, "parts"), _checked(scores, "canaries")
     require(held.size == values.size, f"{held.size} parts of {values.size} scores: accepted are as many")
     n1 = int(np.count_nonzero(held))
-    centred, root = held - held.mean(), spread_of_parts(held) if held.size else 0.0
+    centred, root = held - held.mean(), root_sum_of_squared_deviations(held) if held.size else 0.0
     if min(n1, held.size - n1) < 2 or root == 0:
         return ShiftEstimate(0.0, 0.0)
     slope = float(centred @ values) / root**2
@@ -132,7 +132,7 @@ def _estimate(shift: float, root: float, degrees: int, probability: float) -> Sh
     return ShiftEstimate(shift, noncentrality_at(probability, shift * root, degrees) / root if shift > 0 else 0.0)
 
 
-def spread_of_parts(parts: Floats) -> float:
+def root_sum_of_squared_deviations(parts: Floats) -> float:
     """Return the square root of the sum over trials of (part - mean part)^2.
 
     `parts`, shape (n,), says which part of a member each trial includes. If scores truly rise by one standard deviation

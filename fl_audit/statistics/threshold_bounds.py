@@ -37,7 +37,7 @@ from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from fl_audit.array_types import Floats, Integers
 from fl_audit.privacy.gaussian import gdp_epsilon
-from fl_audit.statistics.beta_expectation import BetaExpectation, where_it_reaches
+from fl_audit.statistics.beta_expectation import BetaExpectation, argument_at_level
 from fl_audit.statistics.lower_bound_methods import BoundMethod
 from fl_audit.statistics.score_split import ScoreSplit
 
@@ -203,7 +203,7 @@ def _where_allowed(tpr: tuple[float, float], fpr: BetaExpectation, delta: float,
         bend = (1 - delta) / (1 + math.exp(min(epsilon, _LARGEST_EPSILON)))  # the FPR at which both lines meet
         return fpr.mean(lambda v: betainc(*tpr, largest_tpr(v, epsilon)), kink=bend)
 
-    return where_it_reaches(covered, level, _LARGEST_EPSILON)
+    return argument_at_level(covered, level, _LARGEST_EPSILON)
 
 
 def _by_rank(way: ScoreSplit) -> _Rules:
@@ -217,7 +217,7 @@ def _by_rank(way: ScoreSplit) -> _Rules:
     return tried / (size + 1), way.measuring.second[size - tried], tried - 1
 
 
-def _by_shift(way: ScoreSplit, _: float, __: float) -> _Rules:
+def _by_estimated_mu(way: ScoreSplit, _: float, __: float) -> _Rules:
     """Return the candidate thresholds of `_by_rank`, with a cautious estimate of mu at each as the criterion of choice.
 
     The cautious estimate is the estimate minus 2.5 of its standard errors.
@@ -261,7 +261,7 @@ def gdp_mu(counts: CountsAboveThreshold, level: float) -> float:
         return 0.0
     tpr, distribution = _distributions_of_rank(counts)
     normal = ndtri(distribution.values)
-    return where_it_reaches(
+    return argument_at_level(
         lambda mu: distribution.mean(lambda _: betainc(*tpr, ndtr(normal + mu))), level, _LARGEST_MU
     )
 
@@ -329,7 +329,7 @@ def _order_statistic(counts: CountsAboveThreshold, delta: float, level: float) -
 _CHOICES: dict[BoundMethod, Callable[[ScoreSplit, float, float], _Rules]] = {
     BoundMethod.CLOPPER_PEARSON: _by_value,
     BoundMethod.ORDER_STATISTIC: _by_order,
-    BoundMethod.GDP: _by_shift,
+    BoundMethod.GDP: _by_estimated_mu,
     BoundMethod.BAYES: _by_value,
 }
 _BOUNDS: dict[BoundMethod, Callable[[CountsAboveThreshold, float, float], float]] = {

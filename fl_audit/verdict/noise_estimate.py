@@ -149,7 +149,7 @@ def epsilon_at(claim: Claim, ratio: float) -> float:
     return claim.with_noise(ratio).profile.epsilon(claim.delta)
 
 
-def kept_epsilon(guarantee: Guarantee) -> float:
+def recomputed_epsilon(guarantee: Guarantee) -> float:
     """Return the epsilon of the guarantee, computed anew at its delta from its claim.
 
     If the accountant cannot compute epsilon because delta is too small, the result is the epsilon that the guarantee

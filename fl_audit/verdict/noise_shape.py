@@ -48,7 +48,7 @@ def shape(measured: NoiseMeasurements) -> TestResult:
     The p-value is that of the limiting distribution, corrected for the number of values (Stephens 1970), with
     Bonferroni over the whole sample and the tensors.
     """
-    values, owners = measured.even_sample, np.array(measured.owners)
+    values, owners = measured.even_sample, np.array(measured.tensor_of_coordinates)
     groups = {"": values.reshape(-1)}
     if len(set(owners)) > 1:
         groups |= {tensor: values[:, :, owners == tensor].reshape(-1) for tensor in dict.fromkeys(owners)}

@@ -166,7 +166,7 @@ def _of_parts(measured: NoiseMeasurements) -> tuple[Floats, Integers]:
     squares = np.maximum(0.0, measured.noise.squares / (measured.sigma**2)[..., None])
     freedom, trials = measured.noise.freedom.copy(), measured.sampled_trials
     for at, name in enumerate(measured.noise.tensors) if trials.any() else ():
-        own = np.array([owner == name for owner in measured.owners], dtype=np.bool_)
+        own = np.array([owner == name for owner in measured.tensor_of_coordinates], dtype=np.bool_)
         count = int(np.count_nonzero(own))
         if count >= max(1, int(freedom[..., at].max())):
             squares[trials, :, at] = np.square(measured.sample[..., own]).sum(axis=-1)

@@ -196,7 +196,7 @@ class NoiseStatistics:
             found[name] = values * kept if name in _SUMS else np.where(kept, values, np.nan)
         return replace(self.without_low_bits(), **found)
 
-    def of_sides(self) -> "NoiseStatistics":
+    def without_hypothesis_fields(self) -> "NoiseStatistics":
         """Return the statistics, with the fields removed that need to know that a release contains f(D) or f(D').
 
         This is for releases that may contain a third sum. In the removed fields, sums of squares and counts become 0,

@@ -39,7 +39,7 @@ def drift_place(measured: NoiseMeasurements) -> TestResult:
     mean at a coordinate, and the chi-square of the means along public directions and along the shared sum. Bonferroni's
     correction is for the number of tests of each kind, and for the number of kinds.
     """
-    owners, sides = np.array(measured.owners), _sides(measured)
+    owners, sides = np.array(measured.tensor_of_coordinates), _sides(measured)
     only_if(bool(sides), NotTestedReason.NOT_MEASURED)
     tensors = list(dict.fromkeys(owners.tolist()))
     found: list[tuple[float, float, str]] = []

@@ -205,7 +205,7 @@ class NoiseMeasurements:
         return self.noise.sample[self.sampled_trials, :, 0]
 
     @property
-    def owners(self) -> list[str]:
+    def tensor_of_coordinates(self) -> list[str]:
         """Name of the parameter tensor to which each sampled coordinate belongs."""
         return [tensor for _, tensor in self.noise.places]
 
@@ -219,7 +219,7 @@ class NoiseMeasurements:
         divided. At the end, every tensor whose scale is still above 1 is divided by this scale. For a single round of a
         trial, each value is scaled by the other values of the round, and mapped to the scale of N(0, 1).
         """
-        return _without_excess(self.sample, self.owners)
+        return _without_excess(self.sample, self.tensor_of_coordinates)
 
 
 def _without_excess(sample: Floats, owners: list[str]) -> Floats:

@@ -35,12 +35,12 @@ def _sentence(numbers: NoiseFinding, contents: ReportContents) -> str:
     where = "" if math.isfinite(numbers.estimate.ratio) else f", just where it has to hide the {contents.words.one},"
     return (
         f"The noise that this federation really adds{where} is {row.shown.value} ({row.shown.interval}) times what was "
-        f"claimed; the measurement is good to {_accuracy(row)} at {percent(numbers.estimate.confidence)} confidence, "
-        f"{_meaning(row)}. {excess_text(numbers.judgement)}"
+        f"claimed; the measurement is good to {_interval_radius_text(row)} at "
+        f"{percent(numbers.estimate.confidence)} confidence, {_meaning(row)}. {excess_text(numbers.judgement)}"
     ).strip()
 
 
-def _accuracy(row: ReportNumber) -> str:
+def _interval_radius_text(row: ReportNumber) -> str:
     """Return the distance from a ratio to the farther end of its interval, in percentage points, such as "4 %"."""
     half = max(abs(end - row.value) for end in (row.low, row.high) if end is not None)
     return percent(float(f"{half:.2g}"))
@@ -126,7 +126,7 @@ def excess_text(found: VerdictDetails) -> str:
 
 
 def _said(numbers: NoiseFinding, run: FinishedRun) -> Mapping[str, Any]:
-    words, judgement = unit_words(run.facts.relation), numbers.judgement
+    words, judgement = unit_words(run.facts.adjacency), numbers.judgement
     told = {
         "excess": excess_text(judgement),
         "tests": [TestMessage(test, words).to_json() for test in judgement.tests],

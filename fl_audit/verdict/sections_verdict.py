@@ -75,7 +75,7 @@ def _too_little(numbers: VerdictFinding, words: UnitWords) -> str:
     if numbers.judges_scores:
         return (
             "The attack cannot tell: how far its scores would separate under less noise is not known, so a breach "
-            f"could have passed unseen. {_ceiling_text(found.tests[0], numbers.claimed)}"
+            f"could have passed unseen. {_largest_detectable_epsilon_text(found.tests[0], numbers.claimed)}"
         )
     if not math.isfinite(found.limit_of_detection):
         return numbers.words.blind or (
@@ -95,7 +95,7 @@ def _counted(number: float) -> str:
     return f"{number_text(number, 3)} times" if math.isfinite(number) else "any number of times"
 
 
-def _ceiling_text(of_scores: TestResult, claimed: float) -> str:
+def _largest_detectable_epsilon_text(of_scores: TestResult, claimed: float) -> str:
     """Return a sentence on the largest epsilon that a test of as many attack scores as the run has could show."""
     ceiling = of_scores.more["ceiling"]
     only = f"{number_text(claimed, 3)} is claimed" if ceiling <= claimed else "only if they separated perfectly"
@@ -225,9 +225,9 @@ def _scope(numbers: VerdictFinding, facts: RunDescription, covers: str) -> str:
             why = f"The models were trained without clipping and noise: nothing was claimed{of_training}."
         seen = "What was measured of the released models, from their outputs and losses"
         return f"{why} {seen}, is no test of a guarantee."
-    seen = _detection_text(found, guarantee, unit_words(facts.relation))
+    seen = _detection_text(found, guarantee, unit_words(facts.adjacency))
     smaller = " A smaller breach may pass." if math.isfinite(found.limit_of_detection) else ""
-    asked = f" {questions_text(found, unit_words(facts.relation))}" if found.words.lists_questions else ""
+    asked = f" {questions_text(found, unit_words(facts.adjacency))}" if found.words.lists_questions else ""
     return f"{covers} {seen}{smaller}{asked}"
 
 
@@ -235,8 +235,8 @@ def _detection_text(found: VerdictDetails, guarantee: Guarantee, unit: UnitWords
     """Return sentences on the epsilon of the smallest detectable breach, and on the number of trials needed."""
     if found.tests and found.tests[0].name is TestName.SCORES:
         return (
-            f"{_ceiling_text(found.tests[0], guarantee.epsilon)} How far they would separate under less noise is not "
-            "known, so it is not known either which breach would have been found."
+            f"{_largest_detectable_epsilon_text(found.tests[0], guarantee.epsilon)} How far they would separate under "
+            "less noise is not known, so it is not known either which breach would have been found."
         )
     if found.tests and found.tests[0].name is TestName.CANARIES and not math.isfinite(found.limit_of_detection):
         return f"No breach of any size would have been found with probability {DETECTION_POWER:g}."
@@ -337,7 +337,7 @@ def _signal_tables(signal: SignalDetectionLimit | None, unit: UnitWords) -> list
 def verdict_section(
     judge: Callable[[FinishedRun], VerdictDetails | None],
     covers: Callable[[RunDescription], str],
-    not_compared: Callable[[FinishedRun], str],
+    why_not_compared: Callable[[FinishedRun], str],
 ) -> Section[VerdictFinding]:
     """Return the report section on the verdict, for one kind of audit.
 
@@ -347,14 +347,14 @@ def verdict_section(
         Function that tests the guarantee of a run. It returns None if the run has nothing that can be tested.
     covers
         Function that returns a text on what the verdict covers.
-    not_compared
+    why_not_compared
         Function that returns a text on why a run was not compared with its claim, or an empty text.
     """
 
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:
         scope = _scope(numbers, run.facts, covers(run.facts))
         return {
-            "scope": scope + not_compared(run) + _looks_text(numbers.judgement, run.facts),
+            "scope": scope + why_not_compared(run) + _looks_text(numbers.judgement, run.facts),
             "looks": None if numbers.judgement is None else list(run.facts.looks),
         }
 

@@ -180,7 +180,7 @@ def signal_round(measured: NoiseMeasurements) -> TestResult:
     lengths = units[units > 0]
     shift = detectable_shift(freedom, TestName.SIGNAL_ROUND.level / 2 / len(names))
     limit = 1 + shift / float(lengths.min()) if lengths.size else math.inf
-    return _largest(
+    return _test_of_largest_sum(
         TestName.SIGNAL_ROUND, _NormalDriftSums(np.concatenate(drawn), names), rest / freedom, freedom, limit
     )
 
@@ -195,7 +195,9 @@ def _beside_rounds(along: Floats) -> tuple[float, int]:
     return float(np.nansum(np.square(along - means))), int(np.maximum(known - 1, 0).sum())
 
 
-def _largest(name: TestName, looks: _NormalDriftSums, variance: float, freedom: int, limit: float) -> TestResult:
+def _test_of_largest_sum(
+    name: TestName, looks: _NormalDriftSums, variance: float, freedom: int, limit: float
+) -> TestResult:
     """Return a two-sided t-test of that one of several sums of noise which is largest in absolute value.
 
     The p-value is corrected for the number of sums. `variance` is the measured variance of the noise, with `freedom`
@@ -246,7 +248,9 @@ def signal_trial_of(along: NoiseAlongTarget) -> TestResult:
     shift = detectable_shift(freedom, TestName.SIGNAL_TRIAL.level / 4 / len(names))
     each = (lengths[used] / np.sqrt(counts))[lengths[used] > 0]
     limit = 1 + shift / float(np.median(each)) if each.size else math.inf
-    largest = _largest(TestName.SIGNAL_TRIAL, _NormalDriftSums(values, names), within / freedom, freedom, limit)
+    largest = _test_of_largest_sum(
+        TestName.SIGNAL_TRIAL, _NormalDriftSums(values, names), within / freedom, freedom, limit
+    )
     ratio = between / counts.size / (within / freedom) if within > 0 else (math.inf if between > 0 else 1.0)
     spread = float(fdtrc(counts.size, freedom, ratio))
     p_value, place = bonferroni(2, min(largest.p_value, spread)), largest.place

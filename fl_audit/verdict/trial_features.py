@@ -50,7 +50,7 @@ def sample_features(measured: NoiseMeasurements) -> Features:
 
     The tested trials are those of `measured.sampled_trials`. Tensors and rounds are combined into a few groups.
     """
-    groups, known = _tensor_groups(measured.owners), measured.sampled_trials
+    groups, known = _tensor_groups(measured.tensor_of_coordinates), measured.sampled_trials
     neighbours = np.diff([number for number, _ in measured.noise.places]) == 1
     grain, sigma = float(np.max(measured.noise.grain)), measured.sigma[known]
     steps = _grid_steps(sigma, grain)

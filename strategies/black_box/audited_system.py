@@ -94,13 +94,13 @@ class AuditedSystem:
     metrics: tuple[str, ...] = ()
 
     @property
-    def has_any_size(self) -> bool:
+    def takes_client_count(self) -> bool:
         """Whether the strategy's factory takes the number of clients; if False, the factory takes no argument."""
         return bool(signature(self.strategy).parameters)
 
     def new_strategy(self, clients: int) -> Strategy:
         """Return a new strategy in Flower's new interface, for the given number of clients if the factory takes one."""
-        return adapted_strategy(self.strategy(clients) if self.has_any_size else self.strategy())
+        return adapted_strategy(self.strategy(clients) if self.takes_client_count else self.strategy())
 
     def __post_init__(self) -> None:
         require_number("clients are", self.clients, "whole numbers from 2")

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Result
 from fl_audit.adjacency import Relation, Unit
 from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim import StatedClaim
-from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
+from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, linear_sketch_of
 from fl_audit.strategies.black_box.audited_system import AuditedSystem, Local, Observer, clipped_sum, with_mods
 from fl_audit.strategies.black_box.message_tensors import record_of, records_of, shapes_of, with_names
 from fl_audit.strategies.black_box.metric_lookups import LookupRecordingMetricRecord, numbers_over_rounds
@@ -67,7 +67,7 @@ def sketch_of(model: ModelWithDirections) -> LinearSketch | None:
 
 @lru_cache(maxsize=8)
 def _sketched(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> LinearSketch:
-    return sketch(dict(shapes))
+    return linear_sketch_of(dict(shapes))
 
 
 @lru_cache(maxsize=8)

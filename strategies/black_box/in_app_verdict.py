@@ -159,7 +159,7 @@ def _result(campaign: StoredTrials) -> ClaimAudit:
     trials, failed = stacked(seen, campaign.columns, evidence_names(seen)), [FAILED in one.numbers for one in seen]
     knows = audit.knows_others or campaign.is_of_server
     result = audit_online(audit.claim, kind, trials, present, audit.confidence, knows, np.array(failed))
-    refusals = tuple(_refusals(kind, seen, present, campaign.probe))
+    refusals = tuple(_refusals(kind, seen, present, campaign.zero_update_error))
     hindrance = _hindrance(seen, present, audit.is_about_records)
     return replace(
         result, not_covered=campaign.not_covered or result.not_covered, refusals=refusals, hindrance=hindrance

@@ -66,10 +66,10 @@ def initial_model(found: object) -> Arrays | None:
     if not isinstance(strategy, OldStrategy):
         return None
     parameters = getattr(strategy, "initial_parameters", None)
-    return by_places(parameters) if isinstance(parameters, Parameters) else None
+    return by_position(parameters) if isinstance(parameters, Parameters) else None
 
 
-def by_places(parameters: Parameters) -> Arrays:
+def by_position(parameters: Parameters) -> Arrays:
     """Return the tensors of Flower's old `Parameters`, keyed by position as three digits ("000", "001", ...)."""
     # With three digits, the order by name is the order by position.
     return {f"{place:03d}": value for place, value in enumerate(parameters_to_ndarrays(parameters))}

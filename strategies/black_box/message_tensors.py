@@ -16,7 +16,7 @@ Arrays = dict[str, NDArray[np.generic]]
 
 Part = TypeVar("Part")
 _STEPS, _LEAST = 4, 1e-6
-"""`_nearly` increases a value by this number of its floating-point spacings, but by at least this amount."""
+"""`_slightly_changed` increases a value by this number of its floating-point spacings, but by at least this amount."""
 
 
 def arrays_of(record: Mapping[str, Array]) -> Arrays:
@@ -149,7 +149,7 @@ def contribution(action: TargetAction, own: Arrays, base: Arrays, length: float)
         case TargetAction.NOTHING:
             return base
         case TargetAction.ALMOST_NOTHING:
-            return _nearly(base)
+            return _slightly_changed(base)
         case TargetAction.OWN_OPPOSITE:
             # Integers have no opposite, since they may be the bytes of a serialised model such as a tree.
             floats = {name: value.astype(np.float64) for name, value in base.items() if _is_float(value)}
@@ -209,7 +209,7 @@ def _is_float(value: NDArray[np.generic]) -> bool:
     return value.dtype.kind == "f"
 
 
-def _nearly(base: Arrays) -> Arrays:
+def _slightly_changed(base: Arrays) -> Arrays:
     """Return a copy of `base` that differs as little as possible: one floating-point value is slightly larger.
 
     The increase is four times the distance to the next floating-point number, or 1e-6 if that is more.

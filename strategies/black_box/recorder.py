@@ -100,14 +100,14 @@ class AppTrainingRecorder:
     codes: set[str] = field(init=False, default_factory=set)  # digests of the code of all clients
     _sent: dict[int, Arrays] = field(init=False, default_factory=dict)  # last model sent to each client, by node ID
 
-    def sends(self, message: Message) -> None:
+    def record_sent(self, message: Message) -> None:
         """Store the model in a message to a client, and mark the message as part of the app's own training."""
         sent = with_names(records_of(message), set(self.model))
         if sent is not None:
             self._sent[message.metadata.dst_node_id] = sent
         message.metadata.group_id = TrialTag(0, group=message.metadata.group_id).written()
 
-    def receives(self, reply: Message) -> None:
+    def record_received(self, reply: Message) -> None:
         """Remove a client's answer to the audit from its reply, and store the answer and the client's first update."""
         read_note(reply)
         answer, node = taken_answer(reply), reply.metadata.src_node_id
@@ -135,7 +135,7 @@ class TrialRecorder:
         # Digest of the reply in the first round, keyed by the client's node ID; only of clients that repeat replies.
         self.arrived: dict[int, str] = {}
 
-    def sends(self, message: Message) -> None:
+    def record_sent(self, message: Message) -> None:
         """Record the model in a message to a client as a release, and tag the message with its trial."""
         node, note = message.metadata.dst_node_id, self._scene.note
         if message.metadata.message_type.startswith("train"):
@@ -146,7 +146,7 @@ class TrialRecorder:
             told = replace(note, group=group, action=action, round=number, pull=self._scene.pulls.get(node))
             message.metadata.group_id = told.written()
 
-    def receives(self, reply: Message) -> None:
+    def record_received(self, reply: Message) -> None:
         """Record a client's reply, and remove the audit's own data from it."""
         read_note(reply)
         if reply.has_error():

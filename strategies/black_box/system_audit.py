@@ -171,7 +171,7 @@ def kinds_of(system: AuditedSystem, claim: StatedClaim) -> tuple[Scenario, ...]:
         Privacy claim; its unit, relation and number of rounds exclude some scenarios.
     """
     # The system's own number of clients, and few and many if the strategy can be made for them.
-    sizes = {None, *({FEW, MANY} - {system.clients} if system.has_any_size else ())}
+    sizes = {None, *({FEW, MANY} - {system.clients} if system.takes_client_count else ())}
     neighbours = claim.neighbours
     return tuple(
         kind

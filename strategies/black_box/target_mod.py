@@ -70,10 +70,10 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
         received = records_of(message) if is_target or note.pull else {}
         is_still = note.is_still and note.action is None and message.metadata.message_type.startswith("train")
         with (
-            shard_of(note.action if is_target and note.is_about_records else None) as shard,
+            applying_action(note.action if is_target and note.is_about_records else None) as shard,
             _in_a_copy(note.trial) as outside,
         ):
-            held = _held_still(kept, note.round) if is_still else None
+            held = _reply_to_repeat(kept, note.round) if is_still else None
             reply = call_next(message, context) if held is None else Message(held, reply_to=message)
         if is_still and held is None and not reply.has_error():
             kept |= {f"{_STILL}{note.round}.{name}": deepcopy(record) for name, record in reply.content.items()}
@@ -91,7 +91,7 @@ def insider(message: Message, context: Context, call_next: ClientAppCallable) ->
     return reply
 
 
-def _held_still(kept: dict[str, Any], round: int) -> RecordDict | None:
+def _reply_to_repeat(kept: dict[str, Any], round: int) -> RecordDict | None:
     """Return the stored reply that the client has to repeat in round `round`; None if there is none."""
     start = f"{_STILL}{round}."
     found = {key.removeprefix(start): deepcopy(record) for key, record in kept.items() if key.startswith(start)}
@@ -217,7 +217,7 @@ _shard: ContextVar[RecordRequestLog | None] = ContextVar("shard", default=None)
 
 
 @contextmanager
-def shard_of(action: TargetAction | None) -> Iterator[RecordRequestLog]:
+def applying_action(action: TargetAction | None) -> Iterator[RecordRequestLog]:
     """In a `with` block, let `held` change the records that an app passes to it, as an audit's action says.
 
     Without an action (None), `held` returns the records unchanged. The block receives an object that records the calls

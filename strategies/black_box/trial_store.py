@@ -128,7 +128,7 @@ class StoredTrials:
         said = _read(self.directory / _STILL)["not_covered"]
         return None if said is None else OthersNoiseShareReason(said)
 
-    def keep_unrefuted(self, why: OthersNoiseShareReason | None) -> None:
+    def begin_trials(self, why: OthersNoiseShareReason | None) -> None:
         """Store the value of `not_covered`, and delete all stored trials, so that the trials can begin.
 
         `why` is the reason why the other clients do not send the same replies in every trial; None if they do.
@@ -141,7 +141,7 @@ class StoredTrials:
     def is_new(self) -> bool:
         """Whether no trial has been started yet.
 
-        Trials start after `keep_unrefuted` was called, which writes a file by which this property decides.
+        Trials start after `begin_trials` was called, which writes a file by which this property decides.
         """
         return not (self.directory / _STILL).exists()
 
@@ -180,7 +180,7 @@ class StoredTrials:
         return self.directory / "trials" / f"{number:06d}.npz"
 
     @property
-    def probe(self) -> str | None:
+    def zero_update_error(self) -> str | None:
         """The message of the error that the strategy raised on an update of exactly zero.
 
         It is empty if the strategy raised none, and None if such an update has not been tried yet.

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fl_audit.adjacency import Relation
 from fl_audit.array_types import Floats
 from fl_audit.audits.black_box.claim_audit_results import OthersNoiseShareReason
-from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, sketch
+from fl_audit.audits.black_box.transcript import LinearSketch, Transcript, linear_sketch_of
 from fl_audit.errors import InputError, in_a_line, require
 from fl_audit.randomness import Purpose, generator
 from fl_audit.strategies.black_box.audit_config import AuditConfig, TargetUpdateKind
@@ -106,7 +106,7 @@ class TrialsAfterTrainingStrategy(Strategy):
             require(value.dtype.kind in "fiub", wrong)
         audit = replace(self._audit, directory=self._audit.directory.absolute())
         tried = audit.contributions(self._inner, arrays)
-        code, sketched = fingerprint(self._inner, start.arguments), sketch(shapes_of(arrays))
+        code, sketched = fingerprint(self._inner, start.arguments), linear_sketch_of(shapes_of(arrays))
         roll = AppTrainingRecorder(arrays, audit.replies)
         return AppTrialRunner(audit, tried, _app_of(grid), code, start.copied(), grid, roll, sketched)
 
@@ -125,11 +125,11 @@ class SafeRecorder:
         self._recorder = recorder
         self.fault: str | None = None
 
-    def sends(self, message: Message) -> None:
-        self._safely(self._recorder.sends, message)
+    def record_sent(self, message: Message) -> None:
+        self._safely(self._recorder.record_sent, message)
 
-    def receives(self, reply: Message) -> None:
-        self._safely(self._recorder.receives, reply)
+    def record_received(self, reply: Message) -> None:
+        self._safely(self._recorder.record_received, reply)
 
     def _safely(self, hook: Callable[[Message], None], message: Message) -> None:
         try:
@@ -177,17 +177,17 @@ class AppTrialRunner:
             part in the app's training, or if it has too few records for the claim.
         """
         audit, codes, shapes = self.audit, joined(self.code, *self.roll.codes), shapes_of(self._model)
-        self._target, self._watcher = self._seats()
+        self._target, self._watcher = self._target_and_observer()
         self._campaign = campaign = open_trial_store(audit, shapes, self.contributions, self.app, codes, say)
         if campaign.is_new:
             # Under a claim about records, clients may add noise themselves.
             is_alone = audit.observer is Observer.CLIENT and not audit.is_about_records
             is_alone = is_alone and clips_and_adds_noise(self.pristine.strategy)
-            campaign.keep_unrefuted(None if is_alone else OthersNoiseShareReason.SHARES)
+            campaign.begin_trials(None if is_alone else OthersNoiseShareReason.SHARES)
         try:
             self._play_missing(campaign)
         except _NoisyClientsError:
-            campaign.keep_unrefuted(OthersNoiseShareReason.SHARES_OUTSIDE)
+            campaign.begin_trials(OthersNoiseShareReason.SHARES_OUTSIDE)
             self._play_missing(campaign)
         outside = sorted({*self._outside, *self._copy.outside})
         say(finish(campaign, self.sketch.columns, outside))
@@ -196,7 +196,7 @@ class AppTrialRunner:
         audit = self.audit
         # One probe sends an update of exactly zero, which an ordinary client that learns nothing would send.
         is_removed = audit.claim.neighbours.relation is Relation.ADD_REMOVE and not audit.is_about_records
-        if is_removed and campaign.probe is None:
+        if is_removed and campaign.zero_update_error is None:
             seen, recorder = self._trial(audit.trials + 1, TargetAction.NOTHING, TargetUpdateKind.OWN, 1)
             campaign.keep_probe(seen.refusal or "; ".join(recorder.errors[:1]))
         told, arrived = time.monotonic(), dict[tuple[TargetUpdateKind, int], str]()
@@ -214,7 +214,7 @@ class AppTrialRunner:
                 told = time.monotonic()
                 say(f"trial {trial} of {audit.trials}")
 
-    def _seats(self) -> tuple[int, int | None]:
+    def _target_and_observer(self) -> tuple[int, int | None]:
         """Return the node IDs of the target's client and of the observing client.
 
         The second is None if the target's client is the only one.
@@ -232,7 +232,7 @@ class AppTrialRunner:
             audit.require_records(self.roll.records.get(node), self.roll.faults.get(node, ""))
         return node, next((numbers[number] for number in sorted(numbers) if number != audit.target), None)
 
-    def _pulls(self) -> dict[int, TargetAction]:
+    def _actions_of_others(self) -> dict[int, TargetAction]:
         """Return crafted updates for the clients other than the target's, keyed by node ID.
 
         Half of these clients send the crafted update and half its negative; of an odd number, the last client has no
@@ -276,7 +276,7 @@ class AppTrialRunner:
                 TrialTag(trial, "", action, audit.replies, audit.numbers, audit.length, is_still),
                 is_about_records=audit.is_about_records,
             ),
-            pulls=self._pulls() if is_still and contribution is TargetUpdateKind.CRAFTED else {},
+            pulls=self._actions_of_others() if is_still and contribution is TargetUpdateKind.CRAFTED else {},
             knows_others=True,
             released_numbers=_train_metrics if audit.numbers is AbsentTargetMetrics.WITHHELD else lambda _: {},
         )

@@ -58,12 +58,18 @@ class _ObservedStrategyBase:
         self._before: Any = None
 
     def _aggregated(
-        self, number: int, said: _Said, replies: Sequence[Any], made: Callable[[], Any], run: int | None, others: int
+        self,
+        number: int,
+        said: _Said,
+        replies: Sequence[Any],
+        made: Callable[[], Any],
+        run: int | None,
+        valid_replies: int,
     ) -> Any:
         """Return the wrapped strategy's result (`made()`), and pass the models before and after it to the observer.
 
-        `said` has the canaries' notes by index in `replies`; a note is None if it could not be read. `others` is the
-        number of valid replies, including those of canaries.
+        `said` has the canaries' notes by index in `replies`; a note is None if it could not be read. `valid_replies`
+        is the number of valid replies, including those of canaries.
         """
         # Read before aggregation, in which Flower's adaptive wrappers change their clipping norm.
         named = getattr(self.strategy, "clipping_norm", None)
@@ -71,7 +77,7 @@ class _ObservedStrategyBase:
         released, metrics = made()
         if released is not None and self._before is not None:
             # A canary whose note cannot be read counts as one of the other clients.
-            others -= sum(note is not None for note in said.values())
+            others = valid_replies - sum(note is not None for note in said.values())
             before, after, present = _arrays(self._before), _arrays(released), _weighed(self.strategy, said, replies)
             self.watch.store_scores(number, before, after, present, others, norm, run)
         return released, metrics

@@ -161,12 +161,12 @@ class StubImportFinder(MetaPathFinder, Loader):
         """
         top = fullname.partition(".")[0]
         if top not in self.packages:
-            if top != fullname or not self._is_asking() or PathFinder.find_spec(top, [self._directory]):
+            if top != fullname or not self._is_import_by_app() or PathFinder.find_spec(top, [self._directory]):
                 return None
             self.packages.append(top)
         return ModuleSpec(fullname, self, is_package=True)
 
-    def _is_asking(self) -> bool:
+    def _is_import_by_app(self) -> bool:
         """Return whether the import statement that runs now is in a file of the app's directory."""
         frame = sys._getframe(2)
         while frame.f_back is not None and "importlib" in frame.f_code.co_filename:

@@ -30,7 +30,7 @@ class _ClientShortageDetectingGrid(InProcessGrid):
         return super().get_node_ids()
 
 
-def asked_of(strategy: Strategy, nodes: int) -> int:
+def count_asked_clients(strategy: Strategy, nodes: int) -> int:
     """Return the number of clients that a strategy asks to train in a round; 0 if it cannot be found out.
 
     Parameters
@@ -68,17 +68,17 @@ def nodes_of(strategy: Strategy, named: int | None, made_for: int | None) -> tup
         Number of clients per round for which the DP wrapper is configured; None without such a wrapper.
     """
     nodes = max(named or USUAL_NODES, _least_of(strategy))
-    asked = asked_of(strategy, nodes)
+    asked = count_asked_clients(strategy, nodes)
     if made_for is None:
         return nodes, []
     if named is None and 0 < asked < made_for:
         low, high = nodes, nodes
-        while asked_of(strategy, high) < made_for and high < 1000 * made_for:
+        while count_asked_clients(strategy, high) < made_for and high < 1000 * made_for:
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if asked_of(strategy, middle) >= made_for else (middle, high)
-        if asked_of(strategy, high) == made_for:
+            low, high = (low, middle) if count_asked_clients(strategy, middle) >= made_for else (middle, high)
+        if count_asked_clients(strategy, high) == made_for:
             return high, [f"it names no number of clients: {high} are taken, of which it asks {made_for} a round"]
     said = f"its noise is made for {made_for} clients a round, and of {nodes} clients it asks {asked}"
     return nodes, [said] if asked != made_for else []
@@ -98,7 +98,7 @@ def too_few_clients(strategy: Strategy, made_for: int | None) -> tuple[int, int]
         Number of clients per round for which the DP wrapper is configured; None without such a wrapper.
     """
     first = _least_of(strategy)
-    asked = 0 if made_for is None else asked_of(strategy, first)
+    asked = 0 if made_for is None else count_asked_clients(strategy, first)
     return (first, asked) if made_for is not None and 0 < asked < made_for else None
 
 

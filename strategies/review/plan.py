@@ -57,7 +57,7 @@ def own_model(start: StrategyStartCall) -> tuple[Arrays | None, list[str]]:
     return arrays, []
 
 
-def buffers_of(own: Arrays) -> int:
+def buffer_count(own: Arrays) -> int:
     """Return the number of a model's buffers: tensors of scalars, integers, booleans or running statistics."""
     return sum(any(is_moved_by(direction, name, value) for direction in OF_FEW_TENSORS) for name, value in own.items())
 

@@ -44,7 +44,7 @@ class RecordPrivacyMention:
     is_library: bool  # whether a library for record-level privacy is mentioned
 
 
-def of_records(directory: Path) -> tuple[RecordPrivacyMention, ...]:
+def find_record_privacy_mentions(directory: Path) -> tuple[RecordPrivacyMention, ...]:
     """Return the places where an app's code mentions record-level privacy, ordered by file and line.
 
     Such places are imports and calls of libraries for DP, and names that are usual in code for DP-SGD. Folders of
@@ -78,7 +78,7 @@ def of_settings(file: Path, config: Mapping[str, object]) -> tuple[RecordPrivacy
     return tuple(found)
 
 
-def of_records_words(found: tuple[RecordPrivacyMention, ...]) -> str:
+def mentions_phrase(found: tuple[RecordPrivacyMention, ...]) -> str:
     """Return a phrase that lists mentions with their places, such as `Opacus (app.py:3)`; empty if there are none.
 
     If a library is mentioned, only libraries are listed.

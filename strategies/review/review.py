@@ -125,7 +125,7 @@ class _PlannedReview:
         return self.read.stated.observer is Observer.CLIENT
 
     @property
-    def of_numbers(self) -> StatedClaim:
+    def side_channel_claim(self) -> StatedClaim:
         """Claim against which side channels are tested: the app's claim, with an epsilon of at most 3.
 
         If the app claims a noise multiplier, epsilon is that of the first inequality which the claim implies.
@@ -139,23 +139,28 @@ class _PlannedReview:
         There are three groups of trials. The first group tests the model. The second group tests it with the smallest
         number of clients with which the app starts. The third group tests side channels.
         """
-        waiting = _not_begun(self.of_numbers, self.about) if self.tests_side_channels else None
-        self.keep(self.found(_not_begun(self.claim, self.names), waiting))
-        result = self.held(
-            self.system, self.claim, self.names, self.plan.budget, _OF_MODEL, lambda came: self.found(came, waiting)
-        )
-        early = self._early(lambda _: self.found(result, waiting))
-        if not self.tests_side_channels:
-            return self.found(result, None, early)
-        beside = self.held(
+        waiting = _not_begun(self.side_channel_claim, self.about) if self.tests_side_channels else None
+        self.keep(self.review_so_far(_not_begun(self.claim, self.names), waiting))
+        result = self.run_claim_audit(
             self.system,
-            self.of_numbers,
-            self.about,
-            smallest_budget(self.of_numbers),
-            _OF_NUMBERS,
-            lambda came: self.found(result, came, early),
+            self.claim,
+            self.names,
+            self.plan.budget,
+            _OF_MODEL,
+            lambda came: self.review_so_far(came, waiting),
         )
-        return self.found(result, beside, early)
+        early = self._early(lambda _: self.review_so_far(result, waiting))
+        if not self.tests_side_channels:
+            return self.review_so_far(result, None, early)
+        beside = self.run_claim_audit(
+            self.system,
+            self.side_channel_claim,
+            self.about,
+            smallest_budget(self.side_channel_claim),
+            _OF_NUMBERS,
+            lambda came: self.review_so_far(result, came, early),
+        )
+        return self.review_so_far(result, beside, early)
 
     def _early(self, so_far: Callable[[ClaimAudit], ReviewResult]) -> tuple[str, ...]:
         """Run trials with fewer clients than the app is made for, and return one remark on their results.
@@ -170,10 +175,10 @@ class _PlannedReview:
         few = TrialStrategyFactory(read.start, early[0], max(2, early[1]))
         plain = [kind.name for kind in kinds_of(self.system, self.claim) if kind.name in ("removed", "opposite")]
         system = replace(self.system, strategy=few.new_strategy, clients=few.seats)
-        came = self.held(system, self.claim, plain, smallest_budget(self.claim), _OF_EARLY, so_far)
+        came = self.run_claim_audit(system, self.claim, plain, smallest_budget(self.claim), _OF_EARLY, so_far)
         return (early_words(*early, read.stated.clients, came),)
 
-    def held(
+    def run_claim_audit(
         self,
         system: AuditedSystem,
         claim: StatedClaim,
@@ -193,7 +198,7 @@ class _PlannedReview:
             seconds=seconds, tell=self.tell, keep=lambda result: self.keep(so_far(result)),
         )  # fmt: skip
 
-    def found(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> ReviewResult:
+    def review_so_far(self, result: ClaimAudit, beside: ClaimAudit | None, early: tuple[str, ...] = ()) -> ReviewResult:
         """Return the review so far, from audits that are finished or still running.
 
         `result` is the audit of the released model. `beside` is the audit of side channels, or None without one.
@@ -218,7 +223,7 @@ class _PlannedReview:
             beside=beside,
             leaks=side_channel_results(results, planned),
             remarks=(*caught.remarks, *read.on_clients, *early, *read.on_model, *self.remarks),
-            buffers=None if read.own is None else planning.buffers_of(read.own),
+            buffers=None if read.own is None else planning.buffer_count(read.own),
             of_records=self.names_found,
             reported=(LOSS, *self.system.metrics),
             asked_for=self.system.metrics,

@@ -14,7 +14,7 @@ from fl_audit.strategies.black_box.black_box_trial import LOSS
 from fl_audit.strategies.black_box.scenario import ModelKind
 from fl_audit.strategies.black_box.scenarios import BY_NAME, FIXES, PROVISOS, WORDS
 from fl_audit.strategies.review.claims import epsilon_words, guarantee_of_stated, training_doubt
-from fl_audit.strategies.review.record_privacy_mentions import of_records_words
+from fl_audit.strategies.review.record_privacy_mentions import mentions_phrase
 from fl_audit.strategies.review.review_result import ReviewResult
 from fl_audit.strategies.review.side_channels import SideChannel, SideChannelResult
 from fl_audit.verdict.verdict import Verdict
@@ -70,7 +70,7 @@ def _without_claim(review: ReviewResult) -> str:
         return f"No guarantee: {review.app} guarantees no privacy of clients{aside}."
     if review.inside is not None and review.inside.assessment is not None:
         return f"Nothing is claimed{aside}."
-    named = f"the code of {review.app} names {of_records_words(review.of_records)}"
+    named = f"the code of {review.app} names {mentions_phrase(review.of_records)}"
     return (
         f"Unseen: {named}, and what that guarantees of records is kept or broken inside clients, where no review "
         f"looks. Of the privacy of clients nothing is claimed{aside}."
@@ -85,7 +85,7 @@ def report_lines_of_review(review: ReviewResult) -> tuple[tuple[str, str], ...]:
         claim, source = "none that could be seen", "what was not loaded may hold one"
     inside = None if review.inside is None else review.inside.assessment
     if stated.claim is None and review.of_records and inside is None:
-        claim = f"{claim} about clients; what {of_records_words(review.of_records)} may guarantee of records is unseen"
+        claim = f"{claim} about clients; what {mentions_phrase(review.of_records)} may guarantee of records is unseen"
     kinds = [name for name in review.kinds if name not in review.result.unplayed]
     broken = [finding for finding in found_in(review.result) if finding.attempt.is_broken]
     lost = {finding.attempt.distinguisher.kind for finding in broken}
@@ -146,7 +146,7 @@ def _leak_words(leak: SideChannelResult, review: ReviewResult) -> str:
     why = "; ".join(f"{', '.join(map(repr, names))} ({said})" for said, names in leak.untried.items())
     left = f"; not tried: {why}" if why else ""
     if leak.share is not None:
-        return f"{leak.aside} told {leak.share:.0%} of trials{_by_words(leak, review)}{left}"
+        return f"{leak.aside} told {leak.share:.0%} of trials{_leaking_number_text(leak, review)}{left}"
     if leak.is_played and leak.aside in _NAMED and not leak.names:
         return f"no number of {_NAMED[leak.aside]} was given out in {leak.trials:,} trials that asked{left}"
     if leak.is_played:
@@ -174,7 +174,7 @@ _NAMED = {SideChannel.METRICS: "training", SideChannel.EVALUATION: "an evaluatio
 """Words for the source of a side channel's numbers, keyed by side channel; only if the numbers have names."""
 
 
-def _by_words(leak: SideChannelResult, review: ReviewResult) -> str:
+def _leaking_number_text(leak: SideChannelResult, review: ReviewResult) -> str:
     """Return the name of the metric or other number that leaked the secret, in parentheses; empty if there is none.
 
     If the number is the loss that the trials' clients report, a remark says that the app's own clients may not report

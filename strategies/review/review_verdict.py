@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit
 from fl_audit.strategies.review.app_loading import AppDescription, StubImportFinder
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, training_doubt
-from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention, of_records_words, of_settings
+from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention, mentions_phrase, of_settings
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy
 from fl_audit.verdict.verdict import Verdict
 
@@ -57,7 +57,7 @@ def app_remarks(
         Whether the app writes files while it trains.
     """
     if found:
-        names = of_records_words(found)
+        names = mentions_phrase(found)
         yield f"its code names {names}: what that guarantees of records is kept or broken inside clients, unseen"
     if unoffered:
         names = ", ".join(unoffered)

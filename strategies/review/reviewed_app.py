@@ -13,9 +13,9 @@ from fl_audit.strategies.black_box.message_tensors import Arrays
 from fl_audit.strategies.review import plan as planning
 from fl_audit.strategies.review.app_loading import AppDescription, StubImportFinder, read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, stated_by
-from fl_audit.strategies.review.client_counts import USUAL_NODES, asked_of, nodes_of
+from fl_audit.strategies.review.client_counts import USUAL_NODES, count_asked_clients, nodes_of
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention, of_records
+from fl_audit.strategies.review.record_privacy_mentions import RecordPrivacyMention, find_record_privacy_mentions
 from fl_audit.strategies.review.strategy_capture import CapturedStrategy, capture_strategy
 from fl_audit.strategies.review.virtual_clients import TrialStrategyFactory
 
@@ -64,13 +64,13 @@ def read_reviewed_app(directory: Path, wishes: ReviewOptions) -> ReviewedApp:
     caught = capture_strategy(app, named or USUAL_NODES, stand_ins)
     # One round is enough to detect releases without noise, and to measure the duration of a round.
     stated = reviewed_claim(caught, wishes, rounds=1)
-    code = of_records(app.directory)
+    code = find_record_privacy_mentions(app.directory)
     inside = _look_inside(app, caught, named or USUAL_NODES, wishes, code)
     claim = stated.claim or StatedClaim(wishes.adjacency or Adjacency.ADD_REMOVE_CLIENT, epsilon=REFERENCE)
     nodes, on_clients = nodes_of(caught.start.strategy, named, stated.clients)
     own, on_model = planning.own_model(caught.start)
     start = replace(caught.start, arguments={k: v for k, v in caught.start.arguments.items() if k != "initial_arrays"})
-    stage = TrialStrategyFactory(start, nodes, max(2, asked_of(start.strategy, nodes)))
+    stage = TrialStrategyFactory(start, nodes, max(2, count_asked_clients(start.strategy, nodes)))
     weights = [one.weighted_by_key for one in layers_of(start.strategy) if hasattr(one, "weighted_by_key")]
     system = AuditedSystem(
         stage.new_strategy, caught.mods, None, stage.seats, stated.norm, wishes.is_clipped, stated.observer, own,

@@ -24,7 +24,7 @@ def name_of(mod: Mod) -> str:
     return str(getattr(mod, "__name__", type(mod).__name__))
 
 
-def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
+def fault_outside(outer: Sequence[Mod], secure_aggregation_mod: Mod) -> str:
     """Return the error that mods raise on the first message of secure aggregation; "" if there is no error.
 
     Mods that precede the secure aggregation mod see the messages of its protocol, and see updates only in masked form.
@@ -34,7 +34,7 @@ def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
     ----------
     outer
         Mods that precede the secure aggregation mod in the client app's list, in order.
-    agreeing
+    secure_aggregation_mod
         Secure aggregation mod.
     """
     make_messages_for(RUN_ID, _SERVER)
@@ -43,7 +43,7 @@ def fault_outside(outer: Sequence[Mod], agreeing: Mod) -> str:
         run_id=RUN_ID, node_id=FIRST_NODE, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig()
     )
     try:
-        reply = with_mods((*outer, agreeing), _untrained)(message, context)
+        reply = with_mods((*outer, secure_aggregation_mod), _untrained)(message, context)
     except Exception as error:  # raised by Flower's mods or by the app's own
         return in_a_line(error)
     return " ".join((reply.error.reason or "an error").split()) if reply.has_error() else ""

@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fl_audit.errors import InputError, in_a_line
 from fl_audit.strategies.black_box.audited_system import Mod, StrategyStartCall, start_of
-from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, by_places, manager_of
+from fl_audit.strategies.black_box.legacy_adapter import adapted_strategy, by_position, manager_of
 from fl_audit.strategies.black_box.message_tensors import record_of
 from fl_audit.strategies.black_box.trials_after_training import TrialsAfterTrainingStrategy
 from fl_audit.strategies.flower_grids import RUN_ID, InProcessGrid
@@ -181,7 +181,7 @@ def _old_start(
     It holds the strategy, the number of rounds and the initial model.
     """
     model = strategy.initialize_parameters(manager_of(grid))
-    arrays = {} if model is None else {"initial_arrays": record_of(by_places(model))}
+    arrays = {} if model is None else {"initial_arrays": record_of(by_position(model))}
     rounds = (config or ServerConfig()).num_rounds
     return _StrategyStarted(strategy, (), {"grid": grid, "num_rounds": rounds, **arrays}, workflow)
 

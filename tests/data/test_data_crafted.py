@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fl_audit.adjacency import CraftedRecord
-from fl_audit.data.crafted_records import single_record, told_record, with_crafted
+from fl_audit.data.crafted_records import encoded_record, single_record, with_crafted
 from fl_audit.data.records import Records
 from fl_audit.errors import InputError
 
@@ -14,7 +14,7 @@ RECORDS = Records(
 
 def test_a_crafted_record_is_told_to_the_last_bit_and_takes_the_place_of_one() -> None:
     features = np.array([[np.nextafter(np.float32(0.1), np.float32(1)), 0, 1], [1e-30, 0.3, 0.7]], dtype=np.float32)
-    told = told_record(features, 2)
+    told = encoded_record(features, 2)
     placed = with_crafted(RECORDS, 1, told)
     assert (placed.features[1] == features).all()
     assert placed.labels.tolist() == [0, 2, 2, 0]
@@ -28,7 +28,7 @@ def test_a_crafted_record_is_told_to_the_last_bit_and_takes_the_place_of_one() -
     assert (single.labels.tolist(), single.classes) == ([2], 3)
 
 
-@pytest.mark.parametrize("told", [CraftedRecord("no base 64!", 0), told_record(np.zeros(5, np.float32), 0)])
+@pytest.mark.parametrize("told", [CraftedRecord("no base 64!", 0), encoded_record(np.zeros(5, np.float32), 0)])
 def test_a_damaged_record_is_refused(told: CraftedRecord) -> None:
     with pytest.raises(InputError, match=r"damaged: .* shape \(2, 3\)"):
         with_crafted(RECORDS, 0, told)
@@ -36,4 +36,4 @@ def test_a_damaged_record_is_refused(told: CraftedRecord) -> None:
 
 def test_a_class_that_there_is_not_is_refused() -> None:
     with pytest.raises(InputError, match="a label is 3"):
-        single_record(told_record(np.zeros((2, 3), np.float32), 3), RECORDS)
+        single_record(encoded_record(np.zeros((2, 3), np.float32), 3), RECORDS)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fl_audit.data.catalogue import DataSpec, load_source
-from fl_audit.data.identifier_detection import identifiers, most_personal, possible_identifiers
+from fl_audit.data.identifier_detection import identifiers, likeliest_person_column, possible_identifiers
 
 ROWS, PERSONS = 900, 218
 Values = np.ndarray  # one for each row
@@ -173,9 +173,9 @@ def test_an_owner_is_no_feature_and_says_whose_the_other_values_are() -> None:
     visits = pd.DataFrame({"patient_id": person, "encounter_id": np.arange(120) // 2, "session_id": person % 7, "y": 0})
     found = identifiers(visits, "y", "patient_id")
     assert [(one.name, one.within_owner) for one in found] == [("encounter_id", True), ("session_id", False)]
-    assert most_personal(found, "patient_id") is None
+    assert likeliest_person_column(found, "patient_id") is None
     both = identifiers(visits, "y", None)
-    persons = most_personal(both, None)
+    persons = likeliest_person_column(both, None)
     assert persons is not None
     assert (persons.name, persons.values, persons.most) == ("patient_id", 30, 4)
 

@@ -101,7 +101,7 @@ def test_quiet_leaves_result_lines_and_errors(tmp_path: Path) -> None:
 def test_a_line_has_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, said = [100.0], []
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(progress, "_said_again", lambda line: nullcontext(said.append(line)))
+    monkeypatch.setattr(progress, "_repeating_line", lambda line: nullcontext(said.append(line)))
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     lines = []
     with progress.progress_bar(1000) as on_round:

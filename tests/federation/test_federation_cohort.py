@@ -13,7 +13,7 @@ from fl_audit.experiments.runs import run as runs
 from fl_audit.experiments.runs.run import run_audit
 from fl_audit.federation.contributions import RoundContext, contributed, contributed_together, trains_together
 from fl_audit.federation.loaded_federation import load_federation
-from fl_audit.learning.local_training import LocalSchedule, local_batches, local_updates, trains_stacked
+from fl_audit.learning.local_training import LocalSchedule, accepts_batches_per_trial, local_batches, local_updates
 from fl_audit.learning.model_initialisation import initial_models
 from fl_audit.learning.models import ModelSpec
 from fl_audit.learning.stacked_model import StackedModel
@@ -35,7 +35,7 @@ def test_stacked_clients_end_where_each_ends_alone(schedule: LocalSchedule) -> N
     features = torch.randn(5, records, 20, generator=source)
     labels = torch.randint(3, (5, records), generator=source)
     orders = [local_batches(records, schedule, np.random.default_rng(client)) for client in range(5)]
-    assert trains_stacked(model, records, schedule)
+    assert accepts_batches_per_trial(model, records, schedule)
     steps = [np.stack(step) for step in zip(*orders, strict=True)]
     together = local_updates(model, start.expand(5, -1), features, labels, schedule, steps)
     for client, order in enumerate(orders):
@@ -48,9 +48,9 @@ def test_stacked_clients_end_where_each_ends_alone(schedule: LocalSchedule) -> N
 
 def test_too_many_records_for_one_stretch_do_not_train_together() -> None:
     model = StackedModel.of(ModelSpec("logistic", (4,), 2))
-    assert trains_stacked(model, 256, LocalSchedule(0.1, 10, epochs=1))
-    assert not trains_stacked(model, 257, LocalSchedule(0.1, 10, epochs=1))
-    assert not trains_stacked(model, 30, LocalSchedule(0.1, 10, steps=2))
+    assert accepts_batches_per_trial(model, 256, LocalSchedule(0.1, 10, epochs=1))
+    assert not accepts_batches_per_trial(model, 257, LocalSchedule(0.1, 10, epochs=1))
+    assert not accepts_batches_per_trial(model, 30, LocalSchedule(0.1, 10, steps=2))
 
 
 @pytest.mark.parametrize("clipping", ["fixed", "adaptive"])
@@ -77,15 +77,15 @@ def test_runs_are_the_same_whether_clients_train_together_or_not(
 ) -> None:
     plan = small_plan(**(_CLIENTS | {"training": _CLIENTS["training"] | training}), audit={"trials": 3})
     sizes: list[int] = []
-    read_ahead = runs.read_ahead
+    announce_calls = runs.announce_calls
 
     def noting(calls: object) -> None:
         sizes.append(len(calls))  # type: ignore[arg-type]
-        read_ahead(calls)  # type: ignore[arg-type]
+        announce_calls(calls)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(runs, "read_ahead", noting)
+    monkeypatch.setattr(runs, "announce_calls", noting)
     together = run_audit(plan, tmp_path / "together", Engine.LOCAL, with_report=False)
     assert max(sizes) > 1
-    monkeypatch.setattr(runs, "read_ahead", lambda calls: None)
+    monkeypatch.setattr(runs, "announce_calls", lambda calls: None)
     alone = run_audit(plan, tmp_path / "alone", Engine.LOCAL, with_report=False)
     assert_same(together, alone)

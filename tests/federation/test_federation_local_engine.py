@@ -170,10 +170,10 @@ def test_what_fails_while_it_is_read_ahead_fails_the_call_and_keeps_nobody_waiti
     def query(message: Message, context: Context) -> Message:
         return Message(RecordDict(), reply_to=message)
 
-    def read_ahead(calls: object) -> None:
+    def announce_calls(calls: object) -> None:
         raise ValueError("no such record")
 
-    grid = LocalFlowerGrid(app, 4, 20.0, actors=2, read_ahead=read_ahead)
+    grid = LocalFlowerGrid(app, 4, 20.0, actors=2, announce_calls=announce_calls)
     began = time.monotonic()
     failed = [reply for reply in grid.send_and_receive(_messages(grid, [0, 1, 2, 3])) if reply.has_error()]
     assert time.monotonic() - began < 10.0

@@ -30,7 +30,7 @@ from fl_audit.experiments.runs.replay import replay, stored_rounds
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit
 from fl_audit.experiments.runs.run import ClientAppAndStrategy, run_audit
 from fl_audit.federation.contributions import RoundContext
-from fl_audit.federation.hypotheses import question_of, sums_of
+from fl_audit.federation.hypotheses import likelihood_ratio_input, sums_of
 from fl_audit.federation.loaded_federation import LoadedFederation, load_federation
 from fl_audit.federation.observed_rounds import ServerRound, part_seen_by_clients
 from fl_audit.federation.record_tensors import Examples
@@ -240,7 +240,9 @@ def _check_what_is_seen(plan: ResolvedAudit, stored: Stored, made: ServerRound, 
         plan.public.threat_model,
         SeededChallenger(plan.config.run.seed or 0),
     )
-    observed, hypotheses = question_of(stored.federation, part_seen_by_clients(plan.public.view, mechanism, made))
+    observed, hypotheses = likelihood_ratio_input(
+        stored.federation, part_seen_by_clients(plan.public.view, mechanism, made)
+    )
     size = stored.federation.model.layout.size
     if isinstance(mechanism.noise, CorrelatedGaussian):
         bits = torch.from_numpy(challenger.membership(range(TRIALS)).bits)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fl_audit.experiments.studies.participation_inference import (
-    _what_it_holds,
+    _client_and_class_guess_rates,
     _who_took_part,
     is_share_above_median,
     plan_of,
@@ -53,7 +53,7 @@ def test_noise_keeps_all_answers_within_the_guarantee(tmp_path: Path) -> None:
     assert attacked.achieved["insider"].rates.auc.low > 0.5
     kept = is_share_above_median(load_federation(plan_of(data, 4.0, {"kind": "reconstruction"}).public))
     assert np.array_equal(kept, np.arange(SITES)[:, None] % 2 == [0, 1])
-    who, classes = _what_it_holds(data, 4.0, 400)
+    who, classes = _client_and_class_guess_rates(data, 4.0, 400)
     assert who.chance == pytest.approx(1 / SITES)
     assert classes.chance == 0.5
     for answer in (who, classes):

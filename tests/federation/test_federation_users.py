@@ -279,10 +279,10 @@ BREACHES: dict[str, tuple[str, Any, Changes]] = {
     ),
     "the records of the user are clipped one by one": (
         "differing_contributions",
-        lambda federation, models, moment, told=None: (
+        lambda federation, models, moment, randomised=None: (
             _by(lambda users: torch.arange(len(users)))(federation, federation.victim, federation.differing, models,
                 moment),
-            PAIR(federation, models, moment, told)[1],
+            PAIR(federation, models, moment, randomised)[1],
         ),
         {},
     ),

@@ -10,7 +10,7 @@ import pytest
 from hospital import write_hospital
 
 from fl_audit.audits.common.findings_released_model import UserEpsilonStarFinding
-from fl_audit.audits.common.report_cautions import look_at
+from fl_audit.audits.common.report_cautions import cautions_for_reader
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.resolved_audit import resolve
 from fl_audit.experiments.studies.study_runs import results_of_run
@@ -104,7 +104,7 @@ def test_the_summary_has_users_only_where_they_are_the_units(tmp_path: Path) -> 
     for count, is_said in ((FEWEST - 1, True), (FEWEST, False)):
         sizes = replace(contents.facts.group_sizes, users_outside=count)
         of_many = replace(contents.run, facts=replace(contents.facts, federation=many, group_sizes=sizes))
-        lines = look_at(replace(contents, run=of_many))
+        lines = cautions_for_reader(replace(contents, run=of_many))
         assert any(one.startswith("Epsilon* of users") for one in lines) is is_said, "few users outside D are too few"
     apart = results_of_run(settings_of(tmp_path, "add-remove-user", **{"epsilon-star-losses": "federated"})).summary[
         "of_users"

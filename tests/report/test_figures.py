@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from fl_audit.audits.common.findings_guarantee import GuaranteesByBelief
+from fl_audit.audits.common.findings_guarantee import AlternativeGuarantees
 from fl_audit.audits.common.sections_released_model import guarantee_fits
 from fl_audit.audits.identifiability.findings_roc import FEWEST, TprAtFprFinding
 from fl_audit.audits.membership.findings_membership_adversary import FinalModelMembershipFinding
@@ -263,7 +263,7 @@ def test_the_trade_off_of_a_kept_guarantee_stays_under_it_and_of_half_the_noise_
 
 def test_other_guarantees_are_those_that_calibration_gives(make_contents):
     contents = make_contents(trials=30, rounds=3)
-    each = contents.find(GuaranteesByBelief).guarantees
+    each = contents.find(AlternativeGuarantees).guarantees
     assert [one.belief for one in each] == [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
     assert all(one.epsilon == pytest.approx(np.log(one.belief / (1 - one.belief)), rel=1e-6) for one in each)
     assert all(first.noise_multiplier > second.noise_multiplier for first, second in pairwise(each))
@@ -275,4 +275,4 @@ def test_this_run_is_seen_among_other_guarantees_even_where_it_guarantees_less(m
     (here,) = next(line for line in axes.get_lines() if line.get_label() == "this run").get_ydata()
     low, high = axes.get_ylim()
     assert low < here < high
-    assert here < min(one.noise_multiplier for one in contents.find(GuaranteesByBelief).guarantees)
+    assert here < min(one.noise_multiplier for one in contents.find(AlternativeGuarantees).guarantees)

@@ -21,7 +21,7 @@ from fl_audit.privacy.gaussian import gdp_epsilon
 from fl_audit.privacy.guarantee import derive_guarantee
 from fl_audit.statistics.advantage import most_wins
 from fl_audit.verdict.declared_tests import TestName
-from fl_audit.verdict.noise_estimate import kept_epsilon
+from fl_audit.verdict.noise_estimate import recomputed_epsilon
 from fl_audit.verdict.sections_verdict import banner, verdict_of
 from fl_audit.verdict.verdict import Verdict
 
@@ -138,7 +138,7 @@ def test_the_gauge_reaches_beyond_what_was_measured_and_marks_what_could_not_be_
 def test_a_loose_accountant_is_told_from_the_noise_whose_breach_begins_below_the_guarantee(make_contents):
     contents = make_contents(exact=False)
     guarantee, html = contents.facts.guarantee, gauge_html(contents)
-    kept = kept_epsilon(guarantee)
+    kept = recomputed_epsilon(guarantee)
     assert kept < min(guarantee.epsilon, verdict_of(contents).judgement.limit_of_detection)
     assert kept == pytest.approx(gdp_epsilon(guarantee.delta, guarantee.claim.profile.gaussian_mu))
     assert html.count('class="kept"') == 3

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from fl_audit.adjacency import Adjacency
 from fl_audit.audits.identifiability.bernau_empirical_epsilons import EmpiricalEpsilonEstimate
-from fl_audit.audits.identifiability.sections_insider import INSIDER, _surer_row, advantage_row
+from fl_audit.audits.identifiability.sections_insider import INSIDER, _exceedance_row, advantage_row
 from fl_audit.audits.page.first_screen import facts_of, summary_table
 from fl_audit.audits.page.report_page import render_html
 from fl_audit.audits.sections import report_contents, sections_with_findings
@@ -128,7 +128,7 @@ def test_sentences_and_first_screen_say_it_at_the_number(make_contents, verdict)
     assert note
     sentence = INSIDER.sentence(changed.find(type(insider)), changed)
     assert f"{trials - 1:,} of {trials:,} trials{note}" in sentence
-    assert _surer_row(changed.find(type(insider)), changed).comparison_in_brackets in sentence
+    assert _exceedance_row(changed.find(type(insider)), changed).comparison_in_brackets in sentence
     assert note in facts_of(changed)[1].note
 
 

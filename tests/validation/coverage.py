@@ -71,7 +71,7 @@ def _of_bound(method: BoundMethod) -> Statement:
 
 STATEMENTS = (
     Statement("share of trials", distributions.shares, (
-        f"{_BOUNDS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._surer_row",
+        f"{_BOUNDS}advantage.clopper_pearson", "fl_audit.audits.identifiability.sections_insider._exceedance_row",
         f"{_AUDITS}reconstruction.findings_reconstruction.measure_reconstruction",
         f"{_PAPERS}bernau2021.noisy_query._belief_row",
         f"{_PAPERS}bernau2021.noisy_query._rows_of_errors", f"{_PAPERS}bernau2021.noisy_query._rows_of_the_boundary",
@@ -148,7 +148,7 @@ STATEMENTS = (
     Statement("a foreign strategy: guessed trials", distributions.epsilon_of_guesses,
               (f"{_TRIALS}online_guessing.guessed_epsilon", f"{_TRIALS}online_guessing.fewest_trials")),
     Statement("a foreign strategy: reading of the noise", scores.readings_of_noise,
-              (f"{_TRIALS}gaussian_mu_estimate.noise_reading", f"{_TRIALS}gaussian_mu_estimate.strength")),
+              (f"{_TRIALS}gaussian_mu_estimate.estimate_gaussian_mu", f"{_TRIALS}gaussian_mu_estimate.strength")),
     Statement("papers: share", distributions.repeated_shares, (f"{_PAPERS}statistics.share_interval",)),
     *(
         Statement(f"papers: {kind} interval", partial(distributions.repetitions, kind=[kind]),

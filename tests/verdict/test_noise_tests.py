@@ -400,7 +400,7 @@ def test_what_was_not_measured_is_not_called_absent() -> None:
     """If the differing unit takes part in secret, only what is known by side is left."""
     honest = draw_measured(np.random.default_rng(52), 6, 8)
     assert honest.residuals is not None
-    missing = dict(run_family(replace(honest, residuals=honest.residuals.of_sides()))[1])
+    missing = dict(run_family(replace(honest, residuals=honest.residuals.without_hypothesis_fields()))[1])
     for name in (TestName.NOISE_TOTAL, TestName.NOISE_ROUND, TestName.DRIFT_ALONG_GRADIENTS, TestName.SECRET_TOTAL):
         assert missing[name] is NotTestedReason.NOT_MEASURED, name
 

@@ -10,7 +10,7 @@ from fl_audit.experiments.reproductions.bernau2019.claim_ranges import MARGIN
 from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, MembershipSettingResults
 from fl_audit.experiments.reproductions.bernau2019.settings import ATTACK_NAMES
 from fl_audit.experiments.reproductions.claims import PaperClaim
-from fl_audit.experiments.reproductions.statistics import resampling
+from fl_audit.experiments.reproductions.statistics import reproducible_generator
 
 LOOKS = 3
 """Number of evaluations of the claims while trials are added: the first part, and twice more.
@@ -88,7 +88,7 @@ def claim_resampling(what: str, played: DataSetRuns, attack: str) -> np.random.G
     attack
         Name of the attack.
     """
-    return resampling(f"{what} {played.data.key} {attack}")
+    return reproducible_generator(f"{what} {played.data.key} {attack}")
 
 
 def is_guessing(played: DataSetRuns, run: MembershipSettingResults) -> bool:

@@ -87,7 +87,7 @@ def auc_difference_claims(played: DataSetRuns) -> Iterator[PaperClaim]:
     runs = (played.original, *played.central, *played.local)
     statistic = partial(tradeoffs.difference_at_like_accuracy, split=1 + len(played.central), near=MARGIN)
     for attack in played.attacks:
-        drawn = tradeoffs.curve(runs, attack, claim_resampling("alike", played, attack))
+        drawn = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("alike", played, attack))
         yield claim_on_runs(
             played, runs, **sentence._asdict(), quantity=f"{ATTACK_NAMES[attack]} {AT_LIKE_ACCURACY}",
             found=drawn.interval(statistic, CONFIDENCE), shares=drawn.shares(statistic),
@@ -205,10 +205,10 @@ def claims_of(played: Sequence[DataSetRuns]) -> list[PaperClaim]:
 
 def claims_item(played: Sequence[DataSetRuns]) -> ItemResult:
     """Return the table, with a figure, of all claims of the paper."""
-    return claims_of_text([*claims_of(played), *UNTESTED], [one.data.title for one in played])
+    return table_of_text_claims([*claims_of(played), *UNTESTED], [one.data.title for one in played])
 
 
-def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
+def table_of_text_claims(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
     """Return a table of claims with their verdicts, and a figure of their intervals.
 
     Parameters

@@ -20,7 +20,7 @@ from fl_audit.experiments.reproductions.bernau2019.verdicts_from_published impor
 from fl_audit.experiments.reproductions.claims import verdicts_said
 from fl_audit.experiments.reproductions.dataset_availability import DatasetItem, find_data_of_items
 from fl_audit.experiments.reproductions.item_results import ItemResult
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, Paper, PaperResults
+from fl_audit.experiments.reproductions.papers import ComputeExtent, Paper, PaperResults, ReproductionOptions
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.plurals import plural
 
@@ -59,7 +59,7 @@ _ITEMS = (
 )
 
 
-def _make(items: Sequence[MembershipPaperItem], context: ItemContext) -> PaperResults:
+def _make(items: Sequence[MembershipPaperItem], context: ReproductionOptions) -> PaperResults:
     """Carry out each run that a table or figure (item) needs, and make the items; items without data are left out."""
     found, remarks = find_data_of_items(items, settings.CANDIDATES, context)
     if any(one.study is MembershipDatasetName.LFW for one in found):
@@ -82,7 +82,7 @@ def _make(items: Sequence[MembershipPaperItem], context: ItemContext) -> PaperRe
     )
 
 
-def _made(item: MembershipPaperItem, played: Sequence[DataSetRuns], context: ItemContext) -> ItemResult:
+def _made(item: MembershipPaperItem, played: Sequence[DataSetRuns], context: ReproductionOptions) -> ItemResult:
     own = [one for one in played if one.data.study in item.studies]
     runs = [run for one in own for run in one.runs]
     parts = {SettingRun(run.setting, number): run.trials // run.parts for run in runs for number in range(run.parts)}

@@ -46,7 +46,7 @@ def phi_at_chance(played: DataSetRuns) -> Iterator[PaperClaim]:
             yield replace(claim, premises=premises, runs=(run.setting.name,))
 
 
-def _is_spent(played: DataSetRuns, run: MembershipSettingResults) -> bool:
+def _is_at_chance(played: DataSetRuns, run: MembershipSettingResults) -> bool:
     """Return whether both the model and the attack of a run only guess.
 
     The test accuracy, and the AUC of the attack, are then those of guessing, up to `MARGIN`.
@@ -67,7 +67,7 @@ def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
         if not runs:
             continue
         confidence = confidence_of_each(len(runs))
-        left = [run for run in runs if not _is_spent(played, run)]
+        left = [run for run in runs if not _is_at_chance(played, run)]
         found = {run: tradeoffs.phi(played.original, run, played.of_phi, confidence) for run in left}
         known = {run: one for run, one in found.items() if isfinite(one.low)}
         # One lower end shows that some phi is above 1; all upper ends show that none is.
@@ -80,7 +80,7 @@ def phi_above_one(played: DataSetRuns) -> Iterator[PaperClaim]:
         )  # fmt: skip
         below = played.data.study is MembershipDatasetName.COLLAB
         said = "phi is above 1 for no epsilon on COLLAB" if below else "phi is above 1 for some epsilon"
-        drawn = tradeoffs.curve(
+        drawn = tradeoffs.auc_and_accuracy_resamples(
             (played.original, nearest), played.of_phi, claim_resampling("phi", played, played.of_phi)
         )
         yield claim_on_runs(
@@ -124,7 +124,7 @@ def order_of_phi(played: DataSetRuns) -> Iterator[PaperClaim]:
     worse = PrivacyMethod.LOCAL if better is PrivacyMethod.CENTRAL else PrivacyMethod.CENTRAL
     runs = (played.original, *played.of(better), *played.of(worse))
     attack, statistic = played.of_phi, partial(_mean_phi, played, len(played.of(better)))
-    drawn = tradeoffs.curve(runs, attack, claim_resampling("order", played, attack))
+    drawn = tradeoffs.auc_and_accuracy_resamples(runs, attack, claim_resampling("order", played, attack))
     yield claim_on_runs(
         played, runs, statement=f"phi is higher under {better}",
         quantity=f"mean phi ({ATTACK_NAMES[attack]}) under {better} less under {worse}",

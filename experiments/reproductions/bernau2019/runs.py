@@ -22,7 +22,7 @@ from fl_audit.experiments.reproductions.bernau2019 import settings
 from fl_audit.experiments.reproductions.bernau2019.configurations import values_of
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipDatasetName
 from fl_audit.experiments.reproductions.bernau2019.settings import BLACK_BOX, INSIDER, WHITE_BOX, PrivacyMethod
-from fl_audit.experiments.reproductions.papers import ItemContext
+from fl_audit.experiments.reproductions.papers import ReproductionOptions
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.runs.attacks import by_target
 from fl_audit.experiments.runs.config import RunConfig
@@ -225,7 +225,9 @@ def _areas(scores: Floats, is_in: Flags) -> Floats:
     return np.asarray((ranks - members * (members + 1) / 2) / (members * others), dtype=np.float64)
 
 
-def play_parts(parts: Iterable[settings.SettingRun], context: ItemContext) -> list[MembershipSettingResults]:
+def run_and_join_parts(
+    parts: Iterable[settings.SettingRun], context: ReproductionOptions
+) -> list[MembershipSettingResults]:
     """Carry out the runs that are not finished, and return the results of each setting, joined over its runs.
 
     Parameters

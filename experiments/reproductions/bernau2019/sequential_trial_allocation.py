@@ -11,7 +11,7 @@ from fl_audit.atomic_files import write_json
 from fl_audit.errors import require
 from fl_audit.experiments.reproductions.bernau2019.claim_premises import LOOKS
 from fl_audit.experiments.reproductions.bernau2019.claims import claims_of
-from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, play_parts, played_of
+from fl_audit.experiments.reproductions.bernau2019.runs import DataSetRuns, played_of, run_and_join_parts
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     MembershipDatasetRecipe,
     MembershipSetting,
@@ -19,7 +19,7 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     settings_of,
 )
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.reproductions.run_scheduling import parallel_runs, seconds_of
 from fl_audit.run_files import read_json
 
@@ -33,7 +33,7 @@ because some stay open with the trials that they seem to need.
 Parts = dict[str, int]  # number of parts of each setting, by its name
 
 
-def play(data: Sequence[MembershipDatasetRecipe], context: ItemContext, adding: bool) -> list[DataSetRuns]:
+def play(data: Sequence[MembershipDatasetRecipe], context: ReproductionOptions, adding: bool) -> list[DataSetRuns]:
     """Carry out the runs of all settings, add runs for undecided claims if wanted, and return all runs by data set.
 
     A setting is a data set with a kind of privacy and a noise level; its runs are called parts. First, one part of
@@ -65,7 +65,7 @@ def play(data: Sequence[MembershipDatasetRecipe], context: ItemContext, adding: 
     for look in range(1, LOOKS if adding else 1):
         if look == len(plans):
             before = {setting.name: plans[-1].get(setting.name, 1) for setting in settings}
-            each = _seconds_a_part(context, settings)
+            each = _seconds_of_first_runs(context, settings)
             spent = sum(each[name] * count for name, count in before.items())
             left = max(0.0, 60 * context.minutes * parallel_runs() - spent) * (1.0 if look == LOOKS - 1 else 0.5)
             plans.append(_planned(claims_of(played), before, each, left))
@@ -135,14 +135,14 @@ def _narrowed(claim: PaperClaim, before: Parts, seconds: Mapping[str, float]) ->
     return {run: ceil(count - 1e-9) for run, count in zip(claim.runs, own * times(high), strict=True)}
 
 
-def _played(data: Sequence[MembershipDatasetRecipe], plan: Parts, context: ItemContext) -> list[DataSetRuns]:
+def _played(data: Sequence[MembershipDatasetRecipe], plan: Parts, context: ReproductionOptions) -> list[DataSetRuns]:
     settings = [setting for one in data for setting in settings_of(one, context.extent)]
     parts = [SettingRun(one, number) for one in settings for number in range(plan.get(one.name, 1))]
-    runs = play_parts(parts, context)
+    runs = run_and_join_parts(parts, context)
     return [played_of(one, runs) for one in data]
 
 
-def _seconds_a_part(context: ItemContext, settings: Sequence[MembershipSetting]) -> dict[str, float]:
+def _seconds_of_first_runs(context: ReproductionOptions, settings: Sequence[MembershipSetting]) -> dict[str, float]:
     """Return the seconds that the first run of each setting took, by the setting's name; 0 if it has not run yet."""
     found = {one.name: seconds_of(context.runs / SettingRun(one).name) for one in settings}
     return {name: seconds if isfinite(seconds) else 0.0 for name, seconds in found.items()}

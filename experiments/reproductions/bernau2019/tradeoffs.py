@@ -15,7 +15,7 @@ from fl_audit.audits.membership.attack_results import relative_tradeoff
 from fl_audit.experiments.reproductions.bernau2019.runs import MembershipSettingResults
 from fl_audit.experiments.reproductions.bernau2019.settings import INSIDER
 from fl_audit.experiments.reproductions.item_results import CONFIDENCE
-from fl_audit.experiments.reproductions.statistics import resampling, t_interval
+from fl_audit.experiments.reproductions.statistics import reproducible_generator, t_interval
 from fl_audit.statistics.interval_estimates import IntervalEstimate
 
 _RESAMPLES, _RESAMPLES_OF_SHARES = 1000, 100
@@ -70,7 +70,7 @@ class AucAndAccuracyResamples:
         return tuple(float(one) / total for one in variances) if np.isfinite(total) and total > 0 else ()
 
 
-def curve(
+def auc_and_accuracy_resamples(
     runs: Sequence[MembershipSettingResults], attack: str, random: np.random.Generator
 ) -> AucAndAccuracyResamples:
     """Return the AUC of an attack and the test accuracy of each run, and their values in bootstrap resamples.
@@ -118,8 +118,8 @@ def phi(
     confidence
         Confidence of the interval, above 0 and below 1.
     """
-    random = resampling(f"phi {private.setting.name} {attack}")
-    found, classes = curve((original, private), attack, random), original.setting.data.classes
+    random = reproducible_generator(f"phi {private.setting.name} {attack}")
+    found, classes = auc_and_accuracy_resamples((original, private), attack, random), original.setting.data.classes
     return found.interval(lambda auc, accuracy: phis(auc, accuracy, classes)[0], confidence)
 
 

@@ -18,7 +18,7 @@ from fl_audit.experiments.reproductions.bernau2019.claim_ranges import (
     printed_phi,
     trade_sentence,
 )
-from fl_audit.experiments.reproductions.bernau2019.claims import UNTESTED, claims_of_text
+from fl_audit.experiments.reproductions.bernau2019.claims import UNTESTED, table_of_text_claims
 from fl_audit.experiments.reproductions.bernau2019.published import MembershipDatasetName
 from fl_audit.experiments.reproductions.bernau2019.settings import (
     ATTACK_NAMES,
@@ -58,7 +58,7 @@ def rejudge(published: PublishedReproduction) -> Mapping[str, ItemResult]:
     # Judging again what was judged again changes nothing: what is made here takes the place of what was made so before.
     made = {_key(one) for one in (*closed_forms(), *added, *UNTESTED)}
     claims = [*closed_forms(), *(one for one in kept if _key(one) not in made), *added, *UNTESTED]
-    return {"claims": claims_of_text(claims, [one.title for one in played])}
+    return {"claims": table_of_text_claims(claims, [one.title for one in played])}
 
 
 def _key(claim: PaperClaim) -> tuple[str, str, str]:

@@ -222,7 +222,7 @@ def _draw_accuracies(axes: Axes, played: InsiderResultsBySetting) -> None:
 
 
 def _belief_rows(found: InsiderRunResults) -> list[ItemRow]:
-    setting, trials, random = found.setting, found.repetitions, statistics.resampling(found.setting.name)
+    setting, trials, random = found.setting, found.repetitions, statistics.reproducible_generator(found.setting.name)
     beliefs = found.trials["belief"].to_numpy(dtype=np.float64)
     accuracy = found.trials["test_accuracy"].to_numpy(dtype=np.float64)
     mean, median = (statistics.bootstrap(beliefs, of, random) for of in (np.mean, np.median))

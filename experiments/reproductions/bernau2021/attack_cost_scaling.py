@@ -18,7 +18,7 @@ from fl_audit.data.neighbours import ranked_neighbours
 from fl_audit.data.records import Records
 from fl_audit.experiments.reproductions.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.plot_style import legend_below
-from fl_audit.experiments.reproductions.statistics import resampling
+from fl_audit.experiments.reproductions.statistics import reproducible_generator
 from fl_audit.learning.stacked_model import StackedModel
 from fl_audit.report.figure_style import finish_axes, new_figure
 from fl_audit.statistics.advantage import empirical_advantage
@@ -35,7 +35,7 @@ Prepared = Callable[[int], Callable[[], object]]
 
 
 def _records(count: int, name: str = "D") -> Records:
-    draw = resampling(f"table 1 {name} {count}")
+    draw = reproducible_generator(f"table 1 {name} {count}")
     features = (draw.random((count, _FEATURES)) < 0.5).astype(np.float32)
     return Records(features, draw.integers(_CLASSES, size=count), _CLASSES)
 

@@ -62,7 +62,7 @@ def _ratio(interval: IntervalEstimate, by: float) -> IntervalEstimate:
 
 
 def _resampled(found: InsiderRunResults, values: Floats, statistic: Callable[[Floats], float]) -> IntervalEstimate:
-    return statistics.bootstrap(values, statistic, statistics.resampling(f"claim {found.setting.name}"))
+    return statistics.bootstrap(values, statistic, statistics.reproducible_generator(f"claim {found.setting.name}"))
 
 
 def _neighbours(data: InsiderDatasetRecipe, runs: Runs) -> Iterator[PaperClaim]:
@@ -270,10 +270,10 @@ UNTESTED = (
 def claims_item(played: InsiderResultsBySetting) -> ItemResult:
     """Return the table of all claims: tested by closed forms, tested on runs, and untestable ones with reasons."""
     tested = [claim for test in TESTS for one in played.data for claim in test(one, played.runs)]
-    return claims_of_text(tested, [one.title for one in played.data])
+    return table_of_text_claims(tested, [one.title for one in played.data])
 
 
-def claims_of_text(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
+def table_of_text_claims(tested: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
     """Return a table and a figure of all claims of the paper's text.
 
     They include the claims that were tested on runs, claims that formulas alone decide, and claims that cannot be

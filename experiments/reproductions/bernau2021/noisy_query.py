@@ -15,7 +15,7 @@ from scipy.special import expit, ndtr
 from fl_audit.array_types import Flags, Floats
 from fl_audit.experiments.reproductions.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.plot_style import legend_below
-from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, resampling
+from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, reproducible_generator
 from fl_audit.privacy.identifiability_bounds import SignalToNoiseAdaptivity, gaussian_belief_bound, rho_alpha, rho_beta
 from fl_audit.report.figure_style import BIT_STYLES, INK, finish_axes, new_figure
 from fl_audit.statistics.advantage import clopper_pearson, empirical_advantage
@@ -114,7 +114,7 @@ def _simulate(query: NoisyQuery, random: np.random.Generator, trials: int = TRIA
 def figure_1() -> ItemResult:
     """Return Figure 1: the adversary's decision boundary and beliefs after one answer to the one-dimensional query."""
     query = NoisyQuery(EXAMPLE_EPSILONS[0], EXAMPLE_DELTA)
-    trials = _simulate(query, resampling("figure 1"))
+    trials = _simulate(query, reproducible_generator("figure 1"))
     others = [_belief_off(query, _simulate(query, np.random.default_rng(seed))) for seed in range(OTHER_SEEDS)]
     figure = new_figure(3.9)
     left, right = figure.subplots(1, 2)
@@ -160,7 +160,7 @@ def _rows_of_the_boundary(query: NoisyQuery, trials: QueryTrials) -> list[ItemRo
     beliefs = expit(trials.towards_truth)
     wins = int(trials.won.sum())
     won = IntervalEstimate(wins / TRIALS, *clopper_pearson(wins, TRIALS, CONFIDENCE))
-    mean = bootstrap(beliefs, np.mean, resampling("figure 1, belief"))
+    mean = bootstrap(beliefs, np.mean, reproducible_generator("figure 1, belief"))
     return [
         measured_row(
             query.label,
@@ -215,7 +215,7 @@ def figure_2() -> ItemResult:
         axes.axvline(0.5, color=INK, linestyle=":", linewidth=1.5, label="decision boundary")
         y_name = "Density (1 / unit of f)" if letter == "a" else ""
         finish_axes(axes, f"({letter}) epsilon {epsilon:g}, delta $10^{{-6}}$", "Answer r (units of f)", y_name)
-        rows += _rows_of_errors(query, _simulate(query, resampling(f"figure 2{letter}")))
+        rows += _rows_of_errors(query, _simulate(query, reproducible_generator(f"figure 2{letter}")))
     legend_below(figure, list(panels), columns=3)
     return ItemResult(
         table(rows),
@@ -262,7 +262,7 @@ def figure_3() -> ItemResult:
     rows: list[ItemRow] = []
     for delta, line, colour in zip(DELTAS, _LINES, _GREYS, strict=True):
         found = [NoisyQuery(x, delta, DIMENSIONS) for x in EPSILONS]
-        results = [(query, _simulate(query, resampling(query.label))) for query in found]
+        results = [(query, _simulate(query, reproducible_generator(query.label))) for query in found]
         rows += [
             row for query, trials in results for row in (_advantage_row(query, trials), _belief_row(query, trials))
         ]

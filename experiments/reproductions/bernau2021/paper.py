@@ -25,7 +25,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
 )
 from fl_audit.experiments.reproductions.dataset_availability import DatasetItem, find_data_of_items
 from fl_audit.experiments.reproductions.item_results import ItemResult
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, Paper, PaperResults
+from fl_audit.experiments.reproductions.papers import ComputeExtent, Paper, PaperResults, ReproductionOptions
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.plurals import plural
 from fl_audit.report.formatting import number_text
@@ -36,7 +36,7 @@ QUICK_WARNING = "Quick form: few trials, wide intervals. It shows that everythin
 
 
 @dataclass(frozen=True)
-class InsiderItem(DatasetItem):
+class ItemFromInsiderRuns(DatasetItem):
     """A table or figure of the paper, made from runs that other tables and figures may use as well."""
 
     # Makes the item from its available data sets and all runs. It is called only if a data set is available or none is
@@ -46,34 +46,36 @@ class InsiderItem(DatasetItem):
     settings: Callable[[Iterable[InsiderDatasetRecipe]], tuple[InsiderSetting, ...]] = lambda data: ()
 
 
-def _audit(number: int, study: InsiderDatasetName) -> InsiderItem:
+def _audit(number: int, study: InsiderDatasetName) -> ItemFromInsiderRuns:
     title = f"Figure {number}. Audit of epsilon on {study}"
-    return InsiderItem(f"fig{number}", title, audit_of_epsilon, settings.audit_settings, studies=(study,))
+    return ItemFromInsiderRuns(f"fig{number}", title, audit_of_epsilon, settings.audit_settings, studies=(study,))
 
 
 _ALL = tuple(InsiderDatasetName)
 _ITEMS = (
-    InsiderItem("table1", "Table 1. How the work grows with records and rounds", lambda played: table_1()),
-    InsiderItem(
+    ItemFromInsiderRuns("table1", "Table 1. How the work grows with records and rounds", lambda played: table_1()),
+    ItemFromInsiderRuns(
         "table2", "Table 2. Advantage and delta' at rho_beta = 0.9", table_2, settings.main_settings, studies=_ALL
     ),
-    InsiderItem("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", lambda played: table_3()),
-    InsiderItem("fig1", "Figure 1. The decision boundary of the adversary", lambda played: figure_1()),
-    InsiderItem("fig2", "Figure 2. Regions of error by epsilon", lambda played: figure_2()),
-    InsiderItem("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", lambda played: figure_3()),
-    InsiderItem(
+    ItemFromInsiderRuns("table3", "Table 3. epsilon and rho_alpha for rho_beta and delta", lambda played: table_3()),
+    ItemFromInsiderRuns("fig1", "Figure 1. The decision boundary of the adversary", lambda played: figure_1()),
+    ItemFromInsiderRuns("fig2", "Figure 2. Regions of error by epsilon", lambda played: figure_2()),
+    ItemFromInsiderRuns("fig3", "Figure 3. rho_beta and rho_alpha by epsilon and delta", lambda played: figure_3()),
+    ItemFromInsiderRuns(
         "fig4", "Figure 4. Local sensitivity by neighbour", figure_4, settings.neighbour_settings, studies=_ALL
     ),
-    InsiderItem("fig5", "Figure 5. Sensitivities over the rounds", figure_5, settings.main_settings, studies=_ALL),
-    InsiderItem("fig6", "Figure 6. Beliefs and test accuracy", figure_6, settings.main_settings, studies=_ALL),
+    ItemFromInsiderRuns(
+        "fig5", "Figure 5. Sensitivities over the rounds", figure_5, settings.main_settings, studies=_ALL
+    ),
+    ItemFromInsiderRuns("fig6", "Figure 6. Beliefs and test accuracy", figure_6, settings.main_settings, studies=_ALL),
     _audit(7, InsiderDatasetName.MNIST),
     _audit(8, InsiderDatasetName.PURCHASE),
     _audit(9, InsiderDatasetName.ADULT),
-    InsiderItem("claims", "Claims of the text", claims_item, settings.all_settings, studies=_ALL),
+    ItemFromInsiderRuns("claims", "Claims of the text", claims_item, settings.all_settings, studies=_ALL),
 )
 
 
-def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
+def _make(items: Sequence[ItemFromInsiderRuns], context: ReproductionOptions) -> PaperResults:
     """Carry out each run that a table or figure (item) needs, and make the items; items without data are left out."""
     found, remarks = find_data_of_items(items, settings.CANDIDATES, context)
     makeable = tuple(item for item in items if not item.studies or item.data_of(found))
@@ -89,7 +91,7 @@ def _make(items: Sequence[InsiderItem], context: ItemContext) -> PaperResults:
     )
 
 
-def _made(item: InsiderItem, played: InsiderResultsBySetting, context: ItemContext) -> ItemResult:
+def _made(item: ItemFromInsiderRuns, played: InsiderResultsBySetting, context: ReproductionOptions) -> ItemResult:
     own = dict.fromkeys(item.settings(played.data))
     spent = spent_on({context.runs / one.name: played.runs[one].repetitions for one in own})
     return replace(item.build(played), spent=spent)

@@ -8,7 +8,12 @@ from dataclasses import replace
 
 from fl_audit.experiments.reproductions.bernau2021 import settings
 from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import ADVANTAGE, EXCEEDED, table_2_of
-from fl_audit.experiments.reproductions.bernau2021.claims import UNTESTED, claims_of_text, counted_advantage, exceedance
+from fl_audit.experiments.reproductions.bernau2021.claims import (
+    UNTESTED,
+    counted_advantage,
+    exceedance,
+    table_of_text_claims,
+)
 from fl_audit.experiments.reproductions.bernau2021.closed_form_claims import (
     IS_RHO_ALPHA,
     NO_MORE_THAN_DELTA,
@@ -72,7 +77,7 @@ def _claims(
     rows = {(row.setting, row.quantity): row for row in published.rows("table2")}
     fixed = {(one.statement, one.where) for one in (*closed_forms(), *UNTESTED)}
     tested = [_kept(one, rows, own) for one in published.claims if (one.statement, one.where) not in fixed]
-    return claims_of_text(tested, [one.title for one in data])
+    return table_of_text_claims(tested, [one.title for one in data])
 
 
 def _kept(claim: PaperClaim, rows: Mapping[tuple[str, str], ItemRow], own: Mapping[str, InsiderSetting]) -> PaperClaim:

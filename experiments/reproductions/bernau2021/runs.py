@@ -22,7 +22,7 @@ from fl_audit.experiments.reproductions.bernau2021.settings import (
     InsiderSetting,
     values_of,
 )
-from fl_audit.experiments.reproductions.papers import ItemContext
+from fl_audit.experiments.reproductions.papers import ReproductionOptions
 from fl_audit.experiments.reproductions.run_scheduling import carry_out_all, planned_runs
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
 from fl_audit.experiments.runs.config import RunConfig
@@ -102,7 +102,7 @@ class InsiderResultsBySetting:
         return any(one.is_substitute for one in self.data)
 
 
-def play(settings: Iterable[InsiderSetting], context: ItemContext) -> dict[InsiderSetting, InsiderRunResults]:
+def play(settings: Iterable[InsiderSetting], context: ReproductionOptions) -> dict[InsiderSetting, InsiderRunResults]:
     """Carry out the runs that are not finished, and return the results of all runs, keyed by setting.
 
     Parameters
@@ -142,9 +142,9 @@ def _neighbour_of(config: RunConfig, begun: Iterable[tuple[RunConfig, RunDirecto
     If a run with the same neighbour has begun, the difference is read from this run. Otherwise it is searched for,
     which takes minutes for all pairs of images.
     """
-    search, rank = asked = _question(config)
+    search, rank = asked = _ranking_key_and_rank(config)
     for other, run in begun:
-        if _question(other) == asked and run.is_begun:
+        if _ranking_key_and_rank(other) == asked and run.is_begun:
             with suppress(InputError):  # it is just being written, by another process
                 return read_public(run.path)[0].pair
     return _ranked(search)[rank - 1]
@@ -175,7 +175,7 @@ class _NeighbourRankingKey(NamedTuple):
     farthest: bool
 
 
-def _question(config: RunConfig) -> tuple[_NeighbourRankingKey, int]:
+def _ranking_key_and_rank(config: RunConfig) -> tuple[_NeighbourRankingKey, int]:
     """Return the settings that determine how a configuration ranks neighbours, and the rank of its neighbour."""
     data, audit = config.data, config.audit
     farthest = audit.neighbour is NeighbourChoice.MOST_DISSIMILAR

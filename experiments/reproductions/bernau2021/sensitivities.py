@@ -14,7 +14,7 @@ from fl_audit.experiments.reproductions.bernau2021.published import FIGURE_4_MED
 from fl_audit.experiments.reproductions.bernau2021.runs import InsiderResultsBySetting, InsiderRunResults, labels_of
 from fl_audit.experiments.reproductions.bernau2021.settings import CLIPPING_NORM, RELATIONS, InsiderDatasetName
 from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, measured_row, table
-from fl_audit.experiments.reproductions.statistics import bootstrap, resampling
+from fl_audit.experiments.reproductions.statistics import bootstrap, reproducible_generator
 from fl_audit.privacy.accounting_enums import SensitivityKind
 from fl_audit.report.figure_style import INK, draw_band, finish_axes, new_figure
 
@@ -90,7 +90,7 @@ def _finish_neighbours(axes: Axes, data: settings.InsiderDatasetRecipe) -> None:
 
 def _neighbour_rows(found: InsiderRunResults) -> list[ItemRow]:
     setting, values = found.setting, found.sensitivities
-    random = resampling(setting.name)
+    random = reproducible_generator(setting.name)
     found_median, share = (bootstrap(values, of, random) for of in (np.median, outlier_share))
     median = outliers = np.nan
     if setting.relation is _REPLACE and setting.rank == 1:
@@ -142,7 +142,7 @@ def _round_rows(found: InsiderRunResults) -> list[ItemRow]:
     limit, rows = _limit(found.setting.relation), []
     for index, values in enumerate(found.sensitivities.T):
         low, high = np.percentile(values, [25, 75])
-        middle = bootstrap(values, np.median, resampling(f"{found.setting.name} {index}"))
+        middle = bootstrap(values, np.median, reproducible_generator(f"{found.setting.name} {index}"))
         note = f"quartiles {low:.3g} and {high:.3g}; global sensitivity {limit:g}; interval: bootstrap over trials"
         rows.append(
             measured_row(

@@ -14,9 +14,9 @@ from fl_audit.array_types import Floats
 from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.claims import exact as known
 from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, measured_row, table
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.reproductions.plot_style import legend_below
-from fl_audit.experiments.reproductions.statistics import resampling, t_interval
+from fl_audit.experiments.reproductions.statistics import reproducible_generator, t_interval
 from fl_audit.released_model.empirical_star import largest_ratio, threshold_counts
 from fl_audit.report.figure_style import finish_axes, new_figure
 from fl_audit.report.formatting import number_text
@@ -70,14 +70,14 @@ def _sampled_curves(losses: int, samples: int, random: np.random.Generator) -> t
     return counts.thresholds, found
 
 
-def figure_3(context: ItemContext) -> ItemResult:
+def figure_3(context: ReproductionOptions) -> ItemResult:
     """Return Figure 3: two log ratios over the FPR, exact and from samples.
 
     They are log (1 - delta - FPR) / FNR and log (1 - delta - FNR) / FPR. Epsilon* is the largest of four such ratios.
     """
     losses, samples = LOSSES[context.extent], SAMPLES[context.extent]
     exact = _exact_curves(np.linspace(POPULATION_MEAN + ndtri(CUT), -ndtri(CUT), 2001), cut=0.0)
-    thresholds, sampled = _sampled_curves(losses, samples, resampling("negoescu2023-fig3"))
+    thresholds, sampled = _sampled_curves(losses, samples, reproducible_generator("negoescu2023-fig3"))
     distances = np.abs(sampled.values - _exact_curves(thresholds, cut=0.0).values)
     errors = np.max(np.where(np.isfinite(sampled.values), distances, 0.0), axis=0)
     figure = new_figure(4.1)

@@ -31,7 +31,7 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.reproductions.plot_style import THEORY, legend_below
 from fl_audit.experiments.reproductions.statistics import t_interval, welch_interval
 from fl_audit.report.figure_style import INK, finish_axes, new_figure
@@ -71,7 +71,7 @@ _BIASED = (
 )
 
 
-def figure_4(context: ItemContext) -> ItemResult:
+def figure_4(context: ReproductionOptions) -> ItemResult:
     """Return Figure 4: mean and standard deviation of estimated Epsilon* by number of losses, without any leak.
 
     Members and population have equal loss distributions, so the true value of Epsilon* is 0.
@@ -96,7 +96,7 @@ def figure_4(context: ItemContext) -> ItemResult:
     )
 
 
-def figure_5(context: ItemContext) -> ItemResult:
+def figure_5(context: ReproductionOptions) -> ItemResult:
     """Return Figure 5: estimates of Epsilon* (mean and standard deviation) and its true value on simulated losses.
 
     The horizontal axis is the separation a: the losses of members are drawn from Gamma(shape, 1), and those of the

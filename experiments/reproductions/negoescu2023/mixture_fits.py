@@ -19,7 +19,7 @@ from fl_audit.experiments.reproductions.claims import PaperClaim
 from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import available_study
 from fl_audit.experiments.reproductions.negoescu2023.studies import EpsilonStarTask, EpsilonStarTaskSettings
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.reproductions.plot_style import legend_below
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.reproductions.statistics import mean_of_shares, t_interval
@@ -49,7 +49,7 @@ def _chosen_points(study: EpsilonStarTaskSettings, data_dir: Path | None) -> tup
     return baselines[0], baselines[-1], alike[0], alike[-1]
 
 
-def figure_6(context: ItemContext) -> ItemResult:
+def figure_6(context: ReproductionOptions) -> ItemResult:
     """Return Figure 6: p-values of two-sample Kolmogorov-Smirnov tests, by number of mixture components."""
     study = available_study(EpsilonStarTask.ADULT, context)
     points = _chosen_points(study, context.data_dir)

@@ -12,14 +12,14 @@ from fl_audit.experiments.reproductions.negoescu2023.estimators import figure_4,
 from fl_audit.experiments.reproductions.negoescu2023.mixture_fits import figure_6
 from fl_audit.experiments.reproductions.negoescu2023.privacy_utility import figure_1, figure_2
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES
-from fl_audit.experiments.reproductions.negoescu2023.textual_claims import UNTESTED, claims_of_text, theorem_2
+from fl_audit.experiments.reproductions.negoescu2023.textual_claims import UNTESTED, table_of_text_claims, theorem_2
 from fl_audit.experiments.reproductions.papers import (
     ComputeExtent,
-    ItemContext,
     NoDataError,
     Paper,
     PaperItem,
     PaperResults,
+    ReproductionOptions,
 )
 from fl_audit.experiments.reproductions.run_scheduling import totals_of_runs
 
@@ -28,9 +28,9 @@ QUICK_WARNING = "Quick form: small samples and few repetitions. It shows that ev
 
 @dataclass(frozen=True)
 class _Figure(PaperItem):
-    """A figure of the paper; results that several figures need are stored in files under `ItemContext.runs`."""
+    """A figure of the paper; results that several figures need are stored in files under `ReproductionOptions.runs`."""
 
-    build: Callable[[ItemContext], ItemResult]  # raises `NoDataError` if a data set is missing
+    build: Callable[[ReproductionOptions], ItemResult]  # raises `NoDataError` if a data set is missing
 
 
 _CLAIMS = PaperItem("claims", "Claims of the text")
@@ -44,7 +44,7 @@ _FIGURES = (
 )
 
 
-def _make(items: Sequence[PaperItem], context: ItemContext) -> PaperResults:
+def _make(items: Sequence[PaperItem], context: ReproductionOptions) -> PaperResults:
     """Return the results of the wanted figures and table of claims; figures without data are left out.
 
     The table of claims needs the results of all figures, so all of them are computed for it.
@@ -76,7 +76,7 @@ def _claims_of(figures: Mapping[str, ItemResult]) -> ItemResult:
     data = dict.fromkeys(title for figure in figures.values() for title in figure.data)
     # The models of figure 6 are some of those of figure 2.
     spent = totals_of_runs(figures[key].spent for key in ("fig1", "fig2") if key in figures)
-    return replace(claims_of_text(claims, tuple(data)), spent=spent)
+    return replace(table_of_text_claims(claims, tuple(data)), spent=spent)
 
 
 def _settings(extent: ComputeExtent) -> Iterator[Any]:
@@ -101,5 +101,5 @@ PAPER = Paper(
     (*_FIGURES, _CLAIMS),
     _make,
     lambda extent: list(_settings(extent)),
-    lambda published: {_CLAIMS.key: claims_of_text(published.claims, [])},
+    lambda published: {_CLAIMS.key: table_of_text_claims(published.claims, [])},
 )

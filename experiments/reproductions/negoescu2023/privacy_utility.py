@@ -18,7 +18,7 @@ from fl_audit.experiments.reproductions import statistics
 from fl_audit.experiments.reproductions.claims import PaperClaim, untested, verdicts_said
 from fl_audit.experiments.reproductions.item_results import CONFIDENCE, ItemResult, ItemRow, measured_row, table
 from fl_audit.experiments.reproductions.negoescu2023.studies import CANDIDATES, EpsilonStarTask, EpsilonStarTaskSettings
-from fl_audit.experiments.reproductions.papers import ItemContext, NoDataError
+from fl_audit.experiments.reproductions.papers import NoDataError, ReproductionOptions
 from fl_audit.experiments.reproductions.run_scheduling import spent_on
 from fl_audit.experiments.runs.ray_engine import RayOptions
 from fl_audit.experiments.runs.resolved_audit import resolve
@@ -59,7 +59,7 @@ def _by_setting(models: pd.DataFrame, column: str) -> dict[str, Floats]:
     }
 
 
-def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarTaskSettings:
+def available_study(task: EpsilonStarTask, context: ReproductionOptions) -> EpsilonStarTaskSettings:
     """Return the study of a task on the first of its data sets that is available.
 
     Parameters
@@ -85,7 +85,7 @@ def available_study(task: EpsilonStarTask, context: ItemContext) -> EpsilonStarT
     raise NoDataError(f"{names} not found: give their directory with --data-dir or FL_AUDIT_DATA")
 
 
-def _figure(task: EpsilonStarTask, context: ItemContext) -> ItemResult:
+def _figure(task: EpsilonStarTask, context: ReproductionOptions) -> ItemResult:
     """Train the models of a task if needed, and return the figure of their privacy and utility.
 
     Figure 2 is also compared with figure 1 if the models of figure 1 are trained already.
@@ -121,7 +121,9 @@ def _figure(task: EpsilonStarTask, context: ItemContext) -> ItemResult:
 figure_1, figure_2 = partial(_figure, EpsilonStarTask.PURCHASE), partial(_figure, EpsilonStarTask.ADULT)
 
 
-def _landscape_of(study: EpsilonStarTaskSettings, models: pd.DataFrame, context: ItemContext) -> PrivacyUtilityResults:
+def _landscape_of(
+    study: EpsilonStarTaskSettings, models: pd.DataFrame, context: ReproductionOptions
+) -> PrivacyUtilityResults:
     """Return the models of a study, split into those without and with DP."""
     names = {one.name: int(dict(one.settings)["training.epochs"]) for one in study.baselines(context.data_dir)}
     star = {epochs: models.loc[models["point"] == name, "epsilon_star"] for name, epochs in names.items()}
@@ -129,7 +131,7 @@ def _landscape_of(study: EpsilonStarTaskSettings, models: pd.DataFrame, context:
     return PrivacyUtilityResults(study, baselines, models[models["private"]], models)
 
 
-def _finished_landscape(task: EpsilonStarTask, context: ItemContext) -> PrivacyUtilityResults | None:
+def _finished_landscape(task: EpsilonStarTask, context: ReproductionOptions) -> PrivacyUtilityResults | None:
     """Return the trained models of the study of a task; None if the data or some models are missing."""
     try:
         study = available_study(task, context)
@@ -253,7 +255,7 @@ def _floor(study: EpsilonStarTaskSettings) -> ItemRow:
 
     The losses of members and of the population are simulated from the same normal distribution.
     """
-    random = statistics.resampling(f"negoescu2023-{study.data}")
+    random = statistics.reproducible_generator(f"negoescu2023-{study.data}")
     counts = np.array([study.records, study.population_records])
     # Mean and variance of a normal sample are independent with known distributions, so they are drawn instead of
     # samples.

@@ -76,7 +76,7 @@ _SECOND_LOOKS = (
 """Second looks, of which the first that matches is used."""
 
 
-def claims_of_text(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
+def table_of_text_claims(claims: Sequence[PaperClaim], titles: Sequence[str]) -> ItemResult:
     """Return a table of claims with their verdicts, and a figure of their intervals.
 
     Parameters

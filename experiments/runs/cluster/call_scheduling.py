@@ -149,7 +149,7 @@ class CallScheduler:
         with self._changed:
             calls = self._part(line, process)
             line.idle -= bool(calls)
-        left, words = self._made(line, process, calls) if calls else ([], None)
+        left, words = self._run_calls(line, process, calls) if calls else ([], None)
         if words is None or not self._requeue_lost(line, process, left, words):
             self._pool.give_back(process)
         with self._changed:
@@ -196,7 +196,9 @@ class CallScheduler:
             if self._homes.get(call.node, process) is not process:
                 yield call
 
-    def _made(self, line: _CallQueue, process: ClientProcess, calls: list[_Call]) -> tuple[list[_Call], str | None]:
+    def _run_calls(
+        self, line: _CallQueue, process: ClientProcess, calls: list[_Call]
+    ) -> tuple[list[_Call], str | None]:
         """Run calls in a process and report their outcomes; return the calls without a result, and an error message.
 
         The message is that of Ray, or empty if the process died. It is None if no call was lost.

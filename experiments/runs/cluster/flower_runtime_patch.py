@@ -19,7 +19,7 @@ from flwr.simulation import run_simulation as run_simulation
 from flwr.superlink.grid import InMemoryGrid as InMemoryGrid
 from ray import cloudpickle
 
-from fl_audit.clients.app import read_ahead
+from fl_audit.clients.app import announce_calls
 from fl_audit.experiments.runs.cluster.pool import ClientPool
 from fl_audit.experiments.runs.cluster.pool_grid import ClientPoolFlowerGrid
 from fl_audit.strategies.errors import FederationError
@@ -68,7 +68,7 @@ class PoolBackend(raybackend.RayBackend):
         """Build the pool of client processes for the ClientApp that `app_fn` returns; processes start when needed."""
         try:
             # Workers would look for our modules in the user's directory first; see `PortableValue`.
-            app, ahead = (PortableValue(one, cloudpickle.dumps) for one in (app_fn(), read_ahead))
+            app, ahead = (PortableValue(one, cloudpickle.dumps) for one in (app_fn(), announce_calls))
             self.clients = ClientPool(app, self.client_resources, ahead)
         except Exception as error:
             self._built(error)

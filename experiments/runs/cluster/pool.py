@@ -61,7 +61,7 @@ class ClientPool:
         The app with which every client answers messages.
     share
         The resources of one client: `num_cpus` and `num_gpus`, as numbers of cores and graphics cards.
-    read_ahead
+    announce_calls
         Function that a process calls with the client calls that it will make next, or None.
 
     Raises
@@ -70,8 +70,8 @@ class ClientPool:
         If no machine has room for a client.
     """
 
-    def __init__(self, app: Any, share: Mapping[str, float], read_ahead: Any = None) -> None:
-        self._app, self._share = [ray.put(app), ray.put(read_ahead)], dict(share)
+    def __init__(self, app: Any, share: Mapping[str, float], announce_calls: Any = None) -> None:
+        self._app, self._share = [ray.put(app), ray.put(announce_calls)], dict(share)
         self._actor, self._views = process_class(), StoreViews(viewed_bytes())
         self._changed = threading.Condition()
         self._idle: dict[int, list[ClientProcess]] = {}

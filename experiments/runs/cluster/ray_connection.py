@@ -259,7 +259,7 @@ def _join(options: RayOptions) -> None:
 
 def _asks_for_token(address: str) -> bool:
     """Return whether a cluster requires a token; raise `InputError` if this process does not have the right token."""
-    if _lets_in(address, None):
+    if _may_accept_token(address, None):
         return False
     hint = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token that its nodes were started with"
     inside: Any = ray._raylet
@@ -267,11 +267,11 @@ def _asks_for_token(address: str) -> bool:
     has_token = mode == inside.AuthenticationMode.TOKEN and loader.has_token(ignore_auth_mode=True)
     require(has_token, f"--ray-address {address}: this Ray cluster asks for a token: {hint}")
     token = loader.get_raw_token(ignore_auth_mode=True)
-    require(_lets_in(address, token), f"--ray-address {address}: this Ray cluster refuses the token: {hint}")
+    require(_may_accept_token(address, token), f"--ray-address {address}: this Ray cluster refuses the token: {hint}")
     return True
 
 
-def _lets_in(address: str, token: str | None) -> bool:
+def _may_accept_token(address: str, token: str | None) -> bool:
     """Return False if a Ray cluster rejects a request because of its token, or because it has none.
 
     The result is True in all other cases, even if the cluster does not answer.

@@ -11,7 +11,7 @@ from fl_audit.audits.black_box.claim_audit_results import (
     TrialErrorShares,
 )
 from fl_audit.audits.black_box.distinguishers import least_shift
-from fl_audit.audits.black_box.gaussian_mu_estimate import noise_reading
+from fl_audit.audits.black_box.gaussian_mu_estimate import estimate_gaussian_mu
 from fl_audit.verdict.verdict import Verdict
 
 TOO_FEW = "too few trials to refute the claim"  # a reason why a scenario has no result, a key of `not_tried`
@@ -129,7 +129,7 @@ def evidence_words(result: ClaimAudit) -> str:
     """
     if result.verdict in (Verdict.VIOLATED, Verdict.CONSISTENT) or result.knowing is not None or not result.attempts:
         return ""
-    readings = [(one, noise_reading(result.claim, one)) for one in result.attempts]
+    readings = [(one, estimate_gaussian_mu(result.claim, one)) for one in result.attempts]
     # The proven lack of Gaussian noise comes first, then the share of right guesses.
     attempt, noise = max(readings, key=lambda one: (one[1].mu_low if one[1] else 0.0, one[0].right / one[0].trials))
     said = (

@@ -60,8 +60,8 @@ def feature_groups(trials: Transcripts) -> dict[str, Floats]:
     if np.any(trials.others):
         groups[BESIDE_OTHERS] = _beside_others(trials)
     groups["the size of what was released"] = _sizes(trials)
-    groups[ROUNDED] = _grains(trials.released)
-    groups[COARSE] = _grains(_coarse(trials))
+    groups[ROUNDED] = _shares_on_grids(trials.released)
+    groups[COARSE] = _shares_on_grids(_coarse(trials))
     # If the model is sketched, the released values are samples that have no counterpart in the difference.
     if trials.released.shape == trials.direction.shape:
         groups[FINEST] = _finest(trials)
@@ -176,7 +176,7 @@ def _sizes(trials: Transcripts) -> Floats:
     return np.stack([np.log(np.maximum(square, 1e-300)).mean(axis=1) for square in squares], axis=1)
 
 
-def _grains(released: Floats) -> Floats:
+def _shares_on_grids(released: Floats) -> Floats:
     """Return the shares of released values that are multiples of 2**-k, for several k, to find rounded releases.
 
     The shape is (trials, number of k).
@@ -209,12 +209,12 @@ def _finest(trials: Transcripts) -> Floats:
     # A floating-point sum has no finer bits than the finer summand. Noise alone may be as fine as any number near 0,
     # but noise on top of a contribution is never much finer than the contribution (Mironov 2012).
     sizes = np.abs(trials.direction)
-    relative = _places(trials.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
+    relative = _binary_digits(trials.released) + np.log2(np.where(sizes > 0, sizes, 1.0))
     known = np.where((sizes > 0) & np.isfinite(trials.released), relative, -_LARGEST)
     return np.asarray(np.max(_flat(known), axis=1, keepdims=True))
 
 
-def _places(values: Floats) -> Floats:
+def _binary_digits(values: Floats) -> Floats:
     """Return how many binary digits after the point each value has: the smallest k for which it is a multiple of 2**-k.
 
     The result is -100 for 0 and for non-finite values.

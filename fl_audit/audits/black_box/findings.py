@@ -10,7 +10,7 @@ from typing import Any
 from fl_audit.array_types import finite
 from fl_audit.audits.black_box.claim_audit_messages import floating_words, limit_of_detection, not_tried, trials_words
 from fl_audit.audits.black_box.claim_audit_results import ClaimAudit, DistinguisherTest
-from fl_audit.audits.black_box.gaussian_mu_estimate import GaussianMuEstimate, noise_reading
+from fl_audit.audits.black_box.gaussian_mu_estimate import GaussianMuEstimate, estimate_gaussian_mu
 from fl_audit.report.formatting import capital
 
 
@@ -118,7 +118,7 @@ def findings(
     given = provisos or {}
     return tuple(
         DistinguisherFinding(
-            one, said, fix, noise_reading(claim, one), claim.success, given.get(one.distinguisher.kind, "")
+            one, said, fix, estimate_gaussian_mu(claim, one), claim.success, given.get(one.distinguisher.kind, "")
         )
         for one, said, fix in kinds
     )

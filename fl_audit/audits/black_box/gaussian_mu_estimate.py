@@ -60,7 +60,7 @@ class GaussianMuEstimate:
         )
 
 
-def noise_reading(claim: StatedClaim, attempt: DistinguisherTest) -> GaussianMuEstimate | None:
+def estimate_gaussian_mu(claim: StatedClaim, attempt: DistinguisherTest) -> GaussianMuEstimate | None:
     """Return estimates of shift, noise and mu from a distinguisher's trials, for the case that the noise is Gaussian.
 
     The result is None if a test rejects normal noise, or with fewer than 20 trials with D or with D'.

@@ -163,7 +163,7 @@ class LinearSketch:
         return [np.linalg.norm(difference[:, part], axis=1) for _, part in self.parts]
 
 
-def sketch(shapes: Mapping[str, tuple[int, ...]]) -> LinearSketch:
+def linear_sketch_of(shapes: Mapping[str, tuple[int, ...]]) -> LinearSketch:
     """Return the linear map that reduces models with tensors of the given shapes to few numbers.
 
     The map is the same in every process.

@@ -110,7 +110,9 @@ def canary_scores(federation: LoadedFederation, seen: ObservedRound, trials: tup
     public, at_server = federation.public, federation.public.threat_model.adversary is Adversary.SERVER
     observed = seen.side.contribution if at_server else seen.sums(public.mechanism)
     assert observed is not None, "the server sees what every client sent"
-    units = np.broadcast_to(_unit(federation) if seen.side.norms_array is None else seen.side.norms_array, len(trials))
+    units = np.broadcast_to(
+        _norm_in_release(federation) if seen.side.norms_array is None else seen.side.norms_array, len(trials)
+    )
     scores = np.empty((len(trials), directions_read(public)))
     for row, (trial, sums) in enumerate(zip(trials, observed.double().cpu().numpy(), strict=True)):
         for one in range(scores.shape[1]):
@@ -169,11 +171,11 @@ def canary_facts(federation: LoadedFederation) -> PublicCanaryFacts | None:
     )
     # In a local step a canary has weight 1 over the mean batch, and no record has a larger one.
     others = steps.mean_batch(own) * sum(map(steps.count, seen)) / sqrt(steps.count(own))
-    mu = _unit(federation) / sqrt(sum(map(steps.update_variance, seen)))
+    mu = _norm_in_release(federation) / sqrt(sum(map(steps.update_variance, seen)))
     return PublicCanaryFacts(mu, federation.victim, own, others, federation.model.layout.size)
 
 
-def _unit(federation: LoadedFederation) -> float:
+def _norm_in_release(federation: LoadedFederation) -> float:
     """Return the norm that one canary's contribution has in the release.
 
     If clients train by DP-SGD, this is the norm of the canary's effect on the update of its client.

@@ -14,7 +14,7 @@ from fl_audit.audits.canaries.canary_detection_limit import (
     canary_detection_limit,
 )
 from fl_audit.audits.canaries.epsilon_from_scores import CanaryEpsilonBounds, certify
-from fl_audit.audits.canaries.live_checks import dilution, squared_spread
+from fl_audit.audits.canaries.live_checks import other_clients_variance, squared_spread
 from fl_audit.audits.canaries.one_run_methods import OneRunMethod
 from fl_audit.federation.findings import Findings, json_of
 from fl_audit.federation.finished_run import FinishedRun
@@ -22,7 +22,7 @@ from fl_audit.learning.private_training import opacus_epsilon
 from fl_audit.mechanisms.contribution import PrivateTraining
 from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.events import local_events
-from fl_audit.statistics.shift_bound import spread_of_parts
+from fl_audit.statistics.shift_bound import root_sum_of_squared_deviations
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL, TestName, TestResult
 from fl_audit.verdict.judging import judged_by_one
 from fl_audit.verdict.verdict import AuditKindPhrases, VerdictDetails
@@ -68,7 +68,7 @@ def measure_one_run(run: FinishedRun, _: Findings) -> CanaryBoundsFinding | None
     each = [_certified(run, one, claim, run.facts.confidence) for _, one in table.groupby("trial", sort=True)]
     lower = np.array([one.mu_lower for one in each])
     held, mean = int((lower <= facts.mu).sum()), float(lower.mean())
-    return CanaryBoundsFinding(each[0], facts.mu, len(each), held, mean, _told(run, facts, claim))
+    return CanaryBoundsFinding(each[0], facts.mu, len(each), held, mean, _client_epsilon(run, facts, claim))
 
 
 def certified_at(run: FinishedRun, confidence: float) -> CanaryEpsilonBounds:
@@ -108,14 +108,16 @@ def judge_canaries(run: FinishedRun) -> VerdictDetails | None:
     claim = _claim_of_canaries(run, facts)
     bound, at_level = (_certified(run, table, claim, one) for one in (run.facts.confidence, 1 - FAMILY_LEVEL))
     held = (table["part"] * table["is_in"]).to_numpy(dtype=np.float64)
-    root, limit = spread_of_parts(held), CanaryDetectionLimit()
+    root, limit = root_sum_of_squared_deviations(held), CanaryDetectionLimit()
     if root > 0:
         federation = run.facts.federation
         is_replaced = federation.mechanism.adjacency.relation is Relation.REPLACE
         squared = squared_spread(facts.others, federation.canaries, facts.size, is_replaced)
-        hidden = dilution(squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, held.size - 2))
+        hidden = other_clients_variance(
+            squared, at_level.mu_claimed, at_level.mu, at_level.mu_lower, (root, held.size - 2)
+        )
         limit = canary_detection_limit((root, held.size), federation.rounds, hidden, claim, at_level.mu_claimed)
-    told = _told(run, facts, claim)
+    told = _client_epsilon(run, facts, claim)
     is_broken = at_level.is_violated or (told is not None and at_level.epsilon_lower > told)
     claimed, more = guarantee.epsilon if told is None else min(guarantee.epsilon, told), {"delta": guarantee.delta}
     lower, p_value = at_level.epsilon_lower, 0.0 if is_broken else 1.0
@@ -158,7 +160,7 @@ def _claim_of_canaries(run: FinishedRun, facts: PublicCanaryFacts) -> Claim:
     return replace(guarantee.claim, events=events)
 
 
-def _told(run: FinishedRun, facts: PublicCanaryFacts, claim: Claim) -> float | None:
+def _client_epsilon(run: FinishedRun, facts: PublicCanaryFacts, claim: Claim) -> float | None:
     """Return the epsilon that the client with the canaries accounts for itself; None if its steps were not recorded.
 
     It is computed as Opacus does, from the client's recorded noise multiplier, sampling rate and number of steps.

@@ -47,7 +47,7 @@ from scipy.stats import binom
 from fl_audit.array_types import Flags, Floats, in_one_axis
 from fl_audit.errors import require
 from fl_audit.root_finding import last_true
-from fl_audit.statistics.beta_expectation import where_it_reaches
+from fl_audit.statistics.beta_expectation import argument_at_level
 from fl_audit.value_checks import require_number
 
 
@@ -190,7 +190,7 @@ def steinke_epsilon(guesses: Guesses, delta: float, level: float) -> float:
     require_number("delta is", delta, "numbers from 0 to below 1")
     if guesses.right == 0:
         return 0.0
-    reached = where_it_reaches(lambda epsilon: one_run_p_value(guesses, epsilon, delta), level, _LARGEST_EPSILON)
+    reached = argument_at_level(lambda epsilon: one_run_p_value(guesses, epsilon, delta), level, _LARGEST_EPSILON)
     return min(reached, _LARGEST_EPSILON)
 
 

@@ -23,8 +23,8 @@ from fl_audit.audits.canaries.live_checks import (
     Inconsistencies,
     Inconsistency,
     OtherClientsVariance,
-    dilution,
     doubts_about,
+    other_clients_variance,
     squared_spread,
 )
 from fl_audit.audits.canaries.observer_store import StoredGuarantee, stored_guarantee
@@ -42,7 +42,7 @@ from fl_audit.privacy.claim import Claim
 from fl_audit.privacy.guarantee import Guarantee, derive_guarantee
 from fl_audit.privacy.guarantee_line import guarantee_values
 from fl_audit.root_finding import smallest_number
-from fl_audit.statistics.shift_bound import detectable_shift, spread_of_parts
+from fl_audit.statistics.shift_bound import detectable_shift, root_sum_of_squared_deviations
 from fl_audit.verdict.declared_tests import DETECTION_POWER, FAMILY_LEVEL
 from fl_audit.verdict.noise_estimate import breach_ratio
 from fl_audit.verdict.verdict import Verdict, verdict_on
@@ -298,6 +298,6 @@ def _dilution(
     bounds = [squared_spread(one.others or 0, kept.canaries, one.size, is_replaced) for one in rounds if one.size]
     held, decoys = opened_rounds[1][: len(rounds)].ravel(), 0 if is_replaced else DECOYS * len(rounds)
     held = np.append(held, np.zeros(decoys))
-    sizes, squared = (part * spread_of_parts(held), held.size - 2), sum(bounds) / max(1, len(bounds))
+    sizes, squared = (part * root_sum_of_squared_deviations(held), held.size - 2), sum(bounds) / max(1, len(bounds))
     found, low = (finding.mu / part, finding.mu_lower / part) if part else (0.0, 0.0)
-    return dilution(squared, finding.mu_claimed, found, low, sizes)
+    return other_clients_variance(squared, finding.mu_claimed, found, low, sizes)

@@ -38,7 +38,7 @@ from fl_audit.audits.canaries.canary_draws import DECOYS
 from fl_audit.audits.canaries.observer_store import StoredGuarantee
 from fl_audit.audits.canaries.stored_rounds import StoredRound, canary_norms
 from fl_audit.privacy.stated_releases import StatedReleases
-from fl_audit.statistics.shift_bound import gaussian_slope, noncentral_t_quantile, spread_of_parts
+from fl_audit.statistics.shift_bound import gaussian_slope, noncentral_t_quantile, root_sum_of_squared_deviations
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 
 
@@ -90,7 +90,7 @@ def squared_spread(others: float, canaries: int, size: int, is_replaced: bool) -
     return (others**2 + sent) / size / unit**2
 
 
-def dilution(
+def other_clients_variance(
     squared: float, claimed: float, found: float, low: float, sizes: tuple[float, float]
 ) -> OtherClientsVariance:
     """Return the variance that other clients' updates add to the scores of canaries, on top of the noise.
@@ -188,7 +188,7 @@ def doubts_about(
         # The rounds are then not what is released, for example if the observer is wrapped by the code that adds the
         # noise.
         Inconsistency.GAPS: any(one.after is not None and then.before != one.after for one, then in steps),
-        Inconsistency.OUT: not knows and _is_other_out(scores, coins, decoys, relation, shown),
+        Inconsistency.OUT: not knows and _absent_canaries_differ(scores, coins, decoys, relation, shown),
         Inconsistency.FAINT: hidden.is_seen or bool(faint),
         Inconsistency.UNEVEN: bool(uneven),
         Inconsistency.ATTENDANCE: _is_sampled_otherwise(every, guarantee.canaries, guarantee.terms),
@@ -196,7 +196,7 @@ def doubts_about(
     return Inconsistencies(frozenset(one for one, is_so in found.items() if is_so), faint, uneven, knows)
 
 
-def _is_other_out(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
+def _absent_canaries_differ(scores: Floats, coins: Floats, decoys: Floats, relation: Relation, shown: float) -> bool:
     """Return whether a t-test shows that canaries whose coin is 0 do not send what the adjacency relation implies.
 
     Under replacement such a canary sends its opposite, and its mean score is -`shown` / 2. Otherwise it sends nothing,
@@ -223,7 +223,7 @@ def _too_weak_canaries(
     found, count = [], scores.shape[1]
     for one in range(count):
         mu = max(0.0, gaussian_slope(coins[:, one], scores[:, one], 0.5).shift)
-        sizes = spread_of_parts(coins[:, one]), len(coins) - 2
+        sizes = root_sum_of_squared_deviations(coins[:, one]), len(coins) - 2
         if _stands_out_too_little(weights[one] * hidden.measured_mu(claimed), mu, sizes, FAMILY_LEVEL / count):
             found.append(one)
     return tuple(found)

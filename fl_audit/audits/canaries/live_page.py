@@ -7,7 +7,7 @@ from typing import assert_never
 from fl_audit.atomic_files import write_text
 from fl_audit.audits.canaries.live_audit import LiveFinding
 from fl_audit.audits.canaries.live_checks import Inconsistency
-from fl_audit.audits.canaries.stored_rounds import in_words
+from fl_audit.audits.canaries.stored_rounds import mismatches_text
 from fl_audit.audits.page.first_screen import Fact, fact_html
 from fl_audit.audits.page.html_building_blocks import html_page, page_table
 from fl_audit.plurals import plural
@@ -85,7 +85,7 @@ def _progress(numbers: LiveFinding) -> str:
     left_out = numbers.released - numbers.carried_on - whole
     wrong = ", ".join(map(str, numbers.misnamed))
     twice = f", or clients named canaries twice or beside those that are watched ({wrong})" if wrong else ""
-    unfit = f", or {in_words(numbers.misfits)}" if numbers.misfits else ""
+    unfit = f", or {mismatches_text(numbers.misfits)}" if numbers.misfits else ""
     without = f", {plural(left_out, 'round')} left out: a canary did not answer{twice}{unfit}" if left_out else ""
     more = f", after {plural(numbers.carried_on, 'round')} of the same training that were set aside"
     return f"{whole:,} whole rounds of {claimed:,} claimed{without}{more if numbers.carried_on else ''}"
@@ -146,7 +146,7 @@ def _next(numbers: LiveFinding) -> str:
         case Verdict.INCONCLUSIVE if numbers.misnamed:
             return "Give every node that sends canaries a number of its own, from 0: no other rounds count."
         case Verdict.INCONCLUSIVE if numbers.misfits:
-            return f"Fix what does not fit: no other rounds count. {capital(in_words(numbers.misfits))}."
+            return f"Fix what does not fit: no other rounds count. {capital(mismatches_text(numbers.misfits))}."
         case Verdict.INCONCLUSIVE if numbers.doubts.kinds:
             return _doubt(next(one for one in Inconsistency if one in numbers.doubts.kinds), numbers)
         case Verdict.INCONCLUSIVE if numbers.rounds_needed is None and min(numbers.weights) < 1:

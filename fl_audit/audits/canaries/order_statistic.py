@@ -32,7 +32,7 @@ from scipy.special import bdtr, betainccinv, betaincinv, expit, ndtr, xlog1py, x
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.guessing_bounds import LARGEST_MU, Guesses
 from fl_audit.privacy.gaussian import require_mu
-from fl_audit.statistics.beta_expectation import legendre, where_it_reaches
+from fl_audit.statistics.beta_expectation import argument_at_level, legendre
 
 _NODES = 120
 _NEGLECTED = 1e-14  # probability at either end of the distribution of B that the integral leaves out
@@ -89,7 +89,7 @@ def order_statistic_mu(guesses: Guesses, level: float) -> float:
     >>> round(order_statistic_mu(Guesses(coins=1000, guessed=500, right=420), 0.05), 2)
     1.07
     """
-    return min(where_it_reaches(lambda mu: order_statistic_p_value(guesses, mu), level, LARGEST_MU), LARGEST_MU)
+    return min(argument_at_level(lambda mu: order_statistic_p_value(guesses, mu), level, LARGEST_MU), LARGEST_MU)
 
 
 def _share_above(place: Floats | float, mu: float) -> Floats:

@@ -55,7 +55,7 @@ class StoredRound:
         return tuple(one.number for one in self.present)
 
     @property
-    def unit(self) -> float | None:
+    def canary_norm(self) -> float | None:
         """The norm with which canaries are sent in this round; None if unknown.
 
         It is the clipping norm of the strategy or, if that is unknown, the norm that every canary reports.
@@ -98,7 +98,7 @@ class MismatchedCanary:
         return f"canary {self.number}{node} {_MEANINGS[self.what]}"
 
 
-def in_words(wrong: tuple[MismatchedCanary, ...]) -> str:
+def mismatches_text(wrong: tuple[MismatchedCanary, ...]) -> str:
     """Return a phrase that lists the first four of the given mismatches, and counts the others."""
     more = f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     return "; ".join(map(str, wrong[:_NAMED])) + more
@@ -207,7 +207,7 @@ def fitting_rounds(
     wrong = dict.fromkeys(misfit for _, found in each for misfit in found)
     order = tuple(sorted(wrong, key=lambda one: (one.number, one.node or "", one.what)))
     fitting = [one for one, found in each if not found]
-    require(bool(fitting), f"no round counts: {in_words(order)}: accepted are canaries of one setting")
+    require(bool(fitting), f"no round counts: {mismatches_text(order)}: accepted are canaries of one setting")
     return fitting, order
 
 
@@ -278,5 +278,5 @@ def scores_and_coins(rounds: list[StoredRound], coin_seed: int, canaries: int) -
 
 def canary_norms(rounds: list[StoredRound]) -> Floats:
     """Return the norm of a canary in each round, shape (rounds,); all 1 if it is unknown for any round."""
-    said = [one.unit for one in rounds]
+    said = [one.canary_norm for one in rounds]
     return np.array([1.0 if one is None or None in said else one for one in said])

@@ -71,7 +71,7 @@ class GuaranteeForBelief:
 
 
 @dataclass(frozen=True)
-class GuaranteesByBelief:
+class AlternativeGuarantees:
     """Alternative guarantees for the claim of a run: what it would guarantee with more or less noise.
 
     There is one alternative for each of several bounds on the posterior belief.
@@ -113,7 +113,7 @@ def _guarantees(claim: Claim) -> tuple[GuaranteeForBelief, ...]:
     return tuple(found)
 
 
-def measure_other_guarantees(run: FinishedRun, _: Findings) -> GuaranteesByBelief | None:
+def claim_for_alternative_guarantees(run: FinishedRun, _: Findings) -> AlternativeGuarantees | None:
     """Return the claim of a run, from which a report later computes the guarantees with other bounds on the belief.
 
     The result is None if the run claims no guarantee by Gaussian noise. It is also None if these guarantees would take
@@ -124,7 +124,7 @@ def measure_other_guarantees(run: FinishedRun, _: Findings) -> GuaranteesByBelie
         return None
     # The loss distribution of sampled releases takes seconds for each guarantee.
     slow = guarantee.accountant is Accountant.PLD and guarantee.claim.profile.gaussian_mu is None
-    return None if slow else GuaranteesByBelief(guarantee.claim)
+    return None if slow else AlternativeGuarantees(guarantee.claim)
 
 
 MOST_POINTS = 25  # largest number of coalition sizes for which epsilon is computed

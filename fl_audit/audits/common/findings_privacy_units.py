@@ -54,7 +54,10 @@ def measure_levels(run: FinishedRun, findings: Findings) -> PrivacyUnitsFinding 
     found = findings.find(EmpiricalEpsilonFinding)
     levels = []
     for unit in Unit:
-        size, is_claimed = _size(facts.relation.unit, unit, facts.relation.relation, sizes), unit is facts.relation.unit
+        size, is_claimed = (
+            _size(facts.adjacency.unit, unit, facts.adjacency.relation, sizes),
+            unit is facts.adjacency.unit,
+        )
         shown = None if found is None or not is_claimed else found.decisive.epsilon_lower_bound
         if is_claimed:
             epsilon: float | None = guarantee.epsilon

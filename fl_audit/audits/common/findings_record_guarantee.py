@@ -120,7 +120,7 @@ def measure_record_guarantee(run: FinishedRun, _: Findings) -> LocalDPFinding | 
         epsilon=local_randomizer.epsilon,
         counted=_counted(claim),
         counted_epsilon=pure_epsilon(local_randomizer.counted_events(shape)),
-        whole_epsilon=pure_epsilon(local_randomizer.whole_events(shape)),
+        whole_epsilon=pure_epsilon(local_randomizer.events_of_opposite_records(shape)),
         pair=None if claim.pair is None else _pair(claim, claim.pair, run),
     )
 

@@ -15,7 +15,7 @@ from fl_audit.report.report_elements import ReportContents
 NOT_MEANINGFUL = "not meaningful here"
 
 
-def look_at(contents: ReportContents) -> list[str]:
+def cautions_for_reader(contents: ReportContents) -> list[str]:
     """Return the cautions for the reader of a report, one text for each caution.
 
     Parameters

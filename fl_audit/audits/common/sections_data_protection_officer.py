@@ -105,7 +105,7 @@ def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
 
 
 def _unit(contents: ReportContents) -> str:
-    relation, one = contents.facts.relation, contents.words.one
+    relation, one = contents.facts.adjacency, contents.words.one
     match relation.relation:
         case Relation.ADD_REMOVE:
             said = "nobody should tell a training with it from the same training without it"

@@ -77,7 +77,7 @@ def person_text(contents: ReportContents) -> str:
     )
     if is_certainty(guarantee.belief_bound):
         limit = f"may become sure that {used}"
-    watches = mechanism_messages.observer_of_person(contents.facts)
+    watches = mechanism_messages.informed_observer_after_somebody(contents.facts)
     text = (
         f"Suppose {whose}. Somebody who {watches} {limit}. At even odds the best possible "
         f"guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
@@ -172,7 +172,7 @@ GUARANTEE = Section(
 )  # fmt: skip
 
 
-def _other_guarantees_tables(numbers: evidence.GuaranteesByBelief, _: ReportContents) -> list[Table]:
+def _other_guarantees_tables(numbers: evidence.AlternativeGuarantees, _: ReportContents) -> list[Table]:
     here = numbers.claim.noise_multiplier
     assert here is not None, "only Gaussian noise is looked at"
     columns = ("Nobody becomes surer than", "Epsilon (nats)", "Noise multiplier z", "Noise over that of this run")
@@ -182,7 +182,7 @@ def _other_guarantees_tables(numbers: evidence.GuaranteesByBelief, _: ReportCont
     return [Table(title, columns, rows)] if rows else []
 
 
-def _other_guarantees_figure(figure: Figure, numbers: evidence.GuaranteesByBelief, contents: ReportContents) -> None:
+def _other_guarantees_figure(figure: Figure, numbers: evidence.AlternativeGuarantees, contents: ReportContents) -> None:
     axes = figure.add_subplot()
     style, guarantee = BIT_STYLES[1], contents.guarantee
     beliefs = np.array([100 * one.belief for one in numbers.guarantees])
@@ -203,7 +203,7 @@ def _other_guarantees_figure(figure: Figure, numbers: evidence.GuaranteesByBelie
                 "Noise multiplier (logarithmic)")  # fmt: skip
 
 
-def _other_guarantees_caption(numbers: evidence.GuaranteesByBelief, contents: ReportContents) -> str:
+def _other_guarantees_caption(numbers: evidence.AlternativeGuarantees, contents: ReportContents) -> str:
     first, last = numbers.guarantees[0], numbers.guarantees[-1]
     return (
         f"A guarantee of {percent(first.belief)} takes a noise multiplier of {number_text(first.noise_multiplier, 3)}, "
@@ -215,8 +215,8 @@ def _other_guarantees_caption(numbers: evidence.GuaranteesByBelief, contents: Re
 
 
 OTHER_GUARANTEES = Section(
-    "other-guarantees", "What other guarantees would cost", evidence.GuaranteesByBelief,
-    evidence.measure_other_guarantees,
+    "other-guarantees", "What other guarantees would cost", evidence.AlternativeGuarantees,
+    evidence.claim_for_alternative_guarantees,
     on_page=True, trusts=True, tables=_other_guarantees_tables,
     picture=FindingFigure("What other guarantees would cost", _other_guarantees_figure, _other_guarantees_caption,
                     applies=lambda numbers, _: len(numbers.guarantees) > 1),

@@ -26,7 +26,7 @@ def mechanism_tables(facts: RunDescription) -> list[Table]:
     """Return two report tables: facts on the mechanism of a run, and the run's configuration without the seed."""
     local_randomizer, words, federation = (
         facts.federation.local_randomizer,
-        unit_words(facts.relation),
+        unit_words(facts.adjacency),
         facts.federation,
     )
     played = (
@@ -35,7 +35,7 @@ def mechanism_tables(facts: RunDescription) -> list[Table]:
             if local_randomizer is None
             else [("What every owner did first", mechanism_messages.randomizer_text(local_randomizer))]
         ),
-        ("Neighbours", f"{facts.relation}: training {words.there} or {words.not_there}"),
+        ("Neighbours", f"{facts.adjacency}: training {words.there} or {words.not_there}"),
         (f"{capital(words.many)} that are protected", plural(facts.units, words.one)),
         ("What a round adds up", mechanism_messages.contribution_text(facts)),
         ("Who takes part", mechanism_messages.participation_text(facts)),
@@ -138,7 +138,7 @@ def _draw_limits(axes: Axes, contents: ReportContents) -> None:
     if NORM_COLUMN in table:
         rounds, (norms,) = quantiles_by_round(table, NORM_COLUMN, (0.5,))
         label = "global sensitivity, which follows the clipping norm (median)"
-        axes.plot(rounds, facts.relation.sensitivity_of_sum(1.0) * norms, label=label, **LIMIT)
+        axes.plot(rounds, facts.adjacency.sensitivity_of_sum(1.0) * norms, label=label, **LIMIT)
         return
     clip, highest = facts.federation.mechanism.clipping_norm, facts.largest_difference
     if highest != clip:

@@ -32,7 +32,7 @@ def _epsilon(level: UnitLevel) -> float | str | None:
 
 
 def _tables(numbers: PrivacyUnitsFinding, contents: ReportContents) -> list[Table]:
-    claimed = contents.facts.relation.unit
+    claimed = contents.facts.adjacency.unit
     columns = ("Who is protected", "How it follows", f"Epsilon at delta {numbers.delta:g} (nats)",
                "Epsilon shown at least (nats)")  # fmt: skip
     rows = tuple(
@@ -66,7 +66,7 @@ def larger_unit_sentence(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
 
 
 def _sentence(numbers: PrivacyUnitsFinding, contents: ReportContents) -> str:
-    claimed = contents.facts.relation.unit
+    claimed = contents.facts.adjacency.unit
     text = f"The guarantee is about one {claimed}. {larger_unit_sentence(numbers, claimed)}".strip()
     return f"{text} What was shown is about one {claimed} too: nobody was asked about other units."
 

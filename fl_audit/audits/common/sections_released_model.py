@@ -22,7 +22,7 @@ from fl_audit.report.report_elements import FindingFigure, ReportContents, Repor
 _UNUSED = "test records were not used in training"
 
 
-def beside_text(numbers: evidence.ModelAccuracyFinding) -> str:
+def reference_accuracies_text(numbers: evidence.ModelAccuracyFinding) -> str:
     """Return two accuracies for comparison, as text in brackets: without privacy, and of the most frequent class.
 
     An unknown accuracy is left out; if both are unknown, the text is empty.
@@ -39,7 +39,8 @@ def _sentence(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) 
     kept = ""
     if (chosen := contents.run.chosen_releases) is not None:
         kept = f"Each training kept the model after which errors on new cases fell no more: {_numbers_of(chosen)}. "
-    return f"{kept}The released model is right for {percent(numbers.test_accuracy)} of new cases{beside_text(numbers)}."
+    right = percent(numbers.test_accuracy)
+    return f"{kept}The released model is right for {right} of new cases{reference_accuracies_text(numbers)}."
 
 
 def _numbers_of(chosen: tuple[int, int]) -> str:
@@ -64,7 +65,7 @@ def _rows(numbers: evidence.ModelAccuracyFinding, _: ReportContents) -> list[Rep
 
 def _caption(numbers: evidence.ModelAccuracyFinding, contents: ReportContents) -> str:
     shown = "The one trial" if contents.run.trials == 1 else "Median, middle half and range of the trials"
-    text = f"{shown}; {percent(numbers.test_accuracy)} at the final release{beside_text(numbers)}."
+    text = f"{shown}; {percent(numbers.test_accuracy)} at the final release{reference_accuracies_text(numbers)}."
     if (chosen := contents.run.chosen_releases) is None:
         return text
     counted = f"by public records alone; the guarantee counts all {plural(contents.facts.federation.rounds, 'round')}"

@@ -118,7 +118,7 @@ def delta_from_beliefs(log_odds: Floats, members: Flags, epsilon: float, confide
     """
     require_epsilon(epsilon)
     each = (1 + confidence) / 2
-    found = [mean_interval(_delta_terms(part, epsilon), each) for part in _both(log_odds, members)]
+    found = [mean_interval(_delta_terms(part, epsilon), each) for part in _log_odds_of_used_set(log_odds, members)]
     return _larger([(one.mean, one.low, one.high) for one in found], confidence)
 
 
@@ -143,7 +143,7 @@ def counted_delta(log_odds: Floats, members: Flags, epsilon: float, confidence: 
     require_epsilon(epsilon)
     # If e^eps overflows, a single false alarm already makes the difference negative, so any large factor will do.
     each, price = 1 - (1 - confidence) / 4, math.exp(min(epsilon, 700.0))
-    with_d, without = _both(log_odds, members)
+    with_d, without = _log_odds_of_used_set(log_odds, members)
     found = []
     for own, other in ((with_d, -without), (without, -with_d)):
         hits, false = int((own > epsilon).sum()), int((other > epsilon).sum())
@@ -175,10 +175,12 @@ def epsilon_from_beliefs(log_odds: Floats, members: Flags, delta: float, confide
     """
     require_delta(delta)
     each = (1 + confidence) / 2
-    return _larger([_epsilon_interval(part, delta, each) for part in _both(log_odds, members)], confidence)
+    return _larger(
+        [_epsilon_interval(part, delta, each) for part in _log_odds_of_used_set(log_odds, members)], confidence
+    )
 
 
-def _both(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
+def _log_odds_of_used_set(log_odds: Floats, members: Flags) -> tuple[Floats, ...]:
     """Return two arrays with the log-odds of the data set that was really used, one value per trial.
 
     The first array has the trials with D, the second one the trials with D'.

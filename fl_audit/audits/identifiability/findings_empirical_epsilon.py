@@ -60,7 +60,7 @@ def measure_empirical(run: FinishedRun, findings: Findings) -> EmpiricalEpsilonF
     confidence, wins, bounds = run.facts.confidence, int(run.tables.trials["won"].sum()), tuple[LowerBound, ...]()
     is_exact, is_normal = run.facts.federation.mechanism.has_exact_llr, run.has_normal_final_distribution
     shown = estimates.sensitivity_interval(run.accounted_signal, guarantee.claim) if is_exact else None
-    believed = estimates.belief_interval(run.towards_truth, confidence, guarantee.mu if is_normal else None)
+    believed = estimates.belief_interval(run.llr_of_used_set, confidence, guarantee.mu if is_normal else None)
     counted = estimates.advantage_interval(wins, run.trials, guarantee.delta, confidence)
     if run.has_both_bits:
         scores = run.log_odds[run.bits], run.log_odds[~run.bits]

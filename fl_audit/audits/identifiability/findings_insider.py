@@ -40,7 +40,7 @@ def measure_insider(run: FinishedRun, _: Findings) -> InsiderFinding | None:
     # The guarantee bounds the log-odds; at a prior of 1/2 this counts the beliefs beyond the bound.
     limit = logit(guarantee.belief_bound) - logit(guarantee.prior)
     estimate = empirical_advantage(run.tables.trials["won"].to_numpy(), run.facts.confidence)
-    largest, violations = float(run.tables.trials["belief"].max()), int((run.towards_truth > limit).sum())
+    largest, violations = float(run.tables.trials["belief"].max()), int((run.llr_of_used_set > limit).sum())
     return InsiderFinding(estimate, largest, violations)
 
 

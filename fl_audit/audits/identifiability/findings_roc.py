@@ -101,32 +101,32 @@ def measure_tradeoff(run: FinishedRun, _: Findings) -> TprAtFprFinding | None:
     return TprAtFprFinding(_AT, float(curve.found[0]), float(curve.low[0]), float(curve.high[0]), allowed)
 
 
-def curve_of(run: FinishedRun, alarms: Floats, confidence: float) -> TradeoffBand:
+def curve_of(run: FinishedRun, fprs: Floats, confidence: float) -> TradeoffBand:
     """Return the insider's TPRs at the given FPRs, with a pointwise confidence band, each of shape (points,).
 
     Parameters
     ----------
     run
         A finished run with an insider.
-    alarms
+    fprs
         False-positive rates, from 0 to 1, shape (points,).
     confidence
         Confidence of the band at each point, above 0 and below 1.
     """
-    return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], alarms, confidence)
+    return tradeoff_band(run.log_odds[run.bits], run.log_odds[~run.bits], fprs, confidence)
 
 
-def tpr_interval(run: FinishedRun, alarms: float, confidence: float) -> tuple[float, float]:
+def tpr_interval(run: FinishedRun, fpr: float, confidence: float) -> tuple[float, float]:
     """Return the two ends of a confidence interval for the insider's TPR at one FPR.
 
     Parameters
     ----------
     run
         A finished run with an insider.
-    alarms
+    fpr
         The false-positive rate, from 0 to 1.
     confidence
         Confidence of the interval, above 0 and below 1.
     """
-    band = curve_of(run, np.array([alarms]), confidence)
+    band = curve_of(run, np.array([fpr]), confidence)
     return float(band.low[0]), float(band.high[0])

@@ -69,4 +69,4 @@ def pairs_covered(these: str, facts: RunDescription) -> str:
 
 def _cohort_text(facts: RunDescription) -> str:
     """Return a sentence on how often the differing unit takes part; "" unless the rule of participation favours it."""
-    return facts.federation.mechanism.participation.turn_words(facts.federation.rounds)
+    return facts.federation.mechanism.participation.favoured_unit_words(facts.federation.rounds)

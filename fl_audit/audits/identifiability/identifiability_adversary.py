@@ -22,13 +22,13 @@ from torch import Tensor
 
 from fl_audit.array_types import Floats
 from fl_audit.errors import require
-from fl_audit.federation.hypotheses import question_of
+from fl_audit.federation.hypotheses import likelihood_ratio_input
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.local_dpsgd_likelihoods import rounding_of_steps
 from fl_audit.federation.local_dpsgd_updates import ClientRandomness, expected_update, private_steps, trained_privately
 from fl_audit.federation.observed_rounds import (
     ObservedRound,
-    is_blurred,
+    is_too_inaccurate,
     refuse_blurred,
     refuse_blurred_updates,
     require_seen,
@@ -76,7 +76,7 @@ def observe(
         Number of the client that is the insider; None for the first insider.
     """
     mechanism, rounding = federation.public.mechanism, seen.rounding(federation.public.mechanism)
-    question = question_of(federation, seen, batch_trials, insider)
+    question = likelihood_ratio_input(federation, seen, batch_trials, insider)
     found = log_likelihood_ratio(federation, question.hypotheses, question.observed, seen.side.norms_array)
     refuse = refuse_blurred
     if mechanism.noise.origin is NoiseOrigin.TRAINING:
@@ -87,7 +87,7 @@ def observe(
     share = rounding.cpu().numpy() / mechanism.noise_scale(found.local_sensitivity, federation.public.threat_model)
     refuse(share[found.local_sensitivity > 0])
     # If D and D' do not differ, noise that is scaled to the difference may be smaller than rounding, and tells nothing.
-    return replace(found, residuals=found.residuals.of_recovered(is_blurred(share)))
+    return replace(found, residuals=found.residuals.of_recovered(is_too_inaccurate(share)))
 
 
 def log_likelihood_ratio(
@@ -120,7 +120,7 @@ def log_likelihood_ratio(
         residuals.append(meter.measure(part, sigma[rows], distance[rows]))
     increment, scores = (torch.cat([getattr(one, name) for one in weighed]) for name in ("log_odds", "scores"))
     found = join(residuals, axis=0)
-    measured = found if federation.offers_noise_measurement else found.of_sides()
+    measured = found if federation.offers_noise_measurement else found.without_hypothesis_fields()
     return RoundEvidence(increment.cpu().numpy(), sensitivity, scores.cpu().numpy(), measured)
 
 

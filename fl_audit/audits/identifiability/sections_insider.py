@@ -31,7 +31,7 @@ _COUNTED = "counted; trials are independent repetitions"
 
 def _sentence(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
     trials, wins, beyond = numbers.estimate.trials, numbers.estimate.wins, numbers.belief_violations
-    won, surer = advantage_row(numbers.estimate, contents), _surer_row(numbers, contents)
+    won, surer = advantage_row(numbers.estimate, contents), _exceedance_row(numbers, contents)
     who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
     surest = f"The surest it ever became of the right answer was {percent(numbers.max_belief)}"
     if trials == 1:
@@ -62,7 +62,7 @@ def advantage_row(found: AdvantageFromWins, contents: ReportContents) -> ReportN
                wide=partial(advantage_ends, found.wins, found.trials))  # fmt: skip
 
 
-def _surer_row(numbers: evidence.InsiderFinding, contents: ReportContents) -> ReportNumber:
+def _exceedance_row(numbers: evidence.InsiderFinding, contents: ReportContents) -> ReportNumber:
     """Return the table row with the share of trials in which the insider's belief exceeded the claimed bound."""
     estimate, beyond = numbers.estimate, numbers.belief_violations
     low, high = clopper_pearson(beyond, estimate.trials, estimate.confidence)
@@ -95,7 +95,7 @@ def _rows(numbers: evidence.InsiderFinding, contents: ReportContents) -> list[Re
             is_share=True,
         ),
         ReportNumber("Trials beyond the belief bound", numbers.belief_violations, _COUNTED),
-        _surer_row(numbers, contents),
+        _exceedance_row(numbers, contents),
     ]
 
 
@@ -114,7 +114,7 @@ def _caption(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
     return (
         f"Final belief in the data set really used. {distribution} Beyond the claimed limit lie "
         f"{beyond:,} of {trials:,} ({percent(beyond / trials)}); claimed is {percent(contents.guarantee.delta)} at most"
-        f"{_surer_row(numbers, contents).comparison_in_brackets}."
+        f"{_exceedance_row(numbers, contents).comparison_in_brackets}."
     )
 
 

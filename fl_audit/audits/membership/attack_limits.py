@@ -13,7 +13,8 @@ under secret sampling gives a smaller TPR at large FPR.
 
 Under add-remove adjacency (a target that is out is absent, not replaced), the limits hold for each target, and
 therefore also for the pooled scores of all targets. They do not hold for an attacker who has to order a member and a
-nonmember of the same training. There the two hypotheses differ in two units, and `largest_order` is the limit.
+nonmember of the same training. There the two hypotheses differ in two units, and `largest_auc_within_training` is the
+limit.
 """
 
 import math
@@ -87,7 +88,7 @@ def largest_auc(profile: PrivacyProfile) -> float:
     return 1 - float(np.trapezoid(curve.missed(curve.corners), curve.corners))
 
 
-def largest_order(profile: PrivacyProfile) -> float:
+def largest_auc_within_training(profile: PrivacyProfile) -> float:
     """Return the largest AUC of attacks: the probability that a member ranks above a nonmember of the same training.
 
     The result is from 1/2 to 1. Let T(a) be the largest TPR at the FPR a. If a unit is added, the probability a of an

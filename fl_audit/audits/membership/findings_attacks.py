@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.membership.attack_limits import largest_auc, largest_order, largest_tpr
+from fl_audit.audits.membership.attack_limits import largest_auc, largest_auc_within_training, largest_tpr
 from fl_audit.audits.membership.attack_names import Attack, has_shadows
 from fl_audit.audits.membership.attack_results import AttackResults, AttackScores
 from fl_audit.audits.membership.one_target_per_trial import can_compare_targets
@@ -167,7 +167,7 @@ def measure_attacks(run: FinishedRun, _: Findings) -> AllAttacksFinding | None:
     if guarantee is None:
         return AllAttacksFinding(achieved, trials, membership.targets, known, None, None, (None, None, None))
     profile = guarantee.claim.profile
-    auc, order = largest_auc(profile), largest_order(profile)
+    auc, order = largest_auc(profile), largest_auc_within_training(profile)
     at_0001, at_001 = largest_tpr(profile, np.array([1e-3, 1e-2]))
     rates = (float(at_0001), float(at_001), (1 + guarantee.advantage_bound_exact) / 2)
     return AllAttacksFinding(achieved, trials, membership.targets, known, auc, order, rates)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fl_audit.audits.membership.attack_limits import largest_order
+from fl_audit.audits.membership.attack_limits import largest_auc_within_training
 from fl_audit.audits.membership.attribute_inference import AttributeGuesses
 from fl_audit.audits.membership.one_target_per_trial import can_compare_targets
 from fl_audit.federation.findings import Findings, json_of
@@ -41,7 +41,7 @@ class AttributeFinding:
     values: int  # number of different values of the attribute
     by_name: dict[str, AttributeGuessAccuracy]  # results of each adversary, keyed by the column of its guesses
     # The largest advantage that the guarantee allows; None without a guarantee. Members and nonmembers are of the same
-    # training, as for `largest_order`.
+    # training, as for `largest_auc_within_training`.
     largest: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def measure_attributes(run: FinishedRun, _: Findings) -> AttributeFinding | None
         return None
     found = {name: _guesser(table, name, run.facts.confidence) for name in GUESSERS}
     truth = table[TRUTH].to_numpy()
-    largest = None if guarantee is None else 2 * largest_order(guarantee.claim.profile) - 1
+    largest = None if guarantee is None else 2 * largest_auc_within_training(guarantee.claim.profile) - 1
     return AttributeFinding(str(run.facts.configuration["audit"]["attribute"]), len(np.unique(truth)), found, largest)
 
 

@@ -32,7 +32,7 @@ class MembershipGuaranteeTests(TargetsGuaranteeTests):
         """Return a sentence on the pairs of training sets and the seed that a verdict covers."""
         return pairs_covered("these pairs", facts)
 
-    def not_compared(self, run: FinishedRun) -> str:
+    def why_not_compared(self, run: FinishedRun) -> str:
         """Return a sentence, with a leading space, on why no attack was measured; empty if attacks can be measured."""
         if can_compare_targets(run):
             return ""

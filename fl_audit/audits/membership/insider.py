@@ -27,7 +27,7 @@ from fl_audit.array_types import Flags, Floats
 from fl_audit.audits.membership.insider_increments import increments, noise_along_targets, signal_to_noise
 from fl_audit.audits.membership.yeom_attack import ascent
 from fl_audit.federation.contributions import RoundContext, contributed
-from fl_audit.federation.hypotheses import WhiteningTerm, whitened_steps
+from fl_audit.federation.hypotheses import WhiteningTerm, whitening_terms
 from fl_audit.federation.loaded_federation import LoadedFederation
 from fl_audit.federation.observed_rounds import ObservedRound
 from fl_audit.federation.target_membership import MembershipScheme, TargetMembership
@@ -75,7 +75,7 @@ def observe_targets(
     membership = membership or TargetMembership(np.zeros((trials, federation.public.targets), dtype=np.bool_))
     mechanism, sees = public.mechanism, public.threat_model.sees_participation
     sigma = mechanism.noise_scale(np.zeros(trials), public.threat_model, seen.side.norms_array)
-    steps = whitened_steps(federation, seen)
+    steps = whitening_terms(federation, seen)
     whole, of_sum, clip = _alignments(federation, seen, steps, membership, sigma)
     part = _taking_part(federation, seen, seen.number, trials) if len(steps) == 1 else None
     takes_part = None if part is None else part[:, federation.targets]
@@ -182,7 +182,9 @@ def _noise_of_records(
     )
     noise = step.release.double() - found.total.double()
     bits = None if seen.side.bits is None else seen.side.bits - found.centred_bits
-    return (noise - pushed_up(federation, step.start).double() if federation.public.ascent > 0 else noise), bits
+    return (
+        noise - ascent_contribution(federation, step.start).double() if federation.public.ascent > 0 else noise
+    ), bits
 
 
 def _of_records_over_rounds(
@@ -199,7 +201,7 @@ def _of_records_over_rounds(
     whether a gradient is within the clipping norm.
     """
     mechanism, side = federation.public.mechanism, seen.side
-    unit, noise = _unit_of_bits(federation, sigma), torch.zeros(())
+    unit, noise = _sum_to_bit_noise_ratio(federation, sigma), torch.zeros(())
     for step in steps:
         noise = noise + step.factor * _with_bit(*_noise_of_records(federation, seen, step, membership), unit)
     shape, differing, target = membership.is_in.shape, federation.differing, federation.target_of_records
@@ -228,7 +230,7 @@ def _of_records_over_rounds(
     return _Alignment(products[0], norms[0]), _Alignment(products[1], norms[1])
 
 
-def _unit_of_bits(federation: LoadedFederation, sigma: Floats) -> Tensor:
+def _sum_to_bit_noise_ratio(federation: LoadedFederation, sigma: Floats) -> Tensor:
     """Return the ratio of two standard deviations, (trials,): noise on the sum over noise on the sum of clipping bits.
 
     Without adaptive clipping there are no bits, and the result is `sigma`, the noise on the sum.
@@ -250,7 +252,7 @@ def _of_clients(
     one leaves them out, because after a small update their noise would hide the noise on the sum.
     """
     mechanism, side = federation.public.mechanism, seen.side
-    unit = _unit_of_bits(federation, sigma)
+    unit = _sum_to_bit_noise_ratio(federation, sigma)
     noise: Tensor | float = 0.0
     updates: dict[int, Tensor] = {}
     for step in steps:
@@ -288,7 +290,7 @@ def _with_bit(total: Tensor, bits: Tensor | None, unit: Tensor) -> Tensor:
     return torch.cat([total.double(), (bits.double() * unit).unsqueeze(1).to(total.device)], dim=1)
 
 
-def pushed_up(federation: LoadedFederation, models: Tensor) -> Tensor:
+def ascent_contribution(federation: LoadedFederation, models: Tensor) -> Tensor:
     """Return the vector that a malicious insider adds to its contribution to raise the targets' losses.
 
     It is float32, shape (trials, parameters).

@@ -94,13 +94,14 @@ def lira_scores(
     return np.asarray(ratio.mean(axis=-1), dtype=np.float64)
 
 
-def _group(values: Floats, side: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroupMoments:
+def _group(values: Floats, is_in_group: Flags, shadows: Flags, name: str, spread: LiraSpread) -> ShadowGroupMoments:
     """Return moments of each target's values over the shadow trials with the target, or over those without it.
 
-    `side`, bool (trials, targets), marks either all trials with a target or all without it. `name` is accordingly "in"
-    or "out". Raises `InputError` if the shadow trials are too few to estimate a variance as `spread` requires.
+    `is_in_group`, bool (trials, targets), marks either all trials with a target or all without it. `name` is
+    accordingly "in" or "out". Raises `InputError` if the shadow trials are too few to estimate a variance as `spread`
+    requires.
     """
-    group = _shadow_group(values, side, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
+    group = _shadow_group(values, is_in_group, shadows, name, 2 if LiraSpread(spread) is LiraSpread.EACH else 1)
     if LiraSpread(spread) is LiraSpread.SHARED:
         fewest = int((group.count - 1).sum(axis=1).min())
         require(fewest > 0, f"no target is {name} in 2 shadow trials: accepted is at least one; play more trials")

@@ -21,7 +21,7 @@ def _scope_of(facts: RunDescription) -> str:
     if not facts.has_guarantee:
         of_training = "" if facts.federation.local_randomizer is None else " of the training"
         return f"Nothing was claimed{of_training}, so nothing but certainty bounds the advantage."
-    words = unit_words(facts.relation)
+    words = unit_words(facts.adjacency)
     if not facts.federation.mechanism.is_private_release:
         return (
             f"No bound for members and others holds here: the noise follows {words.differing}, and no other "
@@ -31,9 +31,9 @@ def _scope_of(facts: RunDescription) -> str:
         "The bounds for members and others hold on average over data sets drawn from the population; by the luck of "
         "this D and this sample the advantage may lie beyond."
     )
-    if facts.relation.unit is Unit.CLIENT:
+    if facts.adjacency.unit is Unit.CLIENT:
         text = f"What is claimed to a client holds for each of its records, where these are drawn alike. {text}"
-    if facts.relation.relation is Relation.ADD_REMOVE:
+    if facts.adjacency.relation is Relation.ADD_REMOVE:
         text += (
             " One of the population in the place of a member is one removed and one added: these bounds count what is "
             "claimed to either twice."

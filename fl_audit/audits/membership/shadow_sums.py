@@ -53,13 +53,15 @@ def _shadow_flags(membership: TargetMembership, shadows: Flags | None) -> Flags:
     return flags
 
 
-def _shadow_group(values: Floats, side: Flags, shadows: Flags, name: str = "", at_least: int = 0) -> ShadowGroupMoments:
-    """Return count, mean and sum of squares of the values on one `side`, for the attacker of each trial.
+def _shadow_group(
+    values: Floats, is_in_group: Flags, shadows: Flags, name: str = "", at_least: int = 0
+) -> ShadowGroupMoments:
+    """Return count, mean and sum of squares of the values of one group of trials, for the attacker of each trial.
 
-    The side is that of the trials with a target, or that of the trials without the target; the attacked trial is left
+    The group `is_in_group` has the trials with a target, or those without the target; the attacked trial is left
     out. Sums are taken relative to the median. Their rounding errors would otherwise reveal the membership.
     """
-    member = (side & shadows[:, np.newaxis]).astype(np.int64)
+    member = (is_in_group & shadows[:, np.newaxis]).astype(np.int64)
     count = member.sum(axis=0) - member
     if at_least:
         trial, target = np.unravel_index(int(np.argmin(count)), count.shape)

@@ -95,14 +95,17 @@ def shadow_scores(
         everyone, is_rare = np.arange(membership.targets), np.zeros(membership.targets, dtype=np.bool_)
         for label in np.unique(classes):
             own = np.flatnonzero(classes == label)
-            if _fewer_kind(is_in[:, own]) < _FEWEST:
+            if _smaller_group_size(is_in[:, own]) < _FEWEST:
                 is_rare[own] = True
                 continue
             model = _trained(rule, _confidences(values, learnt_from, own), is_in[:, own].ravel())
             scores[np.ix_(attacked, own)] = _log_odds(model, _confidences(values, attacked, own), len(attacked))
         if is_rare.any():
             found = f"there are {is_in.sum()} members and {(~is_in).sum()} others in the trials to learn from"
-            require(_fewer_kind(is_in) >= _FEWEST, f"{found}: accepted are {_FEWEST} or more of each; play more trials")
+            require(
+                _smaller_group_size(is_in) >= _FEWEST,
+                f"{found}: accepted are {_FEWEST} or more of each; play more trials",
+            )
             own = np.flatnonzero(is_rare)
             model = _trained(rule, _label_first(values, learnt_from, everyone, classes), is_in.ravel())
             asked = _label_first(values, attacked, own, classes)
@@ -182,7 +185,7 @@ def _log_odds(model: Any, asked: Floats, trials: int) -> Floats:
     return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float64).reshape(trials, -1)
 
 
-def _fewer_kind(is_in: Flags) -> int:
+def _smaller_group_size(is_in: Flags) -> int:
     """Return the size of the smaller group, members or nonmembers."""
     return int(min(is_in.sum(), (~is_in).sum()))
 

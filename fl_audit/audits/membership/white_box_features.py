@@ -156,7 +156,7 @@ def _seen(
 
 def _log_probabilities(model: StackedModel, parameters: dict[str, Tensor], features: Tensor) -> Tensor:
     """Return the log-probabilities of all classes under one model, float64 (n, classes)."""
-    with model.explaining({name: value.unsqueeze(0) for name, value in parameters.items()}, features):
+    with model.naming_layer_and_record({name: value.unsqueeze(0) for name, value in parameters.items()}, features):
         logits: Tensor = functional_call(model.template, parameters, (features,))
     return F.log_softmax(logits.double(), dim=1)
 

@@ -12,13 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from fl_audit.audits.common.findings_released_model import ModelAccuracyFinding
-from fl_audit.audits.common.report_cautions import look_at
+from fl_audit.audits.common.report_cautions import cautions_for_reader
 from fl_audit.audits.common.sections_provenance import provenance_line
-from fl_audit.audits.common.sections_released_model import beside_text
+from fl_audit.audits.common.sections_released_model import reference_accuracies_text
 from fl_audit.audits.identifiability.findings_insider import InsiderFinding
 from fl_audit.audits.identifiability.sections_insider import advantage_row
 from fl_audit.audits.page.gauge import gauge_html
-from fl_audit.audits.page.html_building_blocks import banner_html, next_html
+from fl_audit.audits.page.html_building_blocks import banner_html, next_step_html
 from fl_audit.audits.sections import page_rows
 from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee_line import guarantee_line, guarantee_values
@@ -128,7 +128,12 @@ def _insider(contents: ReportContents) -> Fact:
 def _model(contents: ReportContents) -> Fact:
     numbers = contents.find(ModelAccuracyFinding)
     assert numbers is not None, "every run has models"
-    return Fact("The model is right for", percent(numbers.test_accuracy), f"of new cases{beside_text(numbers)}", " ")
+    return Fact(
+        "The model is right for",
+        percent(numbers.test_accuracy),
+        f"of new cases{reference_accuracies_text(numbers)}",
+        " ",
+    )
 
 
 def next_step(contents: ReportContents) -> str:
@@ -188,7 +193,7 @@ def warnings_of(contents: ReportContents) -> list[str]:
         lines.append(
             f"{large}: to publish each with a chance of {one_in(guarantee.delta)}, {some}, would keep the guarantee"
         )
-    return [*lines, *look_at(contents)]
+    return [*lines, *cautions_for_reader(contents)]
 
 
 def first_screen(contents: ReportContents) -> str:
@@ -200,7 +205,7 @@ def first_screen(contents: ReportContents) -> str:
     origin = escape(provenance_line(contents.run.provenance, contents.facts.federation.records))
     return (
         f'<div class="first">\n{verdict}\n{labels}<dl class="facts">\n{facts}\n</dl>\n{gauge_html(contents)}\n'
-        f'{next_html(next_step(contents))}\n<p class="origin">{origin}</p>\n'
+        f'{next_step_html(next_step(contents))}\n<p class="origin">{origin}</p>\n'
         "</div>"
     )
 

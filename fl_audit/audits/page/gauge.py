@@ -12,7 +12,7 @@ from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report.formatting import number_text, one_in, percent
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.findings_verdict import VerdictFinding
-from fl_audit.verdict.noise_estimate import BREACH, kept_epsilon
+from fl_audit.verdict.noise_estimate import BREACH, recomputed_epsilon
 from fl_audit.verdict.sections_verdict import verdict_of
 from fl_audit.verdict.verdict import Verdict
 
@@ -54,14 +54,18 @@ def gauge_html(contents: ReportContents) -> str:
         )
         return _figure(title, rows, _ENDS[0])
     bound = found.epsilon_lower_bound
-    shown, limit = _share(bound, guarantee), _share(found.limit_of_detection, guarantee)
+    shown, limit = _ratio_to_guarantee(bound, guarantee), _ratio_to_guarantee(found.limit_of_detection, guarantee)
     reach = 1.05 * max(share for share in (1.0, shown, limit) if math.isfinite(share))
     end = next((end for end in _ENDS if end >= reach), _ENDS[-1])
     kind = "shown beyond" if numbers.verdict is Verdict.VIOLATED and bound > guarantee.epsilon else "shown"
     words = f"{number_text(bound, 3)} at least (at {percent(found.confidence)})"
     # If the accountant is so loose that the claimed noise's own epsilon is marked, a breach begins there.
-    kept = kept_epsilon(guarantee)
-    mark = None if numbers.judges_scores or _share(kept, guarantee) > _LOOSE else _share(kept, guarantee)
+    kept = recomputed_epsilon(guarantee)
+    mark = (
+        None
+        if numbers.judges_scores or _ratio_to_guarantee(kept, guarantee) > _LOOSE
+        else _ratio_to_guarantee(kept, guarantee)
+    )
     begin = 1.0 if mark is None else mark
     limits = _GaugeRow("Limit of detection", "nothing could have been found", (("blind", begin, end),))
     if math.isfinite(limit) and limit > 0:
@@ -71,7 +75,7 @@ def gauge_html(contents: ReportContents) -> str:
     return _figure(title, (claimed, _GaugeRow("Shown", words, ((kind, 0.0, shown),)), limits), end, mark, note)
 
 
-def _share(epsilon: float, guarantee: Guarantee) -> float:
+def _ratio_to_guarantee(epsilon: float, guarantee: Guarantee) -> float:
     """Return the ratio of an epsilon to the guaranteed epsilon, at least 0.
 
     If the guaranteed epsilon is 0, the ratio is infinite for a positive epsilon, and otherwise 0.

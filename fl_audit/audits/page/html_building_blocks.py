@@ -131,7 +131,7 @@ def banner_html(banner: Banner) -> str:
     return f'<section class="verdict {kind}" aria-label="Verdict">{shown}{said}</section>'
 
 
-def next_html(step: str) -> str:
+def next_step_html(step: str) -> str:
     """Return the next step for the reader as an HTML paragraph."""
     return f'<p class="next"><strong>Next.</strong> {escape(step)}</p>'
 
@@ -179,6 +179,6 @@ def html_page(
     """
     plain = {"title": title, "heading": heading, "subtitle": subtitle, "footer": f"{_written_by()} {footer}".strip()}
     said = f'<p class="opening">{escape(opening, quote=False)}</p>' if opening else ""
-    parts = (banner and banner_html(banner), said, step and next_html(step))
+    parts = (banner and banner_html(banner), said, step and next_step_html(step))
     told = {name: escape(text, quote=False) for name, text in plain.items()}
     return _SHELL.substitute(told, style=STYLESHEET, opening="\n".join(part for part in parts if part), body=body)

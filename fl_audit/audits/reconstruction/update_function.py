@@ -96,7 +96,7 @@ class UpdateFunction:
 
     def _loss(self, parameters: _Parameters, records: Tensor, labels: Tensor, reduction: str = "sum") -> Tensor:
         stacked = {name: value.unsqueeze(0) for name, value in parameters.items()}
-        with self.model.explaining(stacked, records):
+        with self.model.naming_layer_and_record(stacked, records):
             logits = functional_call(self.model.template, parameters, (records,))
         return F.cross_entropy(logits, labels, reduction=reduction)
 

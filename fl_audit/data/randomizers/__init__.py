@@ -5,7 +5,7 @@ A randomizer changes every record on its own, once, before training (Bernau et a
 claim on a randomizer is a list of releases, which `PrivacyProfile` composes. Three methods return releases:
 
 * `counted_events`: releases from which the paper computes its guarantee, such as one of epsilon_i for each feature.
-* `whole_events`: releases that distinguish the two most different records of a given shape.
+* `events_of_opposite_records`: releases that distinguish the two most different records of a given shape.
 * `pair_events`: releases that distinguish two given records. For randomised bits and pixelation their privacy loss has
   exactly the distribution of `log_odds`. For graphs they give an upper bound, because nodes without an edge are joined
   to others.

@@ -98,7 +98,7 @@ class RandomisedBits:
         """
         return responses(self.epsilon, int(np.prod(shape)))
 
-    def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+    def events_of_opposite_records(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
         """Return the releases for two records of the given shape that differ in every feature.
 
         There is one randomised response for each feature. All responses together are one event for the accountant.

@@ -120,7 +120,7 @@ class RandomisedEdges:
         """
         return responses(self.epsilon, shape[-1] - 1)
 
-    def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+    def events_of_opposite_records(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
         """Return the release event of a whole graph: one randomised response for every pair of nodes.
 
         The event compares two graphs that differ at every pair. `shape` is the shape (nodes, nodes) of both graphs.

@@ -107,11 +107,11 @@ class LaplacePixelation:
 
         They count one release with `epsilon` for each block of an image. For 250 x 250 pixels and blocks of one pixel,
         the total is 62,500 `epsilon`. This guarantee is far too large. The noise of a single block already covers
-        `neighbourhood` changed pixels, while a block has only `block`^2 pixels. See `whole_events`.
+        `neighbourhood` changed pixels, while a block has only `block`^2 pixels. See `events_of_opposite_records`.
         """
         return (LaplaceRelease(self.neighbourhood / self.block**2, self.scale, self._blocks(shape)),)
 
-    def whole_events(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
+    def events_of_opposite_records(self, shape: tuple[int, ...]) -> tuple[ReleaseEvent, ...]:
         """Return the releases for the two most different images of a shape, a black one and a white one.
 
         There is one release with Laplace noise for each block of pixels. The sum of their epsilons is `epsilon` times

@@ -80,6 +80,6 @@ class CentralGaussian(MechanismNoise):
         return "central: the server adds it to the sum"
 
     @property
-    def multiplied_words(self) -> str | None:
+    def multiplied_quantity_words(self) -> str | None:
         """Phrase for reports that describes the local sensitivity; None if the noise is scaled to the global one."""
         return "the difference that the pair makes in the round, the local sensitivity" if self._is_local else None

@@ -167,7 +167,7 @@ class CorrelatedGaussian(MechanismNoise):
         return f"correlated over rounds: the server adds it, {matrix}"
 
     @property
-    def multiplied_words(self) -> str:
+    def multiplied_quantity_words(self) -> str:
         """Phrase for reports that names the factor of the noise multiplier: a difference over all rounds together."""
         return "the largest difference of all rounds together"
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fl_audit.mechanisms.noises.shares import ClientsNoise, root_of_shares
+from fl_audit.mechanisms.noises.shares import ClientsNoise, root_of_unknown_shares
 from fl_audit.mechanisms.threat_model import ThreatModel
 
 
@@ -34,7 +34,7 @@ class DistributedGaussian(ClientsNoise):
         For a client that knows c of the m clients' shares, it is z sqrt((m - c) / m), with z the noise multiplier. For
         the server, which sees single contributions, it is z / sqrt(m).
         """
-        return self.multiplier * root_of_shares(self.clients, threat_model) / math.sqrt(self.clients)
+        return self.multiplier * root_of_unknown_shares(self.clients, threat_model) / math.sqrt(self.clients)
 
     def source_words(self) -> str:
         """Return a phrase for reports which says that each client adds a share of the noise."""

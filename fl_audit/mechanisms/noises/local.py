@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fl_audit.mechanisms.noises.shares import ClientsNoise, root_of_shares
+from fl_audit.mechanisms.noises.shares import ClientsNoise, root_of_unknown_shares
 from fl_audit.mechanisms.threat_model import ThreatModel
 
 
@@ -30,7 +30,7 @@ class LocalGaussian(ClientsNoise):
         For a client that knows the noise of c of the m clients, it is z sqrt(m - c), with z the noise multiplier. For
         the server, which sees single contributions, it is z.
         """
-        return self.multiplier * root_of_shares(self.clients, threat_model)
+        return self.multiplier * root_of_unknown_shares(self.clients, threat_model)
 
     def source_words(self) -> str:
         """Return a phrase for reports: each client adds the full noise, so the sum has m times its variance."""

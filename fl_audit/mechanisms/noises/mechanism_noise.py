@@ -269,7 +269,7 @@ class MechanismNoise(ABC):
         """Return a phrase for reports that names the kind of noise and the party that adds it."""
 
     @property
-    def multiplied_words(self) -> str | None:
+    def multiplied_quantity_words(self) -> str | None:
         """Phrase for reports on the quantity that the noise multiplier multiplies; None for the sum's sensitivity."""
         return None
 

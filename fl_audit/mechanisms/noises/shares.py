@@ -42,7 +42,7 @@ class ClientsNoise(MechanismNoise):
         raise InputError(f"clipping is 'adaptive' and {nobody}: accepted with it is 'fixed'")
 
 
-def root_of_shares(clients: int, threat_model: ThreatModel) -> float:
+def root_of_unknown_shares(clients: int, threat_model: ThreatModel) -> float:
     """Return the square root of the number of clients' noise shares that hide the target from an adversary.
 
     An insider sees sums of all shares, of which it knows its own and those of its colluders. The server sees single

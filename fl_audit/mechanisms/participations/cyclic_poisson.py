@@ -12,7 +12,7 @@ from fl_audit.mechanisms.participations.participation import (
     ParticipationPhraseContext,
     ParticipationSettings,
 )
-from fl_audit.mechanisms.participations.poisson import secret_words
+from fl_audit.mechanisms.participations.poisson import participation_secrecy_words
 from fl_audit.plurals import plural
 from fl_audit.randomness import Purpose, generator
 from fl_audit.value_checks import require_number
@@ -102,7 +102,7 @@ class CyclicPoisson(Participation):
         return (
             f"{self.cycle:,} groups of {words.one}s take turns, at most {often} each, and everybody knows whose turn "
             f"it is; each {words.one} of the group is drawn on its own with probability {self.rate:g}; "
-            f"{secret_words(words)}"
+            f"{participation_secrecy_words(words)}"
         )
 
     def curve_words(self, differing: str) -> str:
@@ -112,7 +112,7 @@ class CyclicPoisson(Participation):
         """
         return f"The curve is what {differing} changes in a round in which it takes part; in turns of others it is 0."
 
-    def turn_words(self, rounds: int) -> str:
+    def favoured_unit_words(self, rounds: int) -> str:
         """Return a sentence which says that the differing unit is in the first group, and in how many rounds.
 
         The sentence is "" if the differing unit has no fixed group (`first` is None).

@@ -145,7 +145,7 @@ class Participation(ABC):
         """
         return ""
 
-    def turn_words(self, rounds: int) -> str:
+    def favoured_unit_words(self, rounds: int) -> str:
         """Return a sentence for reports on how often the differing unit participates, if the rule favours this unit.
 
         A rule favours the unit if it always gives this unit the largest number of turns. Otherwise the text is empty.
@@ -158,16 +158,16 @@ class Participation(ABC):
         return ""
 
 
-def in_turn(drawn: Flags, turn: Integers | None, units: Integers) -> Flags:
+def restricted_to_eligible(drawn: Flags, eligible: Integers | None, units: Integers) -> Flags:
     """Restrict a random sample to the units that may participate in the round; return it, bool (trials, units).
 
     Parameters
     ----------
     drawn
         Whether each unit was sampled, bool (trials, units).
-    turn
+    eligible
         Numbers of the units that may participate in the round; None for all.
     units
         Numbers of the units in the columns of `drawn`, shape (units,).
     """
-    return drawn if turn is None else drawn & (units[:, None] == turn).any(axis=1)
+    return drawn if eligible is None else drawn & (units[:, None] == eligible).any(axis=1)

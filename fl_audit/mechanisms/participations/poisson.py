@@ -38,7 +38,8 @@ class PoissonSampling(Participation):
 
     def words(self, words: ParticipationPhraseContext) -> str:
         """Return a phrase for reports on the sampling rate, and on whether participation is secret."""
-        return f"each {words.one} in each round on its own with probability {self.rate:g}; {secret_words(words)}"
+        alone = f"each {words.one} in each round on its own with probability {self.rate:g}"
+        return f"{alone}; {participation_secrecy_words(words)}"
 
     def curve_words(self, differing: str) -> str:
         """Return a sentence for the caption of a figure which shows the effect of the differing unit on a round's sum.
@@ -48,7 +49,7 @@ class PoissonSampling(Participation):
         return f"The curve is what {differing} changes in a round in which it takes part."
 
 
-def secret_words(words: ParticipationPhraseContext) -> str:
+def participation_secrecy_words(words: ParticipationPhraseContext) -> str:
     """Return a phrase for reports that says whether the insider learns in which rounds the differing unit participates.
 
     If the insider does not, the phrase adds that sampling protects the unit.

@@ -107,7 +107,7 @@ class RotatingCohorts(Participation):
         """
         return f"In rounds in which {differing} is not in the cohort it changes nothing."
 
-    def turn_words(self, rounds: int) -> str:
+    def favoured_unit_words(self, rounds: int) -> str:
         """Return a sentence for reports: the differing client is in the first cohort, and takes part in so many rounds.
 
         The result is "" if the position of the differing client is not fixed (`first` is None).

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binom
 
 from fl_audit.array_types import Floats
-from fl_audit.audits.canaries.live_checks import OtherClientsVariance, dilution, squared_spread
-from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift, spread_of_parts
+from fl_audit.audits.canaries.live_checks import OtherClientsVariance, other_clients_variance, squared_spread
+from fl_audit.statistics.shift_bound import detectable_shift, gaussian_shift, root_sum_of_squared_deviations
 from fl_audit.verdict.declared_tests import FAMILY_LEVEL
 
 CANARIES, DIRECTIONS, ROUNDS, SIZE, OTHERS = 4, 24, 40, 400, 12
@@ -69,8 +69,8 @@ def test_canaries_that_stand_out_less_than_the_noise_and_others_explain_are_seen
         member, out = training(added, others, number)
         estimate = gaussian_shift(member, out, 0.95)
         held = np.append(np.ones(member.size), np.zeros(out.size))
-        sizes = spread_of_parts(held), held.size - 2
-        found = dilution(squared, 1.0, estimate.shift, estimate.low, sizes)
+        sizes = root_sum_of_squared_deviations(held), held.size - 2
+        found = other_clients_variance(squared, 1.0, estimate.shift, estimate.low, sizes)
         seen += found.is_seen
         assert found.is_seen or found.spread == np.sqrt(squared)
         if found.is_seen and estimate.low:

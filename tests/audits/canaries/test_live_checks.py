@@ -11,7 +11,7 @@ import pytest
 from fl_audit.adjacency import Relation
 from fl_audit.array_types import Floats
 from fl_audit.audits.canaries.live_audit import LiveFinding, measure_live
-from fl_audit.audits.canaries.live_checks import Inconsistency, _is_other_out
+from fl_audit.audits.canaries.live_checks import Inconsistency, _absent_canaries_differ
 from fl_audit.audits.canaries.live_page import live_lines, write_live_page
 from fl_audit.audits.canaries.observer_store import TrainingObserver
 from fl_audit.audits.canaries.reported_canary_properties import ReportedCanaryProperties, fingerprint, read_note
@@ -111,7 +111,7 @@ def test_few_rounds_are_no_doubt_that_canaries_send_their_opposite(tmp_path: Pat
             coins, noise = draw.integers(0, 2, (40, 3)), multiplier * draw.normal(size=(40, 23))
             for is_sent in doubted:
                 sent = noise[:, :3] + coins / 2 - (1 - coins) * is_sent / 2
-                found = _is_other_out(sent, coins, noise[:, 3:], Relation.REPLACE, 1 / multiplier)
+                found = _absent_canaries_differ(sent, coins, noise[:, 3:], Relation.REPLACE, 1 / multiplier)
                 doubted[is_sent] += found and multiplier <= 1
     assert doubted[True] <= 2
     assert doubted[False] >= 100

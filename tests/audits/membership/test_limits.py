@@ -9,7 +9,7 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
 from fl_audit.adjacency import Adjacency
-from fl_audit.audits.membership.attack_limits import largest_auc, largest_order, largest_tpr
+from fl_audit.audits.membership.attack_limits import largest_auc, largest_auc_within_training, largest_tpr
 from fl_audit.errors import InputError
 from fl_audit.privacy.accounting import PrivacyProfile
 from fl_audit.privacy.events import (
@@ -154,16 +154,18 @@ def test_rates_out_of_range_are_refused() -> None:
 
 @pytest.mark.parametrize("mu", [0.05, 1.0, 3.0])
 def test_two_units_of_gaussian_noise_are_told_apart_as_by_twice_the_mu(mu: float) -> None:
-    assert largest_order(profile_of(GaussianRelease(1.0, 2 / mu, 4))) == pytest.approx(ndtr(mu), abs=1e-13)
+    assert largest_auc_within_training(profile_of(GaussianRelease(1.0, 2 / mu, 4))) == pytest.approx(
+        ndtr(mu), abs=1e-13
+    )
     # The grid's curve is off by rounding at its steps, here by up to some millionths.
-    assert -1e-9 < largest_order(on_a_grid(mu)) - ndtr(mu) < 1e-5
+    assert -1e-9 < largest_auc_within_training(on_a_grid(mu)) - ndtr(mu) < 1e-5
 
 
 def test_two_units_of_randomised_response() -> None:
     """min(e^epsilon a, 1 - e^-epsilon (1 - a)), applied twice, is furthest from a at its first corner."""
     for epsilon in (0.1, 1.0, 3.0):
         expected = (1 + (math.exp(epsilon) - math.exp(-epsilon)) / (1 + math.exp(epsilon))) / 2
-        assert largest_order(profile_of(RandomizedResponse(epsilon))) == pytest.approx(expected, abs=1e-9)
+        assert largest_auc_within_training(profile_of(RandomizedResponse(epsilon))) == pytest.approx(expected, abs=1e-9)
 
 
 def test_under_secret_sampling_the_second_step_goes_the_other_way() -> None:
@@ -174,5 +176,5 @@ def test_under_secret_sampling_the_second_step_goes_the_other_way() -> None:
     adding = np.interp(np.linspace(0, 1, 100_001), out[::-1], there[::-1])
     removing = np.interp(adding, 1 - there, 1 - out)
     expected = (1 + np.max(removing - np.linspace(0, 1, 100_001))) / 2
-    found = largest_order(profile_of(SampledGaussianRelease(1 / mu, rate, 1)))
+    found = largest_auc_within_training(profile_of(SampledGaussianRelease(1 / mu, rate, 1)))
     assert -1e-6 < found - expected < 1e-4

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fl_audit.experiments.benchmarks import growth, user_networks
-from fl_audit.experiments.benchmarks.growth_figure import growth_figure, slope_of
+from fl_audit.experiments.benchmarks.growth_figure import fit_scaling, growth_figure
 
 ROOT = Path(__file__).parents[3]
 TABLE = ROOT / "docs" / "reference" / "growth.csv"
@@ -18,16 +18,16 @@ TABLE = ROOT / "docs" / "reference" / "growth.csv"
 def test_a_slope_is_that_of_the_cost_above_the_smallest_run(power: float) -> None:
     sizes = np.array([1.0, 10.0, 100.0, 1000.0])
     costs = 3.0 + 1e-2 * np.where(sizes > 1, sizes**power, 0.0)
-    found = slope_of(sizes, costs)
+    found = fit_scaling(sizes, costs)
     assert found.power == pytest.approx(power)
     assert found.at(sizes) == pytest.approx(costs, rel=0.01)
 
 
 def test_what_does_not_grow_has_no_slope() -> None:
-    found = slope_of(np.array([1.0, 10.0, 100.0]), np.array([500.0, 502.0, 501.0]))
+    found = fit_scaling(np.array([1.0, 10.0, 100.0]), np.array([500.0, 502.0, 501.0]))
     assert found.power == 0
     assert (found.at(np.array([1.0, 50.0])) == 500).all()
-    assert slope_of(np.array([1.0, 10.0, 100.0]), np.array([5.0, 5.0, 50.0])).power > 1
+    assert fit_scaling(np.array([1.0, 10.0, 100.0]), np.array([5.0, 5.0, 50.0])).power > 1
 
 
 def test_the_published_table_has_every_point_that_is_measured_and_is_drawn() -> None:

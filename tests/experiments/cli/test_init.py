@@ -66,7 +66,7 @@ def test_the_owner_column_makes_natural_clients() -> None:
 
 
 def test_a_person_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "is_asking", lambda: True)
+    monkeypatch.setattr(command, "can_ask_user", lambda: True)
     made = CliRunner().invoke(app, ["init"], input="patients.csv\noutcome\n5\n7\nadvantage\n0.3\n")
     assert made.exit_code == 0, made.output
     assert "age, ward, outcome" in made.stderr

@@ -64,10 +64,15 @@ from fl_audit.experiments.reproductions.bernau2019.settings import (
     settings_of,
 )
 from fl_audit.experiments.reproductions.bernau2019.small_faces_network import small_faces
-from fl_audit.experiments.reproductions.bernau2019.tradeoffs import curve, difference_at_like_accuracy, gain, phi
+from fl_audit.experiments.reproductions.bernau2019.tradeoffs import (
+    auc_and_accuracy_resamples,
+    difference_at_like_accuracy,
+    gain,
+    phi,
+)
 from fl_audit.experiments.reproductions.claims import ClaimVerdict, PaperClaim
 from fl_audit.experiments.reproductions.dataset_availability import find_data
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.runs.config import parse_config
 from fl_audit.experiments.runs.mechanism_of_config import sampling_rate
 from fl_audit.federation.target_membership import TargetMembership
@@ -255,7 +260,7 @@ def test_phi_is_that_of_the_means_and_its_interval_covers_it() -> None:
 
 def test_resamples_of_auc_are_stretched() -> None:
     run = made_up(MembershipSetting(SKEWED), 0.7, 0.9)
-    found = curve((run,), BLACK_BOX, np.random.default_rng(0))
+    found = auc_and_accuracy_resamples((run,), BLACK_BOX, np.random.default_rng(0))
     error = run.areas_of_trials[BLACK_BOX].std() / np.sqrt(run.trials)
     assert found.auc[1:].std() == pytest.approx(np.sqrt(2) * error, rel=0.15)
     assert found.accuracy[1:].std() == pytest.approx(run.test_accuracy.std() / np.sqrt(run.trials), rel=0.15)
@@ -272,7 +277,7 @@ def _ladder(method: PrivacyMethod, shift: float) -> list[MembershipSettingResult
 def test_difference_at_like_accuracy(shift: float) -> None:
     original = made_up(MembershipSetting(SKEWED), 0.8, 0.9)
     runs = (original, *_ladder(PrivacyMethod.CENTRAL, 0.0), *_ladder(PrivacyMethod.LOCAL, shift))
-    drawn = curve(runs, BLACK_BOX, np.random.default_rng(0))
+    drawn = auc_and_accuracy_resamples(runs, BLACK_BOX, np.random.default_rng(0))
     found = drawn.interval(partial(difference_at_like_accuracy, split=4, near=0.03))
     # The intervals of two seeds at 95 %: one in ten such pairs would fail by chance, and these seeds do not.
     assert found.low < shift < found.high
@@ -392,7 +397,7 @@ import os, sys, time
 from contextlib import contextmanager
 from pathlib import Path
 from fl_audit.experiments.reproductions import run_scheduling
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 
 
 class Task:
@@ -410,7 +415,7 @@ def progress(total):
 
 if __name__ == "__main__":
     run_scheduling.cores = lambda: 2
-    context = ItemContext(Path(sys.argv[1]), None, ComputeExtent.QUICK, None, progress)
+    context = ReproductionOptions(Path(sys.argv[1]), None, ComputeExtent.QUICK, None, progress)
     run_scheduling.carry_out_all([Task(), Task()], context)
 """
 
@@ -456,7 +461,7 @@ def _slice(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_slice")
 def test_a_slice_from_runs_to_page(tmp_path: Path) -> None:
     said: list[str] = []
-    context = ItemContext(tmp_path, extent=ComputeExtent.QUICK, announce=said.append)
+    context = ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, announce=said.append)
     *_, page = reproduce.reproduce("bernau2019-fig7", context)
     assert said == ["Texas is gone"]
     frame = pd.read_csv(tmp_path / "fig7.csv")
@@ -659,13 +664,15 @@ def test_the_full_form_goes_on_with_its_plan(tmp_path: Path, monkeypatch: pytest
         counts = Counter(part.setting for part in parts)
         return [joined([made_up(one, 0.7, 0.6, trials=8) for _ in range(count)]) for one, count in counts.items()]
 
-    monkeypatch.setattr(sequential_trial_allocation, "play_parts", findings)
+    monkeypatch.setattr(sequential_trial_allocation, "run_and_join_parts", findings)
     monkeypatch.setattr(
-        sequential_trial_allocation, "_seconds_a_part", lambda context, settings: {one.name: 1.0 for one in settings}
+        sequential_trial_allocation,
+        "_seconds_of_first_runs",
+        lambda context, settings: {one.name: 1.0 for one in settings},
     )
     monkeypatch.setattr(sequential_trial_allocation, "parallel_runs", lambda: 1)
     monkeypatch.setattr(sequential_trial_allocation, "MOST_OPEN", 2)
-    context = ItemContext(tmp_path, minutes=5.0)
+    context = ReproductionOptions(tmp_path, minutes=5.0)
     (found,) = sequential_trial_allocation.play([SKEWED], context, adding=True)
     settings = settings_of(SKEWED, ComputeExtent.FULL)
     assert len(played[0]) == len(settings)

@@ -25,7 +25,12 @@ from fl_audit.experiments.reproductions.bernau2021.noisy_query import (
 from fl_audit.experiments.reproductions.bernau2021.published import TABLE_2, TABLE_3
 from fl_audit.experiments.reproductions.bernau2021.settings import RELATIONS, SCALINGS, InsiderDatasetName
 from fl_audit.experiments.reproductions.item_results import COLUMNS, ItemResult, ItemRow, table
-from fl_audit.experiments.reproductions.statistics import bootstrap, mean_belief, predicted_advantage, resampling
+from fl_audit.experiments.reproductions.statistics import (
+    bootstrap,
+    mean_belief,
+    predicted_advantage,
+    reproducible_generator,
+)
 from fl_audit.privacy.identifiability_bounds import gaussian_advantage
 from fl_audit.report.figure_style import new_figure
 
@@ -106,7 +111,7 @@ def test_statistics() -> None:
 
 def test_the_bootstrap_has_the_width_of_the_standard_error() -> None:
     values = np.random.default_rng(0).standard_normal((500, 3))
-    found = bootstrap(values, lambda part: float(part.mean()), resampling("a test"))
+    found = bootstrap(values, lambda part: float(part.mean()), reproducible_generator("a test"))
     assert found.low < found.value == values.mean() < found.high
     assert (found.high - found.low) / (2 * 1.96 / math.sqrt(1500)) == pytest.approx(1, abs=0.15)
 

@@ -35,7 +35,7 @@ from fl_audit.experiments.reproductions.negoescu2023.studies import (
     EpsilonStarTask,
     EpsilonStarTaskSettings,
 )
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, NoDataError
+from fl_audit.experiments.reproductions.papers import ComputeExtent, NoDataError, ReproductionOptions
 from fl_audit.experiments.runs.mechanism_of_config import rounds_of
 from fl_audit.experiments.runs.resolved_audit import ResolvedAudit, resolve
 from fl_audit.experiments.runs.run import run_audit
@@ -81,7 +81,7 @@ def test_looked_at_are_the_extremes() -> None:
 
 def test_missing_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(NoDataError, match="purchase100 and location30 not found"):
-        available_study(EpsilonStarTask.PURCHASE, ItemContext(tmp_path, data_dir=tmp_path))
+        available_study(EpsilonStarTask.PURCHASE, ReproductionOptions(tmp_path, data_dir=tmp_path))
 
 
 def landscape(
@@ -194,7 +194,7 @@ def test_figures_of_trained_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(mixture_fits, "SIZES", {ComputeExtent.FULL: (100,)})
     monkeypatch.setattr(mixture_fits, "COMPONENTS", {ComputeExtent.FULL: (1, 2)})
     told: list[str] = []
-    context = ItemContext(tmp_path, announce=told.append)
+    context = ReproductionOptions(tmp_path, announce=told.append)
     first = privacy_utility.figure_1(context)
     (line,), (data,) = told, first.data
     assert line.startswith("Purchase-100 ")

@@ -22,7 +22,7 @@ from fl_audit.experiments.reproductions.negoescu2023.simulation import (
     simulate,
     summary,
 )
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext, NoDataError, PaperResults
+from fl_audit.experiments.reproductions.papers import ComputeExtent, NoDataError, PaperResults, ReproductionOptions
 from fl_audit.experiments.reproductions.reproduce import chosen_items, reproduce
 from fl_audit.experiments.reproductions.reproduction_names import item_names
 from fl_audit.experiments.reproductions.statistics import t_interval
@@ -36,7 +36,7 @@ ServerRound = tuple[PaperResults, Path]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> ServerRound:
     nothing = tmp_path_factory.mktemp("no-data")
-    context = ItemContext(tmp_path_factory.mktemp("negoescu"), nothing, ComputeExtent.QUICK)
+    context = ReproductionOptions(tmp_path_factory.mktemp("negoescu"), nothing, ComputeExtent.QUICK)
     return reproduce("negoescu2023", context)[1:]
 
 
@@ -150,16 +150,16 @@ def test_t_interval_is_that_of_scipy() -> None:
 
 
 def test_an_item_without_its_data_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(context: ItemContext) -> ItemResult:
+    def build(context: ReproductionOptions) -> ItemResult:
         raise NoDataError(f"no {context.runs.name}")
 
     lacking = paper._Figure("fig1", "Figure 1", build)
     monkeypatch.setattr(paper, "_FIGURES", (lacking,))
-    made = PAPER.make((lacking,), ItemContext(tmp_path, extent=ComputeExtent.QUICK))
+    made = PAPER.make((lacking,), ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))
     assert made.results == ()
     assert made.left_out == ("Figure 1: left out, no runs-quick",)
     later = replace(PAPER, items=(lacking,))
     monkeypatch.setattr("fl_audit.experiments.reproductions.reproduce.PAPERS", (later,))
     with pytest.raises(InputError, match=r"negoescu2023 cannot .*\bno runs"):
-        reproduce("negoescu2023", ItemContext(tmp_path / "out"))
+        reproduce("negoescu2023", ReproductionOptions(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

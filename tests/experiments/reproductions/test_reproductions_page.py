@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fl_audit.experiments.reproductions.item_results import ItemResult, ItemRow, table
 from fl_audit.experiments.reproductions.page import _opening, differences_html, rows_html
-from fl_audit.experiments.reproductions.papers import ItemContext
+from fl_audit.experiments.reproductions.papers import ReproductionOptions
 from fl_audit.experiments.reproductions.reproduce import reproduce
 
 
@@ -40,7 +40,7 @@ def test_printed_numbers_that_theory_does_not_give_are_named() -> None:
 
 @pytest.mark.long
 def test_a_page_of_one_table_of_closed_forms_opens_with_its_own_counts(tmp_path: Path) -> None:
-    page = reproduce("bernau2019-table2", ItemContext(tmp_path))[2].read_text(encoding="utf-8")
+    page = reproduce("bernau2019-table2", ReproductionOptions(tmp_path))[2].read_text(encoding="utf-8")
     assert '<p class="opening">9 of 10 printed numbers' in page
     assert "central DP" not in page.partition("<h2>")[0]
 

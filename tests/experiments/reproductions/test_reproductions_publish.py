@@ -32,7 +32,7 @@ from fl_audit.experiments.reproductions.claims import (
 from fl_audit.experiments.reproductions.negoescu2023.estimators import SETTINGS
 from fl_audit.experiments.reproductions.negoescu2023.simulation import _true_epsilon_star
 from fl_audit.experiments.reproductions.negoescu2023.textual_claims import theorem_2
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.reproductions.plot_style import SCALING_LOOKS, draw_boxes
 from fl_audit.experiments.reproductions.reproduce import PAPERS, reproduce
 from fl_audit.privacy.accounting_enums import SensitivityKind
@@ -46,8 +46,8 @@ DOCS = Path(__file__).parents[3] / "docs" / "papers"
 @pytest.fixture(scope="module")
 def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("finished")
-    reproduce("bernau2021-table3", ItemContext(place / "a", extent=ComputeExtent.QUICK))
-    reproduce("bernau2019-table2", ItemContext(place / "b"))
+    reproduce("bernau2021-table3", ReproductionOptions(place / "a", extent=ComputeExtent.QUICK))
+    reproduce("bernau2019-table2", ReproductionOptions(place / "b"))
     return place
 
 
@@ -122,7 +122,7 @@ def test_pages_of_other_settings_are_stale(finished: Path, tmp_path: Path, monke
 @pytest.mark.long
 def test_the_full_form_is_taken_of_both(tmp_path: Path) -> None:
     for extent in ComputeExtent:
-        reproduce("bernau2021-table3", ItemContext(tmp_path / "runs" / extent, extent=extent))
+        reproduce("bernau2021-table3", ReproductionOptions(tmp_path / "runs" / extent, extent=extent))
     publish.publish(tmp_path / "runs", tmp_path / "docs")
     assert "Full form" in (tmp_path / "docs" / "bernau2021.md").read_text(encoding="utf-8")
 

@@ -19,7 +19,7 @@ from fl_audit.experiments.reproductions.bernau2021.advantage_and_belief import A
 from fl_audit.experiments.reproductions.bernau2021.runs import _neighbour_of, labels_of, play
 from fl_audit.experiments.reproductions.bernau2021.settings import ADULT, InsiderSetting, values_of
 from fl_audit.experiments.reproductions.item_results import COLUMNS
-from fl_audit.experiments.reproductions.papers import ComputeExtent, ItemContext
+from fl_audit.experiments.reproductions.papers import ComputeExtent, ReproductionOptions
 from fl_audit.experiments.reproductions.reproduce import PAPERS, chosen_items
 from fl_audit.experiments.reproductions.reproduction_names import ITEMS, item_names
 from fl_audit.experiments.reproductions.statistics import predicted_advantage
@@ -71,7 +71,7 @@ class Balanced(HTMLParser):
 @pytest.mark.long
 def test_all_items_at_once(tmp_path: Path) -> None:
     said: list[str] = []
-    context = ItemContext(tmp_path, extent=ComputeExtent.QUICK, announce=said.append)
+    context = ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, announce=said.append)
     _, made, page = reproduce.reproduce("bernau2021", context)
     keys = [item.key for item, _ in made.results]
     assert keys == ["table1", "table2", "table3", *(f"fig{number}" for number in (1, 2, 3, 4, 5, 6, 9)), "claims"]
@@ -108,7 +108,7 @@ def _check_page(path: Path, keys: list[str]) -> None:
 
 @pytest.mark.long
 def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
-    _, made, page = reproduce.reproduce("bernau2021-table2", ItemContext(tmp_path, extent=ComputeExtent.QUICK))
+    _, made, page = reproduce.reproduce("bernau2021-table2", ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))
     assert page.name == "bernau2021-table2.html"
     frame = made.results[0][1].frame
     assert len(frame) == 8
@@ -116,7 +116,7 @@ def test_rows_are_what_the_runs_say(tmp_path: Path) -> None:
     row = frame[(frame["setting"] == LS_B.label) & (frame["quantity"] == ADVANTAGE)].iloc[0]
     assert row["measured"] == pytest.approx(2 * trials["won"].mean() - 1)
     assert (row["repetitions"], row["published"]) == (6, 0.17)
-    found = play([LS_B], ItemContext(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
     assert row["theory"] == gaussian_advantage(found.claimed_mu)
     # Under local noise every trial has the claimed evidence: the general prediction and the exact distribution are one.
     assert predicted_advantage(found.mu_of_trials) == pytest.approx(row["theory"], rel=1e-6)
@@ -133,13 +133,13 @@ def test_finished_runs_are_used_and_interrupted_ones_go_on(tmp_path: Path, monke
         return run_audit(plan, directory, *arguments, **named)
 
     monkeypatch.setattr(run_scheduling, "run_audit", noting)
-    first = play([LS_B, LS_B], ItemContext(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    first = play([LS_B, LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
     assert played == [LS_B.name]
-    again = play([LS_B], ItemContext(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    again = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
     assert played == [LS_B.name]
     pd.testing.assert_frame_equal(first.trials, again.trials)
     (tmp_path / "runs-quick" / LS_B.name / "summary.json").unlink()
-    resumed = play([LS_B], ItemContext(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    resumed = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
     assert played == [LS_B.name] * 2
     pd.testing.assert_frame_equal(first.trials, resumed.trials)
 
@@ -159,23 +159,23 @@ def test_the_display_counts_every_round_once(tmp_path: Path) -> None:
             """Nothing to close."""
 
     other = replace(LS_B, belief=0.75)
-    play([LS_B, other], ItemContext(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
+    play([LS_B, other], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
     assert counted[0] == -3 * (6 + 4)
     assert sum(counted) == 0
     # An interrupted run with one of its two batches finished: that one counts at once.
     (tmp_path / "runs-quick" / LS_B.name / "summary.json").unlink()
     shutil.rmtree(tmp_path / "runs-quick" / LS_B.name / "challenger" / "batches" / "batch-00001")
     counted.clear()
-    play([LS_B, other], ItemContext(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
+    play([LS_B, other], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK, progress=Display))
     assert counted[:2] == [-3 * 6, 3 * 3]
     assert sum(counted) == 0
 
 
 def test_another_configuration_in_the_way_is_refused(tmp_path: Path) -> None:
-    play([LS_B], ItemContext(tmp_path, extent=ComputeExtent.QUICK))
+    play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))
     (tmp_path / "runs-quick").rename(tmp_path / "runs")
     with pytest.raises(InputError, match="another configuration"):
-        play([LS_B], ItemContext(tmp_path, engine=Engine.LOCAL))
+        play([LS_B], ReproductionOptions(tmp_path, engine=Engine.LOCAL))
 
 
 @pytest.mark.long
@@ -183,7 +183,7 @@ def test_the_neighbour_is_searched_for_once(tmp_path: Path, monkeypatch: pytest.
     config = parse_config(values_of(LS_B, ComputeExtent.QUICK, None))
     pair = _neighbour_of(config)
     assert resolve(config).public.pair == pair
-    found = play([LS_B], ItemContext(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
+    found = play([LS_B], ReproductionOptions(tmp_path, extent=ComputeExtent.QUICK))[LS_B]
     monkeypatch.setattr("fl_audit.experiments.reproductions.bernau2021.runs._ranked", None)
     other = parse_config(values_of(replace(LS_B, belief=0.75), ComputeExtent.QUICK, None))
     assert _neighbour_of(other, [(config, RunDirectory(tmp_path / "runs-quick" / LS_B.name))]) == pair
@@ -195,13 +195,13 @@ def test_nothing_to_play_on_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(dataset_availability, "find_data", lambda *_: ((), ("no Adult (gone)",)))
     monkeypatch.setattr(attack_cost_scaling, "_seconds", lambda work, size: 1e-9 * size**2)  # nothing is timed here
     with pytest.raises(InputError, match=r"bernau2021-fig9 .*no Adult \(gone\)"):
-        reproduce.reproduce("bernau2021-fig9", ItemContext(tmp_path / "out"))
+        reproduce.reproduce("bernau2021-fig9", ReproductionOptions(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
-    _, made, _ = reproduce.reproduce("bernau2021", ItemContext(tmp_path / "out"))
+    _, made, _ = reproduce.reproduce("bernau2021", ReproductionOptions(tmp_path / "out"))
     assert [item.key for item, _ in made.results] == ["table1", "table3", "fig1", "fig2", "fig3"]
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file"):
-        reproduce.reproduce("bernau2021-table3", ItemContext(tmp_path / "file"))
+        reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path / "file"))
 
 
 def test_every_paper_has_items_of_its_own() -> None:
@@ -218,5 +218,5 @@ def test_papers_do_not_mix_in_one_directory(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "older2020-fig3.html").write_text("")
     monkeypatch.setattr(reproduce, "PAPERS", (replace(paper.PAPER, key="older2020"), paper.PAPER))
     with pytest.raises(InputError, match=r"older2020: .*bernau2021"):
-        reproduce.reproduce("bernau2021-table3", ItemContext(tmp_path))
+        reproduce.reproduce("bernau2021-table3", ReproductionOptions(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["older2020-fig3.html"]

@@ -9,10 +9,10 @@ from scipy.stats import binom
 from fl_audit.audits.black_box import features
 from fl_audit.audits.black_box.claim import LESSONS, StatedClaim
 from fl_audit.audits.black_box.online_guessing import audit_online, fewest_trials, guessed_epsilon
-from fl_audit.audits.black_box.transcript import Transcripts, sketch
+from fl_audit.audits.black_box.transcript import Transcripts, linear_sketch_of
 from fl_audit.strategies.black_box.message_tags import TargetAction
 from fl_audit.strategies.black_box.message_tensors import contribution, crafted, flat
-from fl_audit.strategies.black_box.target_mod import held, shard_of
+from fl_audit.strategies.black_box.target_mod import applying_action, held
 from fl_audit.verdict.verdict import Verdict
 
 
@@ -118,7 +118,7 @@ def test_a_sketch_keeps_products_with_the_difference() -> None:
     shapes = {f"tensor {place:02d}": (place + 1, 3) for place in range(30)}
     size = sum(3 * (place + 1) for place in range(30))
     vectors, difference = draws.normal(size=(2, 2, size))
-    found = sketch(shapes)
+    found = linear_sketch_of(shapes)
     small, along = found.of_vectors(vectors, difference), found.of_difference(difference)
     assert small.shape == along.shape == (2, found.columns[-1][1].stop)
     assert small.shape[1] == 40
@@ -152,15 +152,17 @@ def test_every_action_is_what_it_says() -> None:
 def test_records_are_held_as_the_trial_wants() -> None:
     inputs, labels = np.arange(6).reshape(3, 2), ["x", "y", "z"]
     assert held(labels) is labels
-    with shard_of(TargetAction.WITHOUT_RECORD) as shard:
+    with applying_action(TargetAction.WITHOUT_RECORD) as shard:
         fewer, names = held(inputs, labels)
         assert fewer.tolist() == [[2, 3], [4, 5]]
         assert list(names) == ["y", "z"]
         assert len(names) == 2
     assert shard.records == 3
-    with shard_of(TargetAction.OTHER_RECORD):
+    with applying_action(TargetAction.OTHER_RECORD):
         assert held(inputs).tolist() == [[4, 5], [2, 3], [4, 5]]
-    with shard_of(TargetAction.OWN):  # taken out as under D', so that whatever an app makes of that, it makes of both
+    with applying_action(
+        TargetAction.OWN
+    ):  # taken out as under D', so that whatever an app makes of that, it makes of both
         same = held(inputs)
         assert same is not inputs
         assert same.tolist() == inputs.tolist()

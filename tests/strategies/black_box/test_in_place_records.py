@@ -24,7 +24,7 @@ from fl_audit.strategies.black_box import StatedClaim, held, insider
 from fl_audit.strategies.black_box.dataset_subsets import data_set_of
 from fl_audit.strategies.black_box.message_tags import Observer, TargetAction, TrialTag
 from fl_audit.strategies.black_box.recorder import FAILED, TrialRecorder, TrialRecorderSettings
-from fl_audit.strategies.black_box.target_mod import shard_of
+from fl_audit.strategies.black_box.target_mod import applying_action
 from fl_audit.strategies.flower_grids import make_messages_for
 
 VALUES = np.arange(8.0, dtype=np.float32).reshape(4, 2)
@@ -103,7 +103,7 @@ def test_every_usual_data_set_keeps_its_kind_under_d_and_under_d_prime(kind: str
         (TargetAction.WITHOUT_RECORD, [1, 2, 3]),
         (TargetAction.OTHER_RECORD, [3, 1, 2, 3]),
     ):
-        with shard_of(action) as shard:
+        with applying_action(action) as shard:
             found = held(whole)
         assert shard.records == 4
         assert shard.fault is None
@@ -116,7 +116,7 @@ def test_every_usual_data_set_keeps_its_kind_under_d_and_under_d_prime(kind: str
         if kind == "splits":
             assert len(found["test"]) == 4
     assert held(whole) is whole
-    with shard_of(None) as own_training:
+    with applying_action(None) as own_training:
         assert held(whole) is whole
     assert (own_training.records, own_training.fault) == (4, None)
 
@@ -127,9 +127,9 @@ def test_a_shuffling_loader_draws_as_the_one_that_was_handed_over() -> None:
         return [float(one) for batch in loader for one in batch[:, 0]]
 
     whole = DataLoader(Own(), batch_size=3, shuffle=True)
-    with shard_of(TargetAction.OWN):
+    with applying_action(TargetAction.OWN):
         assert order(held(whole)) == order(whole)
-    with shard_of(TargetAction.WITHOUT_RECORD):
+    with applying_action(TargetAction.WITHOUT_RECORD):
         assert sorted(order(held(whole))) == [2.0, 4.0, 6.0]
 
 
@@ -161,20 +161,20 @@ def test_what_is_no_data_set_is_refused_in_one_line(what: str) -> None:
     make, said = NO_DATA_SETS[what]
     part = make()
     for action in (TargetAction.OWN, TargetAction.WITHOUT_RECORD):
-        with shard_of(action), pytest.raises(InputError) as refused:
+        with applying_action(action), pytest.raises(InputError) as refused:
             held(part)
         assert said in str(refused.value)
         assert "\n" not in str(refused.value)
-    with shard_of(None) as shard:
+    with applying_action(None) as shard:
         assert held(part) is part
     assert said in (shard.fault or "")
 
 
 def test_parts_of_other_records_are_refused() -> None:
     """A second data set in the same message would differ in a second record."""
-    with shard_of(TargetAction.WITHOUT_RECORD), pytest.raises(InputError, match="parts of 4 and 3 records"):
+    with applying_action(TargetAction.WITHOUT_RECORD), pytest.raises(InputError, match="parts of 4 and 3 records"):
         held(VALUES, VALUES[1:])
-    with shard_of(None) as shard:
+    with applying_action(None) as shard:
         held(VALUES)
         held(VALUES[1:])
     assert "parts of 3 and 4 records" in (shard.fault or "")
@@ -265,9 +265,9 @@ def test_a_reply_that_never_comes_is_no_answer() -> None:
         recorder = TrialRecorder(scene)
         for node in (2, 3):
             message = Message(RecordDict({"arrays": ArrayRecord([VALUES])}), node, "train")
-            recorder.sends(message)
+            recorder.record_sent(message)
             if node in answered:
-                recorder.receives(Message(RecordDict({"arrays": ArrayRecord([VALUES])}), reply_to=message))
+                recorder.record_received(Message(RecordDict({"arrays": ArrayRecord([VALUES])}), reply_to=message))
         assert (FAILED in recorder._seen(None, "timed out").numbers) is (2 not in answered)
 
 

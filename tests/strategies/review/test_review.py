@@ -37,7 +37,7 @@ from fl_audit.strategies.black_box.trial_models import template_of, update_of
 from fl_audit.strategies.flower_grids import FIRST_NODE, InProcessGrid
 from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, epsilon_words, stated_by, training_doubt
-from fl_audit.strategies.review.client_counts import asked_of, nodes_of, too_few_clients
+from fl_audit.strategies.review.client_counts import count_asked_clients, nodes_of, too_few_clients
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.plan import plan_of, relevant_scenarios, smallest_budget
 from fl_audit.strategies.review.review import review
@@ -382,7 +382,7 @@ def test_whoever_is_asked_first_in_a_round_sits_on_the_first_seat() -> None:
 
 def test_as_many_clients_are_taken_as_a_wrapper_is_made_for() -> None:
     inner = FedAvg(fraction_train=0.2, fraction_evaluate=0.0)
-    assert asked_of(DifferentialPrivacyServerSideFixedClipping(inner, 1.0, 1.0, 20), 60) == 12
+    assert count_asked_clients(DifferentialPrivacyServerSideFixedClipping(inner, 1.0, 1.0, 20), 60) == 12
     strategy = DifferentialPrivacyServerSideFixedClipping(inner, 1.0, 1.0, 20)
     assert nodes_of(strategy, None, 20)[0] == 100
     nodes, said = nodes_of(strategy, 50, 20)

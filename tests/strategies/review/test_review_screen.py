@@ -32,7 +32,11 @@ from fl_audit.strategies.black_box.system_audit import audit_system
 from fl_audit.strategies.review.claims import StatedAppClaim
 from fl_audit.strategies.review.options import ReviewOptions
 from fl_audit.strategies.review.probe_trials import probed
-from fl_audit.strategies.review.record_privacy_mentions import of_records, of_records_words, of_settings
+from fl_audit.strategies.review.record_privacy_mentions import (
+    find_record_privacy_mentions,
+    mentions_phrase,
+    of_settings,
+)
 from fl_audit.strategies.review.review import review
 from fl_audit.strategies.review.review_messages import headline, report_lines_of_review, review_json
 from fl_audit.strategies.review.review_result import ReviewResult
@@ -120,7 +124,7 @@ def test_privacy_of_records_is_read_from_code_and_not_from_words(code: str, tmp_
     (tmp_path / "code.py").write_text(code)
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "other.py").write_text("import opacus")
-    assert of_records_words(of_records(tmp_path)) == RECORDS[code]
+    assert mentions_phrase(find_record_privacy_mentions(tmp_path)) == RECORDS[code]
 
 
 def test_settings_that_name_a_strength_of_privacy_are_read_with_their_lines(tmp_path: Path) -> None:
@@ -128,7 +132,7 @@ def test_settings_that_name_a_strength_of_privacy_are_read_with_their_lines(tmp_
     file.write_text("[tool.flwr.app.config]\nlr = 0.1\nnoise-multiplier = 1.5\nfit.target-epsilon = 3\n")
     config = {"lr": 0.1, "noise-multiplier": 1.5, "fit.target-epsilon": 3}
     assert of_settings(file, dict.fromkeys(config, 0.0)) == ()
-    said = of_records_words(of_settings(file, config))
+    said = mentions_phrase(of_settings(file, config))
     assert said == "noise-multiplier = 1.5 (pyproject.toml:3), fit.target-epsilon = 3 (pyproject.toml:4)"
 
 
@@ -145,7 +149,7 @@ def _result(claim: StatedClaim = CLAIM, **changes: Any) -> ClaimAudit:
 
 def test_a_guarantee_about_records_is_unseen_and_never_no_guarantee(tmp_path: Path) -> None:
     (tmp_path / "client.py").write_text("from opacus import PrivacyEngine")
-    found, none = of_records(tmp_path), StatedAppClaim(None, "nothing is named")
+    found, none = find_record_privacy_mentions(tmp_path), StatedAppClaim(None, "nothing is named")
     assert server_verdict(none, _result(), 3, 3) is Verdict.NO_GUARANTEE
     verdict = server_verdict(none, _result(), 3, 3, found=found)
     said = _review(_result(), none, verdict=verdict, of_records=found)

@@ -20,7 +20,7 @@ from fl_audit.strategies.black_box.scenarios import BY_NAME
 from fl_audit.strategies.review.app_loading import read_app
 from fl_audit.strategies.review.claims import StatedAppClaim, named_in, stated_by
 from fl_audit.strategies.review.options import ReviewOptions
-from fl_audit.strategies.review.record_privacy_mentions import of_records
+from fl_audit.strategies.review.record_privacy_mentions import find_record_privacy_mentions
 from fl_audit.strategies.review.review import review
 from fl_audit.strategies.review.review_messages import headline, report_lines_of_review, review_json
 from fl_audit.strategies.review.review_result import ReviewResult
@@ -231,7 +231,7 @@ def test_settings_are_about_records_only_where_code_is(tmp_path: Path, code: str
     file.write_text(f"{file.read_text()}noise-multiplier = 1.0\nuse-dp = true\n")
     app = read_app(directory)
     found, unseen = mentions_and_unseen(
-        caught(directory), StatedAppClaim(None, "nothing is named"), app, of_records(directory)
+        caught(directory), StatedAppClaim(None, "nothing is named"), app, find_record_privacy_mentions(directory)
     )
     assert (found == (), unseen == ()) == (code == "", code != "")
     assert code or "noise-multiplier = 1.0, use-dp = True" in unseen[0]
