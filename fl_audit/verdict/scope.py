@@ -39,6 +39,23 @@ def questions_text(found: VerdictDetails, unit: UnitWords) -> str:
     return " ".join(_asked(question, names, found, unit) for question, names in _QUESTIONS)
 
 
+def questions_in_short(found: VerdictDetails) -> list[str]:
+    """Return a sentence for each question beside the amount of noise: whether it was asked, and if not, why.
+
+    Unlike `questions_text`, they name no limits of detection.
+
+    Parameters
+    ----------
+    found
+        Test results of the run.
+    """
+    made, reasons = {test.name for test in found.tests}, dict(found.not_offered)
+    return [
+        f"It was tested {question}." if made & {*names} else f"It was not tested {question}: {_why(names, reasons)}"
+        for question, names in _QUESTIONS
+    ]
+
+
 def _asked(question: str, names: Sequence[TestName], found: VerdictDetails, unit: UnitWords) -> str:
     made = [test for test in found.tests if test.name in names]
     reasons = dict(found.not_offered)
