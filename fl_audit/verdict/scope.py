@@ -20,7 +20,7 @@ _SECRET = (
 _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
     ("whether everybody takes part as was claimed", _PARTICIPATION),
     ("whether everything else that is released is what was claimed", _RELEASED),
-    ("whether anything but the sums tells D from D'", _SECRET),
+    ("whether anything but the released sums tells the two data sets apart", _SECRET),
 )
 
 

@@ -2,6 +2,7 @@
 
 from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
+from fl_audit.report.formatting import is_certainty
 from fl_audit.report.report_elements import ReportContents
 from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 from fl_audit.verdict.declared_tests import OF_OPENED, TestName
@@ -11,7 +12,7 @@ from fl_audit.verdict.verdict import VerdictDetails
 Answer = tuple[str, str, str]
 """A question, whether it is answered, and where the answer is or why there is none."""
 ANSWERED, OPERATOR, UNKNOWN = "answered here", "declared by the operator", "not known"
-_IN_PART, _OPEN = "answered in part", "left open by the verdict"
+_IN_PART, _OPEN, _WEAK = "answered in part", "left open by the verdict", "answered here: next to nothing is assured"
 _NOTHING_CLAIMED = "nothing is claimed, so nothing limits it"
 _INDIRECT = {
     TestName.CANARIES: "how far canaries stand out of the noise",
@@ -35,7 +36,11 @@ def nist_answers(contents: ReportContents) -> tuple[Answer, ...]:
     return (
         ("Epsilon and delta, and what they mean", claimed, "in the lines from Epsilon and delta on, above"),
         ("The unit of privacy", OPERATOR, "whether one unit is one person is for the operator to say"),
-        ("How neighbours differ", ANSWERED, "in the line on the unit that is protected, above"),
+        (
+            "How neighbours differ",
+            ANSWERED if has_claim else UNKNOWN,
+            "in the line on the unit that is protected, above",
+        ),
         ("The mechanism and its implementation", *_mechanism(contents)),
         ("The trust model", OPERATOR, "the configuration says who adds the noise and what the attacker sees"),
         ("Composition over rounds", claimed, rounds),
@@ -91,7 +96,9 @@ def _claimed(contents: ReportContents) -> str:
     if contents.facts.guarantee is None:
         return UNKNOWN
     standing = standing_of_claim(contents)
-    return ANSWERED if standing is ClaimStanding.HELD else str(standing)
+    if standing is not ClaimStanding.HELD:
+        return str(standing)
+    return _WEAK if is_certainty(contents.guarantee.belief_bound) else ANSWERED
 
 
 def _judgement(contents: ReportContents) -> VerdictDetails | None:

@@ -93,6 +93,8 @@ def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
 
 def _unit(contents: ReportContents) -> str:
     relation, one = contents.facts.relation, contents.words.one
+    if contents.facts.guarantee is None:
+        return f"none, since nothing is claimed; the data sets that are compared differ in one {one} ({relation})"
     match relation.relation:
         case Relation.ADD_REMOVE:
             said = "nobody should tell a training with it from the same training without it"

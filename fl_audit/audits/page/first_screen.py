@@ -239,7 +239,7 @@ def summary_table(contents: ReportContents) -> Table:
     table.add_row(Text("Next"), Text(next_step(contents)))
     facts = [(fact.name, f"{fact.value}{fact.joint}{fact.note}") for fact in facts_of(contents)]
     if (guarantee := contents.facts.guarantee) is not None:
-        facts.append(("Guarantee", guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))))
+        facts.append(("Claimed guarantee", guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))))
     for rows in (facts, [(row.name, finding_text(row.to_json())) for row in page_rows(contents)]):
         table.add_section()
         for name, said in rows:
