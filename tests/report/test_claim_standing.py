@@ -161,3 +161,13 @@ def test_titles_name_the_file_of_a_user_and_not_its_format():
     assert [DataSpec(name).title for name in ("csv", "adult", "hf:a/b", "own.loaders:load")] == [
         "csv", "adult", "hf:a/b", "load",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("height", [40, 140])
+def test_no_sheet_holds_the_line_to_sign_alone(make_contents, height):
+    weasyprint = pytest.importorskip("weasyprint")
+    page = render_html(make_contents(**KINDS[Verdict.CONSISTENT]), [], True, False)
+    heading = '<h2 id="configuration"'
+    page = page.replace(heading, f'<div style="height: {height}mm"></div>{heading}')
+    last = weasyprint.HTML(string=page).render().pages[-1]
+    assert last.anchors["closing"][1] > 60  # some settings are above it, below the margin of 13 mm or 49 pixels

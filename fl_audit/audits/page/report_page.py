@@ -198,7 +198,7 @@ def render_html(
         f'<h2 id="figures">Figures</h2>\n<div class="figures">{"".join(shown)}</div>' if shown else "",
         _annex(contents) if on_paper and not with_appendix else "",
         _configuration(contents) if on_paper else "",
-        f'<div class="closing">\n{_SIMULATION}\n{_sign_off(signer)}</div>' if on_paper else _SIMULATION,
+        f'<div class="closing" id="closing">\n{_SIMULATION}\n{_sign_off(signer)}</div>' if on_paper else _SIMULATION,
         _appendix(contents, figures) if with_appendix else "",
     ]
     return html_page(
