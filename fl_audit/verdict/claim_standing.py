@@ -1,6 +1,7 @@
-"""Say what the verdict of a run makes of its claim, so that no report states a claim as a fact that the run refuted."""
+"""Derive the standing of a claim from the verdict, so that no report states a refuted claim as a fact."""
 
 from enum import StrEnum
+from typing import assert_never
 
 from fl_audit.report.formatting import capital, uncapital
 from fl_audit.report.report_elements import ReportContents
@@ -9,7 +10,10 @@ from fl_audit.verdict.verdict import Verdict
 
 
 class ClaimStanding(StrEnum):
-    """What a run makes of the guarantee that is claimed for it; the value is the phrase of a report."""
+    """Standing of a claimed guarantee after a run; the value is the phrase of a report.
+
+    HELD: the run is consistent. REFUTED: it is violated. UNCONFIRMED: it has any other verdict, or none.
+    """
 
     HELD = "not contradicted by this run"
     REFUTED = "claimed, and refuted by this run"
@@ -17,23 +21,29 @@ class ClaimStanding(StrEnum):
 
 
 def standing_of_claim(contents: ReportContents) -> ClaimStanding:
-    """Return what a run makes of its claim, which follows from the verdict.
-
-    A consistent run holds the claim, and a violated one refutes it. All other runs, and those without a verdict, leave
-    it unconfirmed.
-    """
+    """Return the standing of the claim of a run, which follows from the verdict."""
     numbers = contents.find(VerdictFinding)
-    match None if numbers is None else numbers.verdict:
+    verdict = None if numbers is None else numbers.verdict
+    match verdict:
         case Verdict.CONSISTENT:
             return ClaimStanding.HELD
         case Verdict.VIOLATED:
             return ClaimStanding.REFUTED
-        case _:
+        case Verdict.INCONCLUSIVE | Verdict.NOT_AUDITED | Verdict.NO_GUARANTEE | None:
             return ClaimStanding.UNCONFIRMED
+        case _:
+            assert_never(verdict)
 
 
 def name_with_standing(name: str, standing: ClaimStanding) -> str:
-    """Return the name of a claimed limit, after words that say so unless the run holds the claim.
+    """Return the name of a claimed limit, after words on its standing unless the run holds the claim.
+
+    Parameters
+    ----------
+    name
+        Name of the limit, beginning with a capital letter.
+    standing
+        Standing of the claim.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What reports say of a claim follows from the verdict, and what they say was tested follows from the tests."""
+"""Reports state a claim according to the verdict, and the tests made according to the judgement."""
 
 import re
 from dataclasses import replace
@@ -34,6 +34,7 @@ KINDS = {
 }
 STANDINGS = {Verdict.CONSISTENT: ClaimStanding.HELD, Verdict.VIOLATED: ClaimStanding.REFUTED}
 LIMITS = ("epsilon and delta", "gaussian mu", "surer than", "advantage over", "named right", "found as a member")
+MECHANISM = "The mechanism and its implementation"
 CERTAIN = {"mu": 9.0, "trials": 20}
 
 
@@ -62,7 +63,7 @@ def test_the_belief_alone_fails_with_probability_delta(make_contents):
     contents = make_contents(**KINDS[Verdict.CONSISTENT])
     chance = one_in(contents.guarantee.delta)
     rows = [(name, told) for name, told in annex(contents)[0] if chance in told]
-    assert [name for name, _ in rows] == ["Nobody becomes surer than"]
+    assert ["surer" in name for name, _ in rows] == [True]
     assert chance in facts_of(contents)[0].note
 
 
@@ -82,20 +83,20 @@ def with_tests(contents, *names):
 def test_an_answer_about_the_mechanism_follows_from_the_tests_that_were_made(make_contents):
     contents = make_contents(**KINDS[Verdict.CONSISTENT])
     made = {one.name for one in verdict_of(contents).judged.tests}
-    mechanism, side = (answers(contents)[name] for name in ("The mechanism and its implementation", "Side channels"))
+    mechanism, side = (answers(contents)[name] for name in (MECHANISM, "Side channels"))
     assert mechanism[0] == ANSWERED
     assert f"{len(made)} tests" in mechanism[1]
     assert "digits" in side[1]
     few = answers(with_tests(contents, TestName.NOISE_TOTAL))
-    assert few["The mechanism and its implementation"][0] not in (ANSWERED, UNKNOWN)
-    assert "not tested" in few["The mechanism and its implementation"][1]
+    assert few[MECHANISM][0] not in (ANSWERED, UNKNOWN)
+    assert "not tested" in few[MECHANISM][1]
     assert few["Side channels"][1].startswith("neither")
 
 
 def test_a_run_without_tests_answers_nothing_about_the_mechanism(make_contents):
     for verdict in (Verdict.NOT_AUDITED, Verdict.NO_GUARANTEE):
         told = answers(make_contents(**KINDS[verdict]))
-        assert told["The mechanism and its implementation"][0] == UNKNOWN
+        assert told[MECHANISM][0] == UNKNOWN
         assert told["Side channels"][1].startswith("neither")
 
 

@@ -19,7 +19,7 @@ _INDIRECT = {
     TestName.SCORES: "the scores of an attack",
     TestName.CANDIDATES: "how often an attack names the right candidate",
 }
-"""What the tests look at that do not measure the noise itself."""
+"""For each test that does not measure the noise itself, the values that it judges instead."""
 _OF_DIGITS = (TestName.LOW_BITS, TestName.GRID)
 
 

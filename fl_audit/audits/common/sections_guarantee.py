@@ -59,7 +59,7 @@ _BY_STANDING = {
     ClaimStanding.REFUTED: "Had the guarantee been kept, this would hold; it was broken, so nothing assures it. ",
     ClaimStanding.UNCONFIRMED: "This is claimed, and not confirmed by this run. ",
 }
-"""What comes before the text for a person, by what the run makes of the claim."""
+"""Sentence before the text for a person, by the standing of the claim."""
 
 
 def person_text(contents: ReportContents) -> str:
