@@ -36,8 +36,8 @@ def _smallest_breach(numbers: VerdictFinding) -> str:
     limit, claimed = numbers.judged.limit_of_detection, number_text(numbers.claimed, 3)
     runs = f"{round(10 * DETECTION_POWER)} of 10 such runs"
     if not math.isfinite(limit):
-        return f"It is not known of any breach of epsilon, claimed as {claimed}, that {runs} would find it."
+        return f"No breach is known that {runs} would find; an epsilon of {claimed} is claimed."
     return (
-        f"Too little noise would be found by {runs} from an epsilon of {number_text(limit, 3)} on, where {claimed} is "
-        "claimed; less of it, or a breach of another kind, may pass."
+        f"{runs} would find noise so small that epsilon is {number_text(limit, 3)} or more, where {claimed} is "
+        "claimed. A smaller breach, or one of another kind, may pass."
     )
