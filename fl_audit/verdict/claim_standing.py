@@ -53,3 +53,21 @@ def name_with_standing(name: str, standing: ClaimStanding) -> str:
     'Epsilon and delta'
     """
     return name if standing is ClaimStanding.HELD else f"{capital(standing)}: {uncapital(name)}"
+
+
+def with_standing_in_brackets(text: str, standing: ClaimStanding) -> str:
+    """Return a text that names the guarantee, followed by its standing in brackets unless the run holds the claim.
+
+    Parameters
+    ----------
+    text
+        Text such as the title of a table.
+    standing
+        Standing of the claim.
+
+    Examples
+    --------
+    >>> with_standing_in_brackets("Nobody, by the guarantee", ClaimStanding.UNCONFIRMED)
+    'Nobody, by the guarantee (claimed, not confirmed by this run)'
+    """
+    return text if standing is ClaimStanding.HELD else f"{text} ({standing})"

@@ -6,7 +6,7 @@ from fl_audit.adjacency import Adjacency, Relation, Unit
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, UnitLevel, measure_levels
 from fl_audit.report.formatting import number_text
 from fl_audit.report.report_elements import ReportContents, Section, Table
-from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
+from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
 
 _WHOSE = {
     Unit.RECORD: "one record",
@@ -48,9 +48,7 @@ def _tables(numbers: PrivacyUnitsFinding, contents: ReportContents) -> list[Tabl
         (_WHOSE[one.unit], _follows(one, relation), _epsilon(one), "not asked" if one.shown is None else one.shown)
         for one in numbers.levels
     )
-    standing = standing_of_claim(contents)
-    title = _TITLE if standing is ClaimStanding.HELD else f"{_TITLE} ({standing})"
-    return [Table(title, columns, rows)]
+    return [Table(with_standing_in_brackets(_TITLE, standing_of_claim(contents)), columns, rows)]
 
 
 def larger_unit_sentence(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
