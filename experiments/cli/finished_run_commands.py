@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
 _NAMES, _CELL = 29, 10
 """Widths of the column of names and of that of a run: five runs fit side by side into 80 characters."""
-_MARKS = {"no contradiction": "~", "too few trials to tell": "?", "broken": "!", "shows no breach by itself": "="}
+_MARKS = {
+    "no contradiction": "~",
+    "too few trials to tell": "?",
+    "broken": "!",
+    "shows no breach by itself": "=",
+    "the claim limits nothing": "#",
+}
 """Marks behind a number whose reading is not kept; written out, because the enumeration takes a second to import."""
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fl_audit.report.formatting import is_certainty
+
 # By verdict, named as summaries do: its enumeration takes a second to import. White has a contrast of 4.5 on each.
 _COLOURS = {"consistent": "#1a7f37", "violated": "#b3261e"}
 _GREY = "#57606a"
@@ -11,10 +13,15 @@ _LETTER = 6.6  # width of a letter of 11 pixels, on average
 
 
 def badge(summary: Mapping[str, Any]) -> str:
-    """Return an SVG image with the verdict of a run and its claimed epsilon, if any, from its `summary.json`."""
-    verdict = str(summary["verdict"])
-    epsilon = (summary.get("guarantee") or {}).get("epsilon")
+    """Return an SVG image with the verdict of a run and its claimed epsilon, if any, from its `summary.json`.
+
+    If a run is consistent with a guarantee that assures next to nothing, the badge says so and is grey.
+    """
+    verdict, guarantee = str(summary["verdict"]), summary.get("guarantee") or {}
+    epsilon, belief = guarantee.get("epsilon"), guarantee.get("belief_bound")
     text, colour = verdict + ("" if epsilon is None else f", epsilon {epsilon:.2g}"), _COLOURS.get(verdict, _GREY)
+    if verdict == "consistent" and belief is not None and is_certainty(belief):
+        text, colour = f"{text}: assures next to nothing", _GREY
     left, right = (round(_LETTER * len(each)) + 12 for each in (_LABEL, text))
     title = f"{_LABEL}: {text}"
     return (

@@ -27,6 +27,8 @@ from fl_audit.user_modules import import_function, title_of_named
 OptionValue = str | int | tuple[str, ...]
 """Type of the value of an option: a string, an integer, or several strings."""
 _Loader = Callable[[Path | None, Mapping[str, Any]], LoadedDataset]
+_FILE_OPTIONS = {"csv": "path", "npz": "path", "images": "path", "idx": "images"}
+"""For each format of a user's files, the option that names the file or folder."""
 _Finder = Callable[[Path | None], object]
 
 
@@ -40,7 +42,14 @@ class DataSpec:
 
     @property
     def title(self) -> str:
-        """The name as shown in titles; for a user's loader `package.module:name` only the part after the colon."""
+        """The name as shown in titles.
+
+        For files of the user it is the name of the file or folder, and for a loader `package.module:name` only the part
+        after the colon.
+        """
+        path = dict(self.options).get(_FILE_OPTIONS.get(self.name, ""))
+        if isinstance(path, str):
+            return Path(path).name or self.name
         return self.name if self.name.startswith(PREFIX) else title_of_named(self.name)
 
 

@@ -30,6 +30,10 @@ class Findings:
         assert found is None or isinstance(found, kind)
         return found
 
+    def replaced(self, finding: object) -> "Findings":
+        """Return these findings with another one in place of the one of the same type."""
+        return Findings({**self.by_type, type(finding): finding})
+
 
 def json_of(value: Any) -> Any:
     """Convert a value to JSON types: dataclasses to dicts, enum members to strings, infinity and NaN to None."""

@@ -46,9 +46,14 @@ def number_text(value: object, digits: int = 4) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage in text; only the shares 0 and 1 are written as 0 % and 100 %."""
+    """Return a share as a percentage in text; only the shares 0 and 1 are written as 0 % and 100 %.
+
+    A share below 1 that is a certainty (see `is_certainty`) is written as "almost 100 %", without its nines.
+    """
     if share is None or not math.isfinite(share):
         return number_text(share)
+    if share < 1 and is_certainty(share):
+        return f"almost 100{SPACE}%"
     tail = 100 * min(abs(share), abs(1 - share))
     decimals = 1 if tail >= 1 or tail == 0 else min(12, 1 - math.floor(math.log10(tail)))
     text = f"{100 * share:.{decimals}f}"

@@ -23,7 +23,7 @@ from fl_audit.report.unit_words import unit_words
 AUDIT_DEVICE = "Not a private release: noise follows the data (audit device)"
 SIMULATION_NOTICE = (
     "All noise in this run comes from a seed, so that the run can be repeated. Whoever knows the seed can remove the "
-    "noise: this is a simulation and no secure release."
+    "noise: the mechanism is simulated, and this is no secure release."
 )
 
 

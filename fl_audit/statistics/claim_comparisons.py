@@ -18,8 +18,10 @@ class ClaimStatus(StrEnum):
     BROKEN = "broken"
     TOO_FEW = "too few trials to tell"
     ALONE = "shows no breach by itself"  # as `KEPT`, in a run in which another number broke the guarantee
+    NO_LIMIT = "the claim limits nothing"  # the claimed upper limit is as large as the number can be
 
 
+_NEGLIGIBLE = 1e-9  # share of the range below the largest number within which a claim limits nothing
 Ends = tuple[float, float]
 """The ends of an interval; a missing end is infinite."""
 
@@ -64,6 +66,8 @@ def compare_with_claim(
       needed because a report has many intervals: at 95 %, one in 20 misses the truth.
     * *too few trials to tell*: the interval contains the claim and also a value that breaks it twofold.
     * *no contradiction*: the interval contains the claim, but no value that breaks it twofold.
+    * *the claim limits nothing*: an upper limit reaches `largest`, but for less than a billionth. No number can break
+      such a limit, so the interval does not decide.
 
     A lower limit, such as for noise, is broken twofold by half of the limit. An upper limit, such as for an advantage
     or an epsilon, is broken twofold by twice the limit. Half and twice refer to the distance from `origin`: with the
@@ -102,7 +106,11 @@ def compare_with_claim(
     'too few trials to tell'
     >>> str(compare_with_claim((0.01, 0.2), 0.2191).reading), str(compare_with_claim((0.3, 0.4), 0.2191).reading)
     ('kept', 'broken')
+    >>> str(compare_with_claim((-1.0, 1.0), 1.0, largest=1.0).reading)
+    'the claim limits nothing'
     """
+    if not is_least and _reaches(claim, largest, origin):
+        return ClaimComparison(ClaimStatus.NO_LIMIT)
     stands = _side_of_interval(ends, claim, is_least)
     if stands is ClaimStatus.KEPT:
         return ClaimComparison(ClaimStatus.ALONE if is_violated else ClaimStatus.KEPT)
@@ -117,6 +125,13 @@ def compare_with_claim(
     twofold = _twofold(claim, is_least, origin, largest)
     is_broken = _side_of_interval(ends, claim, is_least) is ClaimStatus.BROKEN
     return ClaimComparison(ClaimStatus.BROKEN if is_broken else _within(ends, claim, twofold), decided)
+
+
+def _reaches(claim: float, largest: float, origin: float) -> bool:
+    """Return whether a claimed upper limit is as large as its number can be, so that nothing exceeds it."""
+    if not math.isfinite(largest):
+        return claim == math.inf
+    return claim >= largest - _NEGLIGIBLE * (largest - origin)
 
 
 def _side_of_interval(ends: Ends, claim: float, is_least: bool) -> ClaimStatus:

@@ -20,7 +20,7 @@ _SECRET = (
 _QUESTIONS: tuple[tuple[str, tuple[TestName, ...]], ...] = (
     ("whether everybody takes part as was claimed", _PARTICIPATION),
     ("whether everything else that is released is what was claimed", _RELEASED),
-    ("whether anything but the sums tells D from D'", _SECRET),
+    ("whether anything but the released sums tells the two data sets apart", _SECRET),
 )
 
 
@@ -37,6 +37,23 @@ def questions_text(found: VerdictDetails, unit: UnitWords) -> str:
         Words with which the report names the protected unit, such as a record.
     """
     return " ".join(_asked(question, names, found, unit) for question, names in _QUESTIONS)
+
+
+def questions_in_short(found: VerdictDetails) -> list[str]:
+    """Return a sentence for each question beside the amount of noise: whether it was asked, and if not, why.
+
+    Unlike `questions_text`, they name no limits of detection.
+
+    Parameters
+    ----------
+    found
+        Test results of the run.
+    """
+    made, reasons = {test.name for test in found.tests}, dict(found.not_offered)
+    return [
+        f"It was tested {question}." if made & {*names} else f"It was not tested {question}: {_why(names, reasons)}"
+        for question, names in _QUESTIONS
+    ]
 
 
 def _asked(question: str, names: Sequence[TestName], found: VerdictDetails, unit: UnitWords) -> str:

@@ -61,7 +61,7 @@ def _meaning(row: ReportNumber) -> str:
             return "so noise is missing"
         case ClaimStatus.TOO_FEW:
             return f"so half of the claim, or twice, could not be told from it: {row.reading_text}"
-        case None:
+        case ClaimStatus.NO_LIMIT | None:
             return "and nothing is claimed"
         case _:
             assert_never(row.reading)

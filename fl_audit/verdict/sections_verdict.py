@@ -9,7 +9,7 @@ from fl_audit.plurals import plural
 from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.report import formatting
 from fl_audit.report.banner import Banner
-from fl_audit.report.formatting import ClaimStatus, capital, number_text, one_in, percent
+from fl_audit.report.formatting import ClaimStatus, capital, is_certainty, number_text, one_in, percent
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
 from fl_audit.report.unit_words import UnitWords, unit_words
 from fl_audit.verdict.banner import verdict_banner
@@ -22,6 +22,9 @@ from fl_audit.verdict.verdict import Verdict, VerdictDetails
 from fl_audit.verdict.verdict_messages import MISSING_WORDS, TestMessage, broken_tests, p_text, title_of
 
 _BREACH_OF_SIZE = f"a breach of {BREACH:g} times the guarantee, if it lies in the size of the noise alone"
+WEAK = "But the guarantee itself assures next to nothing."
+"""Sentence in the banner of a consistent run whose guarantee excludes no belief."""
+_FOUND = f"{round(10 * DETECTION_POWER)} of 10 such runs would have found it"
 _MOST_NAMED = 2  # other kinds of breach that are named beside the first one
 
 
@@ -41,7 +44,9 @@ def banner(contents: ReportContents) -> Banner:
         case Verdict.CONSISTENT:
             tests = len(numbers.judged.tests)
             none = "The one test does not contradict" if tests == 1 else f"None of {tests} tests contradicts"
-            line = f"{none} the guarantee. {_limits(contents)}".strip()
+            # A green banner must not pass for an assurance that the guarantee does not give.
+            weak = f" {WEAK}" * is_certainty(contents.guarantee.belief_bound)
+            line = f"{none} the guarantee.{weak} {_limits(contents)}".strip()
         case Verdict.INCONCLUSIVE if numbers.contradicted_by:
             names = ", ".join(numbers.contradicted_by)
             line = f"No test contradicts the guarantee, but what was measured below does: {names}."
@@ -147,9 +152,9 @@ def _limits(contents: ReportContents) -> str:
         longest = f" ({number_text(signal.limit, 3)} if as long as the clipping norm)" if is_shorter else ""
         counted = f", and a {unit} that counts {_counted(signal.times)}{longest}"
     if anywhere is None:
-        return f"Had {at_unit} of the noise been missing where it hides the {unit}, we would have found it{counted}."
+        return f"Had {at_unit} of the noise been missing where it hides the {unit}, {_FOUND}{counted}."
     just = f"{at_unit} just where it hides the {unit}"
-    return f"Had {anywhere} of the noise been missing we would have found it, or {just}{counted}."
+    return f"Had {anywhere} of the noise been missing, {_FOUND}, or {just}{counted}."
 
 
 def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
@@ -182,7 +187,7 @@ def _sentence(numbers: VerdictFinding, contents: ReportContents) -> str:
             text = "We came to no verdict: no insider took part, so nothing was held against the guarantee."
         case _:
             assert_never(numbers.verdict)
-    text += _looks_text(numbers.judgement, contents.facts)
+    text += looks_text(numbers.judgement, contents.facts)
     if not contents.facts.federation.mechanism.is_private_release:
         text += " The models of this run are test pieces and must not be handed out: their noise depends on the data."
     return text
@@ -198,8 +203,16 @@ def _alarms(found: VerdictDetails, facts: RunDescription) -> str:
     return f"{one_in(found.level)} audits{' at one look' if len(facts.looks) > 1 else ''}"
 
 
-def _looks_text(found: VerdictDetails | None, facts: RunDescription) -> str:
-    """Return sentences on the false-positive rate of a run that was judged more than once; empty if judged once."""
+def looks_text(found: VerdictDetails | None, facts: RunDescription) -> str:
+    """Return sentences on the false-positive rate of a run that was judged more than once; empty if judged once.
+
+    Parameters
+    ----------
+    found
+        Test results of the run; None if nothing was tested, which gives an empty text.
+    facts
+        The run, with the numbers of trials after which it was judged.
+    """
     # If the numbers of trials depend on earlier results, the rate of two looks is up to 3.1 times that of one (for a
     # test whose statistic is a sum of normal numbers).
     often = len(facts.looks)
@@ -354,7 +367,7 @@ def verdict_section(
     def said(numbers: VerdictFinding, run: FinishedRun) -> Mapping[str, Any]:
         scope = _scope(numbers, run.facts, covers(run.facts))
         return {
-            "scope": scope + why_not_compared(run) + _looks_text(numbers.judgement, run.facts),
+            "scope": scope + why_not_compared(run) + looks_text(numbers.judgement, run.facts),
             "looks": None if numbers.judgement is None else list(run.facts.looks),
         }
 

@@ -116,7 +116,8 @@ def _reading(numbers: LiveFinding) -> ClaimStatus:
 
 def _facts(numbers: LiveFinding) -> tuple[Fact, ...]:
     found, guarantee, said = numbers.finding, numbers.guarantee, _reading(numbers)
-    surer = f"claimed: at most {percent(guarantee.belief_bound)}; {said}"
+    rarely = f"except with a chance of at most {one_in(guarantee.delta)}"
+    surer = f"claimed: at most {percent(guarantee.belief_bound)}, {rarely}; {said}"
     needed = "none" if numbers.rounds_needed is None else f"{numbers.rounds_needed:,}"
     return (
         Fact("Epsilon of the training, at least", number_text(found.epsilon_lower, 3),

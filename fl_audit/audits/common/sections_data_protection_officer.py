@@ -1,20 +1,24 @@
 """The report section for a data-protection officer: claims, findings, and the operator's declarations."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 from fl_audit.adjacency import Relation
+from fl_audit.audits.common.officer_answers import nist_answers, questions_of_anonymity
+from fl_audit.audits.registry import audit_of
 from fl_audit.federation.findings import Findings
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.plurals import plural
 from fl_audit.privacy.defaults import CANDIDATES
+from fl_audit.privacy.guarantee import Guarantee
 from fl_audit.privacy.guarantee_line import fit_of_all
-from fl_audit.report.formatting import number_text, percent
+from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.report.report_elements import ReportContents, Section, Table, TableKind
+from fl_audit.verdict.claim_standing import name_with_standing, standing_of_claim
 from fl_audit.verdict.findings_verdict import VerdictFinding
 from fl_audit.verdict.sections_verdict import banner
+from fl_audit.verdict.short_scope import short_scope
 
 TO_FILL_IN = "_" * 48
 _OF_DATA = {
@@ -24,28 +28,10 @@ _OF_DATA = {
     "data-set": "Data set, as its owner calls it",
     "persons": "Whose data these are",
 }
-_OF_REPORT = {"retention": "How long model, data and report are kept", "signer": "Signed by", "role": "Role"}
-_DECLARED = (*_OF_DATA, *_OF_REPORT)
-_ANSWERED, _OPERATOR, _UNKNOWN = "answered here", "declared by the operator", "not known"
-_NIST = (
-    ("Epsilon and delta, and what they mean", _ANSWERED, "in the lines from Epsilon and delta on, above"),
-    ("The unit of privacy", _OPERATOR, "whether one unit is one person is for the operator to say"),
-    ("How neighbours differ", _ANSWERED, "in the line on the unit that is protected, above"),
-    ("The mechanism and its implementation", _ANSWERED, "by the verdict, which says what it could not see"),
-    ("The trust model", _OPERATOR, "the configuration says who adds the noise and what the attacker sees"),
-    ("Composition over rounds", _ANSWERED, "epsilon is for all rounds of this training together"),
-    (
-        "Composition over trainings",
-        _OPERATOR,
-        "other trainings with the same data add to epsilon; fl-audit account --ledger adds them up",
-    ),
-    ("Accuracy", _ANSWERED, "on the first page: the share of new cases for which the model is right"),
-    ("Bias against groups", _UNKNOWN, "accuracy is that of all test records together"),
-    ("Side channels", _UNKNOWN, "the digits of the noise are tested for traces of the data; the time of a step is not"),
-    ("Security and access control", _UNKNOWN, "that only released models leave the server was not looked at"),
-    ("The collection of the data", _UNKNOWN, "an audit begins with the records that it is given"),
-)
-"""For each topic of NIST SP 800-226 (March 2025): the topic, whether it is answered here, and where or why not."""
+_OF_REPORT = {"retention": "How long model, data and report are kept"}
+SIGNED = {"signer": "Signed by", "role": "Role"}
+"""Titles of what is declared about the person who signs; on paper they stand at the line to sign, and nowhere else."""
+_DECLARED = (*_OF_DATA, *_OF_REPORT, *SIGNED)
 PUBLISHED = (
     ("US Census 2020, redistricting data", "one person; 2.47 for one housing unit", "17.14 at delta 1e-10",
      "US Census Bureau, press release of 9 June 2021"),
@@ -86,7 +72,8 @@ def _facts_table(numbers: OperatorDeclarations, contents: ReportContents) -> Tab
     before, after = (
         [(name, numbers.declared.get(key, TO_FILL_IN)) for key, name in some.items()] for some in (_OF_DATA, _OF_REPORT)
     )
-    rows = [*before, *_of_records(contents), *_of_guarantee(contents), *_of_run(contents), *after]
+    signed = [(title, numbers.declared[key]) for key, title in SIGNED.items() if key in numbers.declared]
+    rows = [*before, *_of_records(contents), *_of_guarantee(contents), *_of_run(contents), *after, *signed]
     return Table("What is processed, claimed and found", ("", ""), tuple(rows), TableKind.PAIRS)
 
 
@@ -106,6 +93,8 @@ def _of_records(contents: ReportContents) -> list[tuple[str, str]]:
 
 def _unit(contents: ReportContents) -> str:
     relation, one = contents.facts.adjacency, contents.words.one
+    if contents.facts.guarantee is None:
+        return f"none, since nothing is claimed; the data sets that are compared differ in one {one} ({relation})"
     match relation.relation:
         case Relation.ADD_REMOVE:
             said = "nobody should tell a training with it from the same training without it"
@@ -122,7 +111,7 @@ def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
         return [("Epsilon and delta", "nothing is claimed")]
     named, fit = guarantee.reconstruction_bound(1 / CANDIDATES), fit_of_all(guarantee.claims)
     found = 1 - guarantee.claim.profile.tradeoff(0.01)
-    return [
+    rows = [
         (
             "Epsilon and delta",
             f"{number_text(guarantee.epsilon, 4)} at delta {guarantee.delta:g}, by accountant {guarantee.accountant}",
@@ -132,11 +121,21 @@ def _of_guarantee(contents: ReportContents) -> list[tuple[str, str]]:
             f"{number_text(fit.mu, 4)}, with a regret of {fit.regret:.2g} (the error of that one number; 0 would be "
             "perfect privacy, and of two guarantees about the same unit the smaller mu is the stronger)",
         ),
-        ("Nobody becomes surer than", f"{percent(guarantee.belief_bound)} that {contents.words.that}"),
+        _surer_row(guarantee, contents),
         ("Advantage over guessing, at most", percent(guarantee.advantage_bound_exact)),
         *([] if named is None else [(f"Named right among {CANDIDATES:,} equally likely, at most", percent(named))]),
         ("Found as a member at 1 % false alarms, at most", percent(found)),
     ]
+    standing = standing_of_claim(contents)
+    return [(name_with_standing(name, standing), said) for name, said in rows]
+
+
+def _surer_row(guarantee: Guarantee, contents: ReportContents) -> tuple[str, str]:
+    """Return the row on the largest belief; unlike the other limits, it fails with probability delta."""
+    if is_certainty(guarantee.belief_bound):
+        return "How sure somebody may become", f"entirely sure that {contents.words.that}: epsilon limits nothing here"
+    bound = f"{percent(guarantee.belief_bound)} that {contents.words.that}"
+    return "Nobody becomes surer than", f"{bound}, except with a chance of at most {one_in(guarantee.delta)}"
 
 
 def _of_run(contents: ReportContents) -> list[tuple[str, str]]:
@@ -151,23 +150,17 @@ def _of_run(contents: ReportContents) -> list[tuple[str, str]]:
 
 
 def _tables(numbers: OperatorDeclarations, contents: ReportContents) -> list[Table]:
-    edpb = (
-        ("Singling out: can somebody be isolated in the data?", _ANSWERED,
-         f"by the line on {CANDIDATES:,} equally likely, a bound; a reconstruction audit, which is a run of its own, "
-         "measures how often an attacker succeeds"),
-        ("Linkability: can two records be tied to one person?", f"{_ANSWERED}, for one training",
-         "by the bounds on belief and advantage; what other publications about a person add is not known"),
-        ("Inference: can a value be deduced of somebody?", f"{_ANSWERED}, for what the training adds",
-         "the bounds limit what the training tells about one person; what holds for people of a kind can be deduced of "
-         "a person who was not in the data too"),
-    )  # fmt: skip
     published = "Epsilons that others have published: what was bearable there, and not what is safe here"
     columns = ("What is asked", "Answer", "Where, or why not")
     return [
         _facts_table(numbers, contents),
         _checked(contents),
-        Table("NIST SP 800-226: the parts of a guarantee", columns, _NIST),
-        Table("The three questions about anonymous data (Opinion 05/2014; EDPB Opinion 28/2024)", columns, edpb),
+        Table("NIST SP 800-226: the parts of a guarantee", columns, nist_answers(contents)),
+        Table(
+            "The three questions about anonymous data (Opinion 05/2014; EDPB Opinion 28/2024)",
+            columns,
+            questions_of_anonymity(contents),
+        ),
         Table(published, ("What is released", "Unit", "Epsilon", "Source"), PUBLISHED),
     ]
 
@@ -176,14 +169,22 @@ def _checked(contents: ReportContents) -> Table:
     """Return a table of the verdict, of what was checked, and of cautions about the data."""
     numbers, notes = contents.find(VerdictFinding), contents.summary.get("look_at") or ()
     reason = "none" if numbers is None else f"{numbers.verdict}: {banner(contents).line}"
-    # One line for each sentence, since twenty sentences in one block are unreadable.
-    scope = re.sub(r"(?<=\.) (?=[A-Z0-9])", "\n", str(contents.summary.get("scope") or "nothing"))
+    scope = "\n".join(_scope(contents)) or str(contents.summary.get("scope") or "nothing")
     rows = (
         ("Verdict, and why", reason),
         ("What was checked, and what could not be seen", scope),
         *(("What to know about the data", str(one)) for one in notes),
     )
     return Table("What was checked, and what could not be seen", ("", ""), rows, TableKind.PAIRS)
+
+
+def _scope(contents: ReportContents) -> list[str]:
+    """Return what was checked, a sentence for each line; empty if nothing was tested."""
+    numbers, tests = contents.find(VerdictFinding), audit_of(contents.facts.federation).guarantee_tests
+    if numbers is None:
+        return []
+    lines = short_scope(numbers, contents.facts, tests.covers(contents.facts))
+    return [*lines, *filter(None, [tests.why_not_compared(contents.run).strip()])] if lines else []
 
 
 def _sentence(_: OperatorDeclarations, __: ReportContents) -> str:

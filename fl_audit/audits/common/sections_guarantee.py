@@ -23,8 +23,7 @@ from fl_audit.report import mechanism_messages
 from fl_audit.report.figure_style import BIT_STYLES, INK, SMALL_TEXT_SIZE, finish_axes
 from fl_audit.report.formatting import is_certainty, number_text, one_in, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
-from fl_audit.verdict.findings_verdict import VerdictFinding
-from fl_audit.verdict.verdict import Verdict
+from fl_audit.verdict.claim_standing import ClaimStanding, standing_of_claim
 
 
 def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> str:
@@ -55,9 +54,17 @@ def _sentence(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> s
     )
 
 
+_BY_STANDING = {
+    ClaimStanding.HELD: "",
+    ClaimStanding.REFUTED: "Had the guarantee been kept, this would hold; it was broken, so nothing assures it. ",
+    ClaimStanding.UNCONFIRMED: "This is claimed, and not confirmed by this run. ",
+}
+"""Sentence before the text for a person, by the standing of the claim."""
+
+
 def person_text(contents: ReportContents) -> str:
     """Return a few sentences that explain the guarantee of a report to a person whose records are in the data."""
-    guarantee, verdict = contents.facts.guarantee, contents.find(VerdictFinding)
+    guarantee, standing = contents.facts.guarantee, standing_of_claim(contents)
     if guarantee is None and contents.facts.federation.local_randomizer is not None:
         return (
             "What the owners did to the records before the training, described above, is all that limits what these "
@@ -70,14 +77,15 @@ def person_text(contents: ReportContents) -> str:
         whose, used = "your records are all that one client holds", "they were used"
     if contents.words.one == "user":
         whose, used = "some of the records are yours, however many, as those of one user", "they were used"
+    watches = mechanism_messages.informed_observer_after_somebody(contents.facts)
+    if is_certainty(guarantee.belief_bound):
+        sure = f"Somebody who {watches} may become sure that {used}"
+        return f"{_BY_STANDING[standing]}Suppose {whose}. {sure}: this guarantee assures next to nothing."
     right = percent((1 + guarantee.advantage_bound_exact) / 2)
     limit = (
         f"becomes more than {percent(guarantee.belief_bound)} sure that {used}, with a chance of "
         f"{one_in(guarantee.delta)} at most"
     )
-    if is_certainty(guarantee.belief_bound):
-        limit = f"may become sure that {used}"
-    watches = mechanism_messages.informed_observer_after_somebody(contents.facts)
     text = (
         f"Suppose {whose}. Somebody who {watches} {limit}. At even odds the best possible "
         f"guess whether {used} is right in {right} of cases at most; a coin is right in 50{chr(160)}%."
@@ -92,9 +100,7 @@ def person_text(contents: ReportContents) -> str:
         text += f" It covers one record: a person with several, here up to {most:,}, is protected less."
         levels = contents.find(PrivacyUnitsFinding)
         text += f" {larger_unit_sentence(levels, Unit.RECORD)}" if levels is not None else ""
-    if verdict is not None and verdict.verdict is Verdict.VIOLATED:
-        return f"Had the guarantee been kept, this would hold; it was broken, so nothing assures it. {text}"
-    return text
+    return f"{_BY_STANDING[standing]}{text}"
 
 
 def _rows(numbers: evidence.GuaranteeFinding, contents: ReportContents) -> list[ReportNumber]:

@@ -65,7 +65,7 @@ def _noise_rows(facts: RunDescription) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [
         ("Noise", mechanism_messages.noise_source_text(facts)),
         ("Noise scaled to", mechanism_messages.scaling_text(facts)),
-        ("Private release", "yes" if facts.federation.mechanism.is_private_release else "no"),
+        ("Private release, if its noise were secret", "yes" if facts.federation.mechanism.is_private_release else "no"),
         (
             "Global sensitivity" + " in the first round" * facts.federation.mechanism.is_adaptive,
             facts.global_sensitivity,

@@ -2,26 +2,35 @@
 
 import math
 
-from fl_audit.adjacency import Unit
+from fl_audit.adjacency import Adjacency, Relation, Unit
 from fl_audit.audits.common.findings_privacy_units import PrivacyUnitsFinding, UnitLevel, measure_levels
 from fl_audit.report.formatting import number_text
 from fl_audit.report.report_elements import ReportContents, Section, Table
+from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
 
 _WHOSE = {
     Unit.RECORD: "one record",
     Unit.USER: "one user, with all records",
     Unit.CLIENT: "one client, with all records",
 }
+_TITLE = "What the same training guarantees at three levels"
 _LARGE = 100.0  # epsilon, in nats, from which a guarantee is called meaningless
 
 
-def _follows(level: UnitLevel, claimed: Unit) -> str:
+def _follows(level: UnitLevel, adjacency: Adjacency) -> str:
+    claimed = adjacency.unit
     if level.is_claimed:
         return "claimed"
     if level.size is None:
         return "not known: no column names the users"
     if level.size == 1:
         return f"by the guarantee to one {claimed}"
+    order = list(Unit)
+    if order.index(level.unit) < order.index(claimed) and adjacency.relation is Relation.ADD_REMOVE:
+        return (
+            f"by group privacy, of up to {level.size:,} {claimed}s: a {claimed} whose {level.unit} changes counts as "
+            f"one that is removed and another that is added, so this bound is weaker than that for a whole {claimed}"
+        )
     return f"by group privacy, of up to {level.size:,} {claimed}s"
 
 
@@ -32,14 +41,14 @@ def _epsilon(level: UnitLevel) -> float | str | None:
 
 
 def _tables(numbers: PrivacyUnitsFinding, contents: ReportContents) -> list[Table]:
-    claimed = contents.facts.adjacency.unit
     columns = ("Who is protected", "How it follows", f"Epsilon at delta {numbers.delta:g} (nats)",
                "Epsilon shown at least (nats)")  # fmt: skip
+    relation = contents.facts.adjacency
     rows = tuple(
-        (_WHOSE[one.unit], _follows(one, claimed), _epsilon(one), "not asked" if one.shown is None else one.shown)
+        (_WHOSE[one.unit], _follows(one, relation), _epsilon(one), "not asked" if one.shown is None else one.shown)
         for one in numbers.levels
     )
-    return [Table("What the same training guarantees at three levels", columns, rows)]
+    return [Table(with_standing_in_brackets(_TITLE, standing_of_claim(contents)), columns, rows)]
 
 
 def larger_unit_sentence(numbers: PrivacyUnitsFinding, claimed: Unit) -> str:
@@ -72,6 +81,6 @@ def _sentence(numbers: PrivacyUnitsFinding, contents: ReportContents) -> str:
 
 
 LEVELS = Section(
-    "levels", "What the same training guarantees at three levels", PrivacyUnitsFinding, measure_levels,
+    "levels", _TITLE, PrivacyUnitsFinding, measure_levels,
     keys=("levels",), trusts=True, sentence=_sentence, tables=_tables,
 )  # fmt: skip

@@ -32,7 +32,7 @@ _COUNTED = "counted; trials are independent repetitions"
 def _sentence(numbers: evidence.InsiderFinding, contents: ReportContents) -> str:
     trials, wins, beyond = numbers.estimate.trials, numbers.estimate.wins, numbers.belief_violations
     won, surer = advantage_row(numbers.estimate, contents), _exceedance_row(numbers, contents)
-    who = f"We put the strongest insider we could think of to the test: {insider_text(contents.facts)}."
+    who = f"We put an insider to the test: {insider_text(contents.facts)}."
     surest = f"The surest it ever became of the right answer was {percent(numbers.max_belief)}"
     if trials == 1:
         return (

@@ -21,6 +21,7 @@ from fl_audit.plurals import plural
 from fl_audit.report.figure_style import INK, MUTED, finish_axes
 from fl_audit.report.formatting import number_text, percent
 from fl_audit.report.report_elements import FindingFigure, ReportContents, ReportNumber, Section, Table
+from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
 
 _NAMES = {
     "loss": "Loss threshold",
@@ -122,7 +123,8 @@ def _tables(numbers: evidence.AllAttacksFinding, contents: ReportContents) -> li
         told = [f"at most {number_text(value, 3)}" for value in (numbers.largest_order, *numbers.largest_rates)]
         one = contents.words.one
         told[0] += f" (two {one}s compared), an insider {number_text(numbers.largest_auc, 3)} (one {one})"
-        rows.append(("Nobody, by the guarantee", *told))
+        whose = with_standing_in_brackets("Nobody, by the guarantee", standing_of_claim(contents))
+        rows.append((whose, *told))
     title = f"Membership attacks on {plural(numbers.targets, 'target')} in {plural(numbers.trials, 'trial')}"
     return [Table(title, columns, tuple(rows))]
 

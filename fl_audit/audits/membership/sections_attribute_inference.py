@@ -7,6 +7,7 @@ from fl_audit.audits.membership import findings_attribute_inference as evidence
 from fl_audit.federation.finished_run import FinishedRun
 from fl_audit.report.formatting import number_text, percent, uncapital
 from fl_audit.report.report_elements import ReportContents, ReportNumber, Section, Table
+from fl_audit.verdict.claim_standing import standing_of_claim, with_standing_in_brackets
 
 _GUESSERS = {
     evidence.GUESSED_BLINDLY: "Without a model: the commonest value",
@@ -60,7 +61,8 @@ def _attribute_tables(numbers: evidence.AttributeFinding, contents: ReportConten
         for name, said, found in each
     ]
     if numbers.largest is not None:
-        rows.append(("Anybody, by the guarantee", None, None, f"at most {number_text(numbers.largest, 3)}"))
+        whose = with_standing_in_brackets("Anybody, by the guarantee", standing_of_claim(contents))
+        rows.append((whose, None, None, f"at most {number_text(numbers.largest, 3)}"))
     title = f"Inference of {_quoted(numbers)}, intervals at {percent(contents.facts.confidence)} confidence each"
     return [Table(title, columns, tuple(rows))]
 

@@ -91,7 +91,8 @@ def _claimed(contents: ReportContents) -> Fact:
         note += f"; noise multiplier {number_text(guarantee.noise_multiplier, 3)}, over {multiplied}"
     if is_certainty(guarantee.belief_bound):
         return Fact("Claimed: epsilon at most", epsilon, f"{note}; so weak that somebody may become sure")
-    bound, note = percent(guarantee.belief_bound), f"epsilon {epsilon} {note}"
+    bound = percent(guarantee.belief_bound)
+    note = f"except with a chance of at most {one_in(guarantee.delta)}; epsilon {epsilon} {note}"
     if guarantee.prior == 0.5:
         return Fact("Claimed: nobody is surer than", bound, note)
     other = percent(contents.facts.belief_bounds[0])
@@ -108,6 +109,8 @@ def _insider(contents: ReportContents) -> Fact:
         note = f"if the guarantee is kept, it is right in more than {most:,} {rarely}"
         if found is not None and found.broken and wins <= most:
             note = "this count alone would not have shown what broke the guarantee"
+        elif most >= trials and is_certainty(guarantee.belief_bound):
+            note = "so weak a guarantee lets it be right every time"
         elif most >= trials:
             note = "so few trials can break no guarantee this way"
         note += advantage_row(numbers.estimate, contents).comparison_in_brackets
@@ -170,6 +173,8 @@ def next_step(contents: ReportContents) -> str:
 
 def _after_consistent(contents: ReportContents) -> str:
     numbers, spare = verdict_of(contents), contents.find(NoiseFinding)
+    if is_certainty(contents.guarantee.belief_bound):
+        return "Choose a guarantee that assures something: set belief = 0.9 in [privacy], and audit again."
     if numbers.words.next_step is not None:
         return numbers.words.next_step
     device = "" if contents.facts.federation.mechanism.is_private_release else "Hand out none of these test pieces. "
@@ -183,10 +188,13 @@ def _after_consistent(contents: ReportContents) -> str:
 def warnings_of(contents: ReportContents) -> list[str]:
     """Return the warnings of a report, one text for each warning.
 
-    Warnings concern a release that is not private, a large delta, and unusual data.
+    Warnings concern a release that is not private, a guarantee that assures next to nothing, a large delta, and unusual
+    data.
     """
     facts, guarantee = contents.facts, contents.facts.guarantee
     lines = [not_private_label(facts)] if not facts.federation.mechanism.is_private_release else []
+    if guarantee is not None and is_certainty(guarantee.belief_bound):
+        lines.append(_weak_text(contents))
     if guarantee is not None and guarantee.delta * facts.units >= LARGE_DELTA:
         large = f"Delta {number_text(guarantee.delta, 3)} is large for {facts.units:,} {contents.words.many}"
         some = f"{number_text(guarantee.delta * facts.units, 2)} of them on average"
@@ -194,6 +202,15 @@ def warnings_of(contents: ReportContents) -> list[str]:
             f"{large}: to publish each with a chance of {one_in(guarantee.delta)}, {some}, would keep the guarantee"
         )
     return [*lines, *cautions_for_reader(contents)]
+
+
+def _weak_text(contents: ReportContents) -> str:
+    """Return the warning about a guarantee that excludes no belief, whatever the verdict on it is."""
+    epsilon = number_text(contents.guarantee.epsilon, 3)
+    return (
+        f"This guarantee assures next to nothing: with epsilon {epsilon} somebody may become sure "
+        f"{contents.words.whether}, even where the guarantee is kept"
+    )
 
 
 def first_screen(contents: ReportContents) -> str:
@@ -234,7 +251,7 @@ def summary_table(contents: ReportContents) -> Table:
     table.add_row(Text("Next"), Text(next_step(contents)))
     facts = [(fact.name, f"{fact.value}{fact.joint}{fact.note}") for fact in facts_of(contents)]
     if (guarantee := contents.facts.guarantee) is not None:
-        facts.append(("Guarantee", guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))))
+        facts.append(("Claimed guarantee", guarantee_line(guarantee_values(guarantee.epsilon, guarantee.claims))))
     for rows in (facts, [(row.name, finding_text(row.to_json())) for row in page_rows(contents)]):
         table.add_section()
         for name, said in rows:

@@ -230,7 +230,10 @@ _PAPER = """
   .small-print table.configuration th, .small-print table.configuration td { display: inline; border: 0; }
   .sign-off { display: flex; gap: 1.5rem; margin-top: 1.6rem; break-inside: avoid; }
   .sign-off div { flex: 1 1 0; font-size: 8pt; color: var(--muted); }
-  .sign-off span { display: block; height: 1.3cm; border-bottom: 1px solid var(--ink); margin-bottom: .2rem; }
+  .sign-off span { display: block; height: 1.3cm; padding-top: .7cm; border-bottom: 1px solid var(--ink);
+    margin-bottom: .2rem; color: var(--ink); }
+  .closing { break-inside: avoid; break-before: avoid; }
+  footer { break-before: avoid; }
   details::details-content { content-visibility: visible; display: block; height: auto; }
   summary { list-style: none; break-after: avoid; }
   .verdict, .label, .notice, .bar { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
