@@ -30,6 +30,7 @@ _SURE = 12.0  # largest shift considered, in standard deviations; beyond it no t
 _LARGE_DELTA = 0.03  # delta from which Clopper-Pearson is preferred if both methods do equally well
 _RANKING_CONFIDENCES = (0.975, 0.995)
 """Confidences at which the bound methods are compared, as if several distinguishers were tested."""
+_SEEMING_CONFIDENCE = 0.95  # confidence with which search trials have to refute an inequality to seem to do so
 _TRIED, _MOST_TRIED = 9, 500  # number of bootstrap samples, and the largest number of scores with D (or D') in one
 _RANKING_QUANTILE = 2.3  # standard errors that TPR and FPR each lose in the expected bound from fresh trials
 _POWER = 0.9  # further standard errors on TPR and FPR each, so that a shift is found in about nine of ten audits
@@ -96,6 +97,8 @@ class Distinguisher:
     method: BoundMethod  # the bound method that refuted this inequality most often on resampled scores
     margin: float  # expected lower bound on epsilon minus the claimed epsilon; used only to rank distinguishers
     threshold: float  # score above which the guess is D
+    # Whether the search trials that ranked the rule would refute the claim, if this were the only tested rule.
+    seems_to_refute: bool = False
 
 
 def find_distinguishers(
@@ -135,8 +138,18 @@ def find_distinguishers(
         rule = learned_rule(groups[group], present)
         threshold = _best_threshold(rule(groups[group]), present)
         method = _method(scores, truth, limit, fresh // 2)
-        found.append(Distinguisher(kind, group, rule, limit, method, margin, threshold))
+        refutes = _seems_to_refute(scores[truth], scores[~truth], limits)
+        found.append(Distinguisher(kind, group, rule, limit, method, margin, threshold, refutes))
     return sorted(found, key=lambda distinguisher: -distinguisher.margin)
+
+
+def _seems_to_refute(one: Floats, zero: Floats, limits: tuple[EpsilonDeltaLimit, ...]) -> bool:
+    """Return whether scores under D, `one`, and under D', `zero`, refute an inequality without further trials."""
+    method = BoundMethod.CLOPPER_PEARSON
+    return any(
+        epsilon_lower_bound(one, zero, limit.delta, _SEEMING_CONFIDENCE, method).epsilon > limit.epsilon
+        for limit in limits
+    )
 
 
 def every_second(present: Flags) -> Flags:

@@ -285,7 +285,25 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
     )
     assert not_tried(replace(everything, attempts=(*result.attempts, weak))) == {TOO_FEW: ("kind",)}
     many = replace(everything, passed_over=tuple("abcde"))
-    assert "'a', 'b', 'c' and 2 more (" in opening_sentences(many)
+    assert "'a', 'b', 'c' and 2 more (they seemed to tell more" in opening_sentences(many)
+    within = replace(many, passed_over_within=tuple("cde"))
+    assert "'a', 'b' (they seemed to tell more" in opening_sentences(within)
+    assert "'c', 'd', 'e' (their few trials were within the claim" in opening_sentences(within)
+
+
+@pytest.mark.parametrize(("noise", "within"), [(0.25, 1), (2.0, 0)])
+def test_a_scenario_seems_to_tell_only_if_its_trials_exceed_the_claim(noise: float, within: int) -> None:
+    """All of a few trials are told: 97.7 % are allowed at multiplier 0.25, and 59.9 % at multiplier 2."""
+    random = np.random.default_rng(0)
+
+    def play(_kind: str, _first: int, count: int) -> tuple[Transcripts, Bits]:
+        bits = random.random(count) < 0.5
+        return gaussian(40.0)(bits, random), bits
+
+    claim = StatedClaim("add-remove-client", noise_multiplier=noise)
+    budget = TrialBudget(40, (40,), (1.0,), 1, 1, 1)
+    result = audit_claim(claim, ["a", "b"], play, frozenset(), str, budget)
+    assert (len(result.passed_over), len(result.passed_over_within)) == (1, within)
 
 
 @pytest.mark.parametrize("wrong", [{"pilot": 30}, {"stages": (20,), "shares": (1.0,)}, {"shares": (0.5, 0.5, 0.5)}])
