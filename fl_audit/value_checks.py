@@ -27,7 +27,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-_END = re.compile(rf",? (?:(?:and|up|to) )?({'|'.join(_ENDS)}) (-?[\d.]+(?:e[-+]?\d+)?)")
+_END = re.compile(rf",? (?:and )?(?:(?:up|to) )?({'|'.join(_ENDS)}) (-?[\d.]+(?:e[-+]?\d+)?)")
 _ACCEPTED = re.compile(
     rf"(?P<kinds>(?:(?:{'|'.join(_KINDS)}) )*)numbers(?: of \w+)?(?P<ends>(?:{_END.pattern})*)(?:, (?:or|the) .+)?"
 )
