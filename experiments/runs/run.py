@@ -203,7 +203,7 @@ def _federate(
     server_app = build_server_app(federation, keep, clock, _getting_ready(on_round), interrupted.is_set)
     match engine:
         case Engine.LOCAL:
-            # Clients are stacked where they have one trial each: where they have many, these are stacked already.
+            # With one trial in a batch, clients train together (stacked). With more, the trials of one client do.
             ahead = read_ahead if settings.trials_per_batch == 1 else None
             run_locally(server_app, app, clients, settings.client_time_limit, local_calls(settings), ahead)
         case Engine.RAY:
