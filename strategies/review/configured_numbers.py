@@ -14,7 +14,7 @@ _OF_OPTIMIZERS = frozenset({"adam", "adagrad", "optimizer", "optim", "yogi", "gr
 
 
 def weaker_than_configured(stated: StatedAppClaim, config: Mapping[str, object], rounds: int) -> tuple[str, ...]:
-    """Return a phrase for each number in an app's configuration that promises more privacy than the app's strategy.
+    """Return a phrase for each number in an app's configuration that claims more privacy than the strategy has.
 
     Compared are noise multipliers, clipping norms and epsilons. An epsilon is compared with that of the strategy's
     noise over all rounds, or with that of `LocalDpMod`.

@@ -34,7 +34,7 @@ class ReviewResult:
     remarks: tuple[str, ...]  # remarks on parts that could not be used unchanged, or not observed
     buffers: int | None = None  # number of buffers (untrained tensors) of the app's model; None if it was not seen
     of_records: tuple[RecordPrivacyMention, ...] = ()  # places where the app's code mentions record-level privacy
-    # Numbers in the app's configuration that promise more privacy than the strategy keeps, each as a phrase.
+    # Numbers in the app's configuration that claim more privacy than the strategy has, each as a phrase.
     weaker: tuple[str, ...] = ()
     reported: tuple[str, ...] = ()  # names of the metrics that clients report in trials, besides the example count
     asked_for: tuple[str, ...] = ()  # names of the reported metrics that the app's own code looks up in replies

@@ -285,10 +285,10 @@ def test_what_was_not_tried_stands_in_the_headline() -> None:
     )
     assert not_tried(replace(everything, attempts=(*result.attempts, weak))) == {TOO_FEW: ("kind",)}
     many = replace(everything, passed_over=tuple("abcde"))
-    assert "'a', 'b', 'c' and 2 more (they seemed to tell more" in opening_sentences(many)
+    assert "'a', 'b', 'c' and 2 more (" in opening_sentences(many)
     within = replace(many, passed_over_within=tuple("cde"))
-    assert "'a', 'b' (they seemed to tell more" in opening_sentences(within)
-    assert "'c', 'd', 'e' (their few trials were within the claim" in opening_sentences(within)
+    assert [*not_tried(within).values()] == [("a", "b"), ("c", "d", "e")]
+    assert "within" in [*not_tried(within)][1]
 
 
 @pytest.mark.parametrize(("noise", "exceeds"), [(0.25, False), (1.0, True), (2.0, True)])

@@ -1,4 +1,4 @@
-"""A number of the configuration that promises more than the strategy keeps is said in the notes and at the top."""
+"""A number of the configuration that claims more than the strategy has is said in the notes and at the top."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ WRAPPED = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.25, 1.0, 10)
         ({"noise-multiplier": "high", "adam-epsilon": 0.01, "max-grad-norm": 0.5, "use-epsilon": True}, ""),
     ],
 )
-def test_only_numbers_that_promise_more_are_said(config: dict[str, object], said: str) -> None:
+def test_only_numbers_that_claim_more_are_said(config: dict[str, object], said: str) -> None:
     found = weaker_than_configured(stated_by(WRAPPED, (), None, 1), config, rounds=1)
     assert len(found) == (said != "")
     assert said in "".join(found)
@@ -42,7 +42,7 @@ def test_only_numbers_that_promise_more_are_said(config: dict[str, object], said
 def test_the_epsilon_of_a_modifier_is_compared_with_the_configured_one() -> None:
     stated = stated_by(FedAvg(), (LocalDpMod(1.0, 2.0, 6.0, 1e-5),), None, 1)
     (said,) = weaker_than_configured(stated, {"epsilon": 3.0}, rounds=5)
-    assert said == "the configuration names epsilon 3.0; LocalDpMod uses 6"
+    assert said.endswith("epsilon 3.0; LocalDpMod uses 6")
     assert weaker_than_configured(stated, {"epsilon": 6.0}, rounds=5) == ()
 
 

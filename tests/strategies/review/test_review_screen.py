@@ -267,8 +267,8 @@ def test_in_a_tie_the_model_itself_is_named_and_not_a_number_that_only_our_clien
         (found,) = (
             leak for leak in side_channel_results([_result(attempts=told)], kinds) if leak.aside is SideChannel.EXAMPLES
         )
-        assert (found.share, found.by) == (1.0, "what was released along it")
-    assert "example counts told 100% of trials;" in _beside(_result(attempts=attempts), kinds)
+        assert (found.share, found.by) == (1.0, attempts[1].distinguisher.group)
+    assert "loss" not in _beside(_result(attempts=attempts), kinds)
 
 
 def test_trials_on_its_own_model_are_named_only_where_there_were_some() -> None:
